@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 from nova_perf_tuning import atomic_write, errors, rules
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli.options import host as host_options
+from nova_perf_tuning.cli.options import output
 from nova_perf_tuning.host import notes
 from nova_perf_tuning.host.audit import base, runner
 from nova_perf_tuning.printing import counted, printable
@@ -48,6 +49,7 @@ class Audit(command.PerfCommand):
         if args.list:
             _list_rules(args, chosen)
             return None
+        output.check([args.junit], [*host_options.files(args), args.kernel_log])
         host = host_options.view(args)
         report = runner.run(host, chosen)
         if args.junit:

@@ -72,6 +72,8 @@ class Run:
 
     def run(self) -> int:
         """Validate the hosts and return the exit code."""
+        database = engine.files(self._args.database)
+        validate_options.check_files(self._args, [*self._args.bare_host, *database])
         with contextlib.ExitStack() as self._opened:
             self._junit_file = self._opened.enter_context(result_options.JunitFile(self._args.junit))
             report.require_packages()

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from nova_perf_tuning.cli import command, options, result_tables
+from nova_perf_tuning.cli.options import output
 from nova_perf_tuning.cli.options import results as result_options
 from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.judge import ablation, budget_file, verdict
@@ -37,7 +38,8 @@ class Evaluate(command.PerfCommand):
         result_options.add_junit(parser)
 
     def take_action(self, args: argparse.Namespace) -> int:
-        with result_options.JunitFile(args.junit, args.results) as junit_file:
+        output.check([args.junit], [args.results, *result_options.budget_files(args.budget)])
+        with result_options.JunitFile(args.junit) as junit_file:
             return self._judge(args, junit_file)
 
     def _judge(self, args: argparse.Namespace, junit_file: result_options.JunitFile) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from nova_perf_tuning import atomic_write, cpulist
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.cli.options import host as host_options
+from nova_perf_tuning.cli.options import output
 from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.host import model, notes
 from nova_perf_tuning.host.picture import svg
@@ -49,6 +50,7 @@ class Plan(command.PerfCommand):
         )
 
     def take_action(self, args: argparse.Namespace) -> None:
+        output.check([args.svg], host_options.files(args))
         facts, plan = host_options.facts_and_plan(args)
         if args.svg:
             with atomic_write.writing(args.svg) as file:

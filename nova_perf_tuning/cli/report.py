@@ -6,7 +6,9 @@ import dataclasses
 import os
 from collections.abc import Callable, Sequence
 
+from nova_perf_tuning import atomic_write
 from nova_perf_tuning.cli import command, options
+from nova_perf_tuning.cli.options import output
 from nova_perf_tuning.cli.options import results as result_options
 from nova_perf_tuning.validation.cloud import fleet, fleet_places
 from nova_perf_tuning.validation.judge import ablation, budget_file, verdict
@@ -55,9 +57,10 @@ class Report(command.PerfCommand):
         path = args.output
         if path is None and args.format != "json" and args.ndjson is None:
             path = os.path.join(os.path.dirname(args.results), "report.html")
-        outputs = [output for output in (path, args.ndjson) if output]
-        for output in outputs:
-            result_options.check_output(output, args.results)
+        outputs = [file for file in (path, args.ndjson) if file is not None]
+        output.check(outputs, [args.results, *result_options.budget_files(args.budget)])
+        for file in outputs:
+            atomic_write.check(file)
         judged = _judged(args)
         if args.format == "json":
             command.print_json(judged.as_json())
@@ -128,9 +131,10 @@ def _judged(args: argparse.Namespace) -> _Judged:
 
 
 def _report_audits(files: Sequence[str], path: str) -> None:
+    output.check([path], files)
+    atomic_write.check(path)
     audits = {}
     for file in files:
-        result_options.check_output(path, file)
         host = os.path.basename(file).removesuffix(".json")
         if host in audits:
             raise options.OptionError(f"--audits {file}: '{host}' is given twice; call each file after its host")

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from nova_perf_tuning import atomic_write, cpulist
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.cli.options import host as host_options
+from nova_perf_tuning.cli.options import output
 from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.host import model, notes, novaconf, owners
 from nova_perf_tuning.host.facts import reader
@@ -35,6 +36,7 @@ class Topology(command.PerfCommand):
         host_options.add_svg(parser)
 
     def take_action(self, args: argparse.Namespace) -> None:
+        output.check([args.svg], [args.sysroot])
         root = reader.open_root(args.sysroot)
         facts = reader.read_root(root)
         if args.svg:

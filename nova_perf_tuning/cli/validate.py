@@ -120,6 +120,7 @@ class Validate(command.PerfCommand):
     def take_action(self, args: argparse.Namespace) -> int:
         with signals.guarded(), contextlib.ExitStack() as opened:
             try:
+                validate_options.check_files(args, [NOISE_FILE])
                 renamed = validate_options.void_output(args.output)
                 junit_file = opened.enter_context(result_options.JunitFile(args.junit))
                 run = _planned(args, junit_file)

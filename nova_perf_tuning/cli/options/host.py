@@ -62,6 +62,11 @@ def add_host(parser: argparse.ArgumentParser) -> None:
     options.add_repeated(parser, "--domain", "XML", "also look at this guest's domain XML")
 
 
+def files(args: argparse.Namespace) -> list[str]:
+    """Return the files that the options of :func:`add_host` name, which the command reads."""
+    return [args.sysroot, *args.nova_config, *args.domain]
+
+
 def given(args: argparse.Namespace) -> str:
     """Return the options of :func:`add_host` that were given, for a command line on the host itself.
 

@@ -40,11 +40,11 @@ def add_junit(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_output(path: str, results: str) -> None:
-    """Refuse a file that cannot be written or that is ``results``, which is read; empty: there are none."""
-    atomic_write.check(path)
-    if results and os.path.realpath(path) == os.path.realpath(results):
-        raise atomic_write.OutputError(f"{path}: this command reads that file; give another one")
+def budget_files(path: str | None) -> list[str]:
+    """Return the budget file that a command reads: none without ``--budget``, and for the shipped ones."""
+    if path is None or path == budget_file.SHIPPED:
+        return []
+    return [path]
 
 
 class JunitFile(contextlib.AbstractContextManager["JunitFile"]):
@@ -52,15 +52,15 @@ class JunitFile(contextlib.AbstractContextManager["JunitFile"]):
 
     Until :meth:`write` the file has an error, so that no verdict of an earlier run stays.
 
-    :param path: None: there is none, and nothing is written.
-    :param results: a file that the command reads, and that it must not be; empty: it reads none.
+    :param path: None: there is none, and nothing is written. :func:`output.check` knows it: it is
+        written at once.
     """
 
-    def __init__(self, path: str | None, results: str = "") -> None:
+    def __init__(self, path: str | None) -> None:
         self._path = path
         self._directory: atomic_write.Directory | None = None
         if path is not None:
-            check_output(path, results)
+            atomic_write.check(path)
             self._directory = atomic_write.open_directory(os.path.dirname(os.path.abspath(path)))
             unfinished = "the command did not come to a verdict; see what it printed"
             self._write(model.Results(Environment(), []), [], unfinished)

@@ -2,6 +2,7 @@
 """What ``nova-perf validate`` and ``openstack perf validate`` share: options, files and a line of progress."""
 
 import argparse
+import glob
 import os
 import sys
 import time
@@ -11,6 +12,8 @@ from typing import Final
 from nova_perf_tuning import atomic_write
 from nova_perf_tuning.cli import options
 from nova_perf_tuning.cli.options import flavor as flavor_options
+from nova_perf_tuning.cli.options import output
+from nova_perf_tuning.cli.options import results as result_options
 from nova_perf_tuning.printing import printable
 from nova_perf_tuning.specs import crosscheck, parsing, profiles, request
 from nova_perf_tuning.validation.bench import plugins
@@ -83,6 +86,26 @@ def output_files(directory: str) -> tuple[str, str]:
     return os.path.join(directory, "results.json"), os.path.join(directory, "report.html")
 
 
+def check_files(args: argparse.Namespace, read: Sequence[str]) -> None:
+    """Refuse output files that the run reads or writes twice, by their options.
+
+    :param read: what is read beside the budgets and profiles of the options.
+    """
+    written = [args.junit]
+    for file in output_files(args.output):
+        written += [file, _previous(file)]
+    own_profiles: list[str] = []
+    if args.profile_dir:
+        own_profiles = sorted(glob.glob(os.path.join(glob.escape(args.profile_dir), "*.y*ml")))
+    output.check(written, [*read, *result_options.budget_files(args.budget), *own_profiles])
+
+
+def _previous(file: str) -> str:
+    """Return the name that results or a report of an earlier run get."""
+    stem, extension = os.path.splitext(file)
+    return f"{stem}.previous{extension}"
+
+
 def void_output(directory: str) -> list[str]:
     """Rename what an earlier run wrote in ``directory``, so that nothing takes it for results of this run.
 
@@ -97,8 +120,7 @@ def void_output(directory: str) -> list[str]:
         raise options.OptionError(f"--output {directory}: {error.strerror}") from None
     with opened:
         for file in output_files(directory):
-            stem, extension = os.path.splitext(file)
-            previous = f"{stem}.previous{extension}"
+            previous = _previous(file)
             try:
                 opened.rename(os.path.basename(file), os.path.basename(previous))
             except FileNotFoundError:

@@ -131,9 +131,9 @@ def connect(url: str | None = None, *, make: bool = True) -> sa.Engine:
     if parsed.get_backend_name() not in _CLOCKS:
         raise DatabaseError(f"{shown}: runs are kept in SQLite, PostgreSQL or MariaDB; give a URL of one of them")
     is_sqlite = parsed.get_backend_name() == "sqlite"
-    path = parsed.database
+    path = _path(parsed)
     with _translated(shown):
-        if is_sqlite and path and not path.startswith((":memory:", "file:")):
+        if path is not None:
             if not make and not os.path.exists(path):
                 raise DatabaseError(
                     f"there is no database of runs at {path}; name it by --database or ${URL_VARIABLE}"
@@ -242,6 +242,29 @@ def _retrying(codes: Set[object], seconds: float) -> Callable[[Callable[[], _T]]
         reraise=True,
     )
     return retrying
+
+
+def files(url: str | None) -> list[str]:
+    """Return the files of the SQLite database of a URL; none where it has no file of its own.
+
+    :param url: see :func:`connect`; one that is none has no file.
+    """
+    try:
+        parsed = _parse(url)
+    except DatabaseError:
+        return []
+    path = _path(parsed)
+    if path is None:
+        return []
+    return [f"{path}{suffix}" for suffix in bounded_read.SQLITE_SUFFIXES]
+
+
+def _path(parsed: sa.URL) -> str | None:
+    """Return the path of an SQLite database; None: it is none, or is no plain file."""
+    path = parsed.database
+    if parsed.get_backend_name() != "sqlite" or not path or path.startswith((":memory:", "file:")):
+        return None
+    return path
 
 
 def _parse(url: str | None) -> sa.URL:
