@@ -141,6 +141,7 @@ class Run:
         plan = _new_plan(self._args, run_store.new_id())
         name = self._cloud.name or os.environ.get("OS_AUTH_URL", "")
         environment = fleet_results.environment(plan, name, self._args.host_group, options.tags(self._args))
+        validate_options.check_planned(environment)
         self._check_budgets(plan.measure, environment)
         launcher = self._cloud.launcher(plan.guests)
         hosts, unusable = self._cloud.choose(self._args.hosts.split(","))

@@ -270,6 +270,7 @@ def _planned(args: argparse.Namespace, junit_file: result_options.JunitFile) -> 
         budgets = budget_file.load(args.budget)
     launcher = launchers.load(args.launcher)
     plan = session_plan(args, launcher.vcpus)
+    validate_options.check_planned(session.planned(plan, environments.Environment()))
     _check_programs(plan.jobs)
     launcher.require(*plugins.needs(plan.jobs))
     floors: Sequence[noise.Entry] = []

@@ -16,8 +16,9 @@ from nova_perf_tuning.cli.options import output
 from nova_perf_tuning.cli.options import results as result_options
 from nova_perf_tuning.printing import printable
 from nova_perf_tuning.specs import crosscheck, parsing, profiles, request
+from nova_perf_tuning.validation import environment
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.measure import session
+from nova_perf_tuning.validation.measure import model, schema, session, store
 
 DEFAULT_PROFILE: Final = "balanced"
 _BENCHMARKS: Final = ("iperf3", "fio", "cpu")
@@ -84,6 +85,16 @@ def jobs(benchmarks: Sequence[str], seconds: int | None) -> tuple[plugins.Job, .
 
 def output_files(directory: str) -> tuple[str, str]:
     return os.path.join(directory, "results.json"), os.path.join(directory, "report.html")
+
+
+def check_planned(planned: environment.Environment) -> None:
+    """Refuse a run whose results nobody could read afterwards: a name that is too long, too many of something.
+
+    :param planned: what its results rest on, as far as the options say it.
+    :raises InputError: names the place in the results.
+    """
+    document = store.to_dict(model.Results(planned, []))
+    schema.check("results", document, "results cannot hold what the options say; give shorter or fewer")
 
 
 def check_files(args: argparse.Namespace, read: Sequence[str]) -> None:

@@ -170,23 +170,9 @@ class Session:
         self._order = 0
         self._idle_softirq = 0.0
         self._cut = False
-        arms = {}
-        for arm in plan.arms:
-            reasons = dict(plan.reasons.get(arm.name, {}))
-            arms[arm.name] = environments.Arm(arm.request.extra_specs(), reasons)
         environment = dataclasses.replace(
-            host_environment.read(),
+            planned(plan, host_environment.read()),
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            host_group=plan.host_group,
-            flavor=plan.flavor,
-            tags=plan.tags,
-            ablation=plan.ablation,
-            seed=plan.seed,
-            boots=plan.boots,
-            blocks=plan.blocks,
-            time_limit_s=plan.time_limit_s,
-            arms=arms,
-            benchmarks={job.label: describe(job) for job in plan.jobs},
             ended="running",
         )
         self.results = model.Results(environment, [])
@@ -360,6 +346,27 @@ class Session:
     def _tell(self, text: str, *, important: bool = False) -> None:
         times = self._times
         self._progress(Progress(times.done, times.total, times.left_s(), text, important))
+
+
+def planned(plan: Plan, host: environments.Environment) -> environments.Environment:
+    """Return what results of a plan rest on, as far as it is known before anything runs."""
+    arms = {}
+    for arm in plan.arms:
+        reasons = dict(plan.reasons.get(arm.name, {}))
+        arms[arm.name] = environments.Arm(arm.request.extra_specs(), reasons)
+    return dataclasses.replace(
+        host,
+        host_group=plan.host_group,
+        flavor=plan.flavor,
+        tags=plan.tags,
+        ablation=plan.ablation,
+        seed=plan.seed,
+        boots=plan.boots,
+        blocks=plan.blocks,
+        time_limit_s=plan.time_limit_s,
+        arms=arms,
+        benchmarks={job.label: describe(job) for job in plan.jobs},
+    )
 
 
 def describe(job: plugins.Job) -> environments.Benchmark:

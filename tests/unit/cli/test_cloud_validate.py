@@ -200,6 +200,31 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         error = self.assertRaises(errors.PerfTuningError, self.validate, "--hosts", "all")
         self.assertIn("6 pairs have 108 trials, results hold 10", str(error))
 
+    def test_what_results_cannot_hold_is_refused_before_anything_runs(self):
+        """Nobody could read the results of the run afterwards: its schema allows less than the options did."""
+        many_tags = []
+        for number in range(1001):
+            many_tags += ["--tag", f"k{number}=1"]
+        many_flavors = []
+        for number in range(101):
+            many_flavors += ["--flavor", f"m{number}"]
+        for arguments, place in (
+            (("--host-group", "g" * 201), "environment.host_group"),
+            (("--flavor", "f" * 201), "environment.arms"),
+            (("--image", "i" * 1001), "environment.guest.image"),
+            (("--benchmark", f"fio:directory=/{'d' * 5000}"), "environment.benchmarks"),
+            (many_tags, "environment.tags"),
+            (many_flavors, "environment.arms"),
+        ):
+            with self.subTest(place):
+                cloud = fleet_case.SimulatedCloud()
+                run = ("--hosts", "all", *arguments)
+                error = self.assertRaises(errors.PerfTuningError, self.validate, *run, cloud=cloud)
+                self.assertIn(f"give shorter or fewer: {place}", str(error))
+                self.assertFalse(hasattr(cloud, "made"), "the cloud is not asked")
+        self.assertEqual(0, self.validate("--hosts", "all", "--host-group", "g" * 200, "--image", "i" * 1000))
+        self.assertEqual("g" * 200, self.results().environment.host_group)
+
 
 class MistakesTest(openstack_program.ProgramTestCase):
     def test_mistakes_are_one_line_and_exit_3(self):
