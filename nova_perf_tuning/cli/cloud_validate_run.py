@@ -60,7 +60,7 @@ class Run:
 
     _opened: contextlib.ExitStack
     _store: run_store.RunStore
-    _output: atomic_write.Directory
+    _output: atomic_write.Directory | None
     _junit_file: result_options.JunitFile
 
     def __init__(self, args: argparse.Namespace, cloud: heat_pair.HeatCloud) -> None:
@@ -75,6 +75,7 @@ class Run:
         database = engine.files(self._args.database)
         validate_options.check_files(self._args, [*self._args.bare_host, *database])
         with contextlib.ExitStack() as self._opened:
+            self._void_output()
             self._junit_file = self._opened.enter_context(result_options.JunitFile(self._args.junit))
             report.require_packages()
             launcher: heat_pair.HeatPairLauncher | None
@@ -126,11 +127,17 @@ class Run:
         self._store = run_store.RunStore(self._args.database, make=make)
         self._opened.callback(self._store.close)
 
-    def _prepare_output(self) -> None:
-        self._output = validate_options.make_output_directory(self._args.output)
-        self._opened.callback(self._output.close)
-        for previous in validate_options.void_output(self._args.output):
+    def _void_output(self) -> None:
+        """Rename results of an earlier run: what is refused later must not leave them as those of this one."""
+        self._output = validate_options.open_output(self._args.output)
+        if self._output is not None:
+            self._opened.callback(self._output.close)
+        for previous in validate_options.void_output(self._output):
             self._warn(f"results of an earlier run are now {previous}")
+
+    def _prepare_output(self) -> None:
+        self._output = validate_options.make_output_directory(self._args.output, self._output)
+        self._opened.callback(self._output.close)
 
     def _begun(self) -> tuple[model.StoredRun, heat_pair.HeatPairLauncher]:
         engine.without_password(self._args.database)  # a wrong URL shows before the cloud is asked

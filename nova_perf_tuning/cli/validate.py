@@ -121,9 +121,12 @@ class Validate(command.PerfCommand):
         with signals.guarded(), contextlib.ExitStack() as opened:
             try:
                 validate_options.check_files(args, [NOISE_FILE])
-                renamed = validate_options.void_output(args.output)
+                output = validate_options.open_output(args.output)
+                if output is not None:
+                    opened.enter_context(output)
+                renamed = validate_options.void_output(output)
                 junit_file = opened.enter_context(result_options.JunitFile(args.junit))
-                run = _planned(args, junit_file)
+                run = _planned(args, junit_file, output)
                 opened.enter_context(run.output)
             except (KeyboardInterrupt, SystemExit) as stop:
                 return _tell_stop(stop, measured=False)
@@ -262,8 +265,13 @@ def _store_floors(results: model.Results, path: str) -> list[str]:
     return lines
 
 
-def _planned(args: argparse.Namespace, junit_file: result_options.JunitFile) -> _Run:
-    """Check everything that can be checked before guests are booted; what is refused leaves nothing behind."""
+def _planned(
+    args: argparse.Namespace, junit_file: result_options.JunitFile, output: atomic_write.Directory | None
+) -> _Run:
+    """Check everything that can be checked before guests are booted; what is refused leaves nothing behind.
+
+    :param output: the directory of the run's files, None: it is not there yet.
+    """
     report_module.require_packages()
     budgets: list[budget_file.Budget] = []
     if args.budget:
@@ -286,7 +294,7 @@ def _planned(args: argparse.Namespace, junit_file: result_options.JunitFile) -> 
             noise.check_budgets(budgets, plan.jobs, floors)
         except ReasonError as error:
             raise errors.PerfTuningError(f"--budget: {text.of(error.reason)}") from None
-    output = validate_options.make_output_directory(args.output)
+    output = validate_options.make_output_directory(args.output, output)
     plan = dataclasses.replace(plan, attached=dataclasses.replace(plan.attached, output=output))
     return _Run(args, plan, launcher, budgets, floors, output, junit_file)
 

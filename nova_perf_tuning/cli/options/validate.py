@@ -117,40 +117,51 @@ def _previous(file: str) -> str:
     return f"{stem}.previous{extension}"
 
 
-def void_output(directory: str) -> list[str]:
-    """Rename what an earlier run wrote in ``directory``, so that nothing takes it for results of this run.
+def open_output(path: str) -> atomic_write.Directory | None:
+    """Open the directory of ``--output``, whose links are followed now and never again.
 
+    :returns: None: it is not there yet; :func:`make_output_directory` makes it later.
+    """
+    try:
+        return atomic_write.open_directory(path)
+    except atomic_write.OutputError:
+        return None
+    except OSError as error:
+        raise options.OptionError(f"--output {path}: {error.strerror}") from None
+
+
+def void_output(directory: atomic_write.Directory | None) -> list[str]:
+    """Rename what an earlier run wrote, so that nothing takes it for results of this run.
+
+    :param directory: of :func:`open_output`.
     :returns: the new names of the files that were there.
     """
+    if directory is None:
+        return []
     renamed = []
-    try:
-        opened = atomic_write.open_directory(directory)
-    except atomic_write.OutputError:
-        return []  # it is made later
-    except OSError as error:
-        raise options.OptionError(f"--output {directory}: {error.strerror}") from None
-    with opened:
-        for file in output_files(directory):
-            previous = _previous(file)
-            try:
-                opened.rename(os.path.basename(file), os.path.basename(previous))
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise options.OptionError(f"--output: {file} of an earlier run stays: {error.strerror}") from None
-            renamed.append(previous)
+    for file in output_files(directory.path):
+        previous = _previous(file)
+        try:
+            directory.rename(os.path.basename(file), os.path.basename(previous))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise options.OptionError(f"--output: {file} of an earlier run stays: {error.strerror}") from None
+        renamed.append(previous)
     return renamed
 
 
-def make_output_directory(path: str) -> atomic_write.Directory:
+def make_output_directory(path: str, directory: atomic_write.Directory | None) -> atomic_write.Directory:
     """Make it and see now, not after ten minutes, that files can be made in it.
 
-    :returns: the open directory. All files of the run go there, whatever ``path`` leads to
-        meanwhile.
+    :param directory: of :func:`open_output`; None: it was not there.
+    :returns: the open directory, to be closed by the caller. All files of the run go there,
+        whatever ``path`` leads to meanwhile.
     """
     try:
-        os.makedirs(path, exist_ok=True)
-        directory = atomic_write.open_directory(path)
+        if directory is None:
+            os.makedirs(path, exist_ok=True)
+            directory = atomic_write.open_directory(path)
     except OSError as error:
         raise options.OptionError(f"--output {path}: {error.strerror}") from None
     try:

@@ -5,11 +5,13 @@ import collections
 import dataclasses
 import json
 import os
+import pathlib
 import re
 
 import fixtures
 
 from nova_perf_tuning import errors
+from nova_perf_tuning.validation.cloud import model
 from nova_perf_tuning.validation.measure import store
 from tests.support import fleet_case, openstack_program, program, samples
 from tests.support import simulated_cloud as simulation
@@ -224,6 +226,39 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
                 self.assertFalse(hasattr(cloud, "made"), "the cloud is not asked")
         self.assertEqual(0, self.validate("--hosts", "all", "--host-group", "g" * 200, "--image", "i" * 1000))
         self.assertEqual("g" * 200, self.results().environment.host_group)
+
+    def test_results_of_an_earlier_run_are_renamed_before_anything_is_refused(self):
+        """Nobody may take them for those of the command that failed."""
+
+        class Refusing(fleet_case.SimulatedCloud):
+            def choose(self, words):
+                raise model.CloudError("the cloud has no such hosts")
+
+        os.mkdir(self.output)
+        for name in ("results.json", "report.html"):
+            pathlib.Path(self.output, name).write_text("earlier", encoding="utf-8")
+        self.assertRaises(model.CloudError, self.validate, "--hosts", "all", cloud=Refusing())
+        self.assertEqual({"results.previous.json", "report.previous.html"}, set(os.listdir(self.output)))
+        self.assertIn("results of an earlier run are now", self.err.getvalue())
+
+    def test_the_output_directory_is_found_once(self):
+        """Its owner may put a link in its place while the cloud is asked."""
+        victim = os.path.join(self.directory, "victim")
+        moved = os.path.join(self.directory, "moved")
+        for path in (self.output, victim):
+            os.mkdir(path)
+        theirs = self.write_file("victim/results.json", "precious")
+
+        class Swapping(fleet_case.SimulatedCloud):
+            def choose(cloud, words):
+                os.rename(self.output, moved)
+                os.symlink(victim, self.output)
+                return super().choose(words)
+
+        self.assertEqual(0, self.validate("--hosts", "all", cloud=Swapping()))
+        self.assertEqual(["results.json"], os.listdir(victim))
+        self.assertEqual("precious", pathlib.Path(theirs).read_text(encoding="utf-8"))
+        self.assertEqual({"results.json", "report.html"}, set(os.listdir(moved)))
 
 
 class MistakesTest(openstack_program.ProgramTestCase):
