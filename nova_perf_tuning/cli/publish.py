@@ -75,11 +75,12 @@ class Publish(command.PerfCommand):
             raise options.OptionError("RESULT is missing: give what 'nova-perf validate' wrote, or --withdraw")
         verdicts = result_options.read(args)
         result = _usable(args, verdicts, _own_name(verdicts, conf.host), conf.max_age)
+        verdict = result.to_json().encode()
         atomic_write.make_directory(conf.directory)
         with _opened(conf.directory) as directory:
             _check_replaceable(path, directory)
             with atomic_write.writing(path, directory=directory) as file:
-                file.write(result.to_json().encode())
+                file.write(verdict)
         _show(args, verdicts, result, path)
 
 

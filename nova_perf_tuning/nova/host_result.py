@@ -16,6 +16,9 @@ from nova_perf_tuning import bounded_json, bounded_read, errors, json_schema
 from nova_perf_tuning.specs import vocabulary
 
 _MAX_BYTES: Final = 1 << 20
+#: Most losses, and most characters of the name of one.
+MAX_LOSSES: Final = 1000
+MAX_FIGURE: Final = 800
 
 #: Clocks of two hosts may differ; a result dated later than this from now was not made by this
 #: host's clock.
@@ -52,8 +55,8 @@ SCHEMA: Final[Mapping[str, object]] = {
         },
         "losses": {
             "type": "object",
-            "maxProperties": 1000,
-            "propertyNames": {"type": "string", "maxLength": 800},
+            "maxProperties": MAX_LOSSES,
+            "propertyNames": {"type": "string", "maxLength": MAX_FIGURE},
             "additionalProperties": {"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": "number"}},
             "description": "figure and arms -> share that was lost, and may be lost; empty for a host of many",
         },
@@ -77,9 +80,19 @@ class HostResult:
     losses: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> str:
-        """Return the text of the file; :func:`read` gives an equal result."""
+        """Return the text of the file; :func:`read` gives an equal result.
+
+        :raises ResultError: :func:`read` would refuse the file.
+        """
         data = {"schema": 1, **dataclasses.asdict(self), "created_at": self.created_at.isoformat()}
-        return json.dumps(data, indent=2, allow_nan=False) + "\n"
+        text = json.dumps(data, indent=2, allow_nan=False) + "\n"
+        where = f"the verdict on host {self.host[:60]!r}"
+        if len(text) > _MAX_BYTES:
+            raise ResultError(f"{where}: it is larger than {_MAX_BYTES >> 10} KiB; give budgets for fewer figures")
+        fault = json_schema.find(bounded_json.parse(text), SCHEMA)
+        if fault is not None:
+            raise ResultError(f"{where}: {fault}")
+        return text
 
     def objection(self, host: str, now: datetime.datetime, max_age: datetime.timedelta) -> str | None:
         """Return why this result does not count on ``host`` at ``now``, for people; None when it does."""

@@ -36,6 +36,7 @@ LOOKED_AT = {
     ("nova/error_policy.py", "_MAX_CAUSE"),
     ("guest/probe.py", "_MAX_TEXT"),  # what is missing is unknown
     ("validation/cloud/fleet_results.py", "_MAX_CPU_FAULTS"),  # host_cpu_faults_left_out
+    ("validation/cloud/host_results.py", "MAX_LOSSES"),  # LOSSES_LEFT_OUT
     ("validation/measure/sampling.py", "MAX_CPUS"),  # hidden of a course
     ("validation/measure/schema.py", "_MOST_FAULTS"),  # one fault is named
     ("validation/report/report.py", "_SHOWN_TRIALS"),

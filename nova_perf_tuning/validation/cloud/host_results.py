@@ -3,9 +3,10 @@
 
 import dataclasses
 import datetime
+import itertools
 from collections.abc import Mapping, Sequence
 
-from nova_perf_tuning import rules
+from nova_perf_tuning import printing, rules
 from nova_perf_tuning.nova import host_result
 from nova_perf_tuning.validation.cloud import fleet, model
 from nova_perf_tuning.validation.environment import Environment, Fleet
@@ -21,7 +22,8 @@ from nova_perf_tuning.validation.report import summary
 class HostResults:
     """The verdict on each host that a file has results of.
 
-    :ivar recorded: in the file; else judged now. :ivar left_out: why budgets were not judged.
+    :ivar recorded: in the file; else judged now. :ivar left_out: budgets that were not judged and
+        losses that the file has no room for, and why.
     """
 
     hosts: Sequence[host_result.HostResult]
@@ -88,6 +90,11 @@ def read(
             left_out.insert(0, budget_file.why_none(results).noting(reason(_C.ONLY_COMPARED)))
     else:
         judged = _judged_host(results, budgets or [], path)
+        count = len(judged.losses)
+        if count > host_result.MAX_LOSSES:
+            kept = itertools.islice(judged.losses.items(), host_result.MAX_LOSSES)
+            judged = dataclasses.replace(judged, losses=dict(kept))
+            left_out.append(reason(_C.LOSSES_LEFT_OUT, count=host_result.MAX_LOSSES, of=count))
     hosts = [_host_result(host, judged, created, name) for host in judged.words]
     return HostResults(hosts, recorded=not budgets, left_out=left_out)
 
@@ -118,7 +125,7 @@ def _judged_host(results: Results, budgets: Sequence[verdict.Budget], path: str)
             continue
         parts = [budget.benchmark, budget.metric, f"{budget.arm}/{budget.baseline}"]
         figure = " ".join(part for part in parts if part)
-        losses[figure] = (loss.value, budget.max_loss)
+        losses[printing.key(figure, host_result.MAX_FIGURE)] = (loss.value, budget.max_loss)
     word = verdict.overall(judgements).value
     return _Judged({host: word}, {host: _of_bare(judgements)}, judgements, losses)
 

@@ -47,6 +47,7 @@ class ReasonCode(enum.StrEnum):
     PLACE_UNKNOWN = "place_unknown"  # unknown (host_group, flavor), budgets
     NOT_MEASURED = "not_measured"  # budgets
     ONLY_COMPARED = "only_compared"
+    LOSSES_LEFT_OUT = "losses_left_out"  # count (of those that stay), of
 
     # -- CPU counters of a trial
     COUNTERS_STILL = "counters_still"

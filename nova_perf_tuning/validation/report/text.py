@@ -278,6 +278,7 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     ),
     _C.PLACE_UNKNOWN: _unplaced,
     _C.ONLY_COMPARED: "hosts were only compared with each other",
+    _C.LOSSES_LEFT_OUT: "the published verdict has {count} of {of} losses; the verdict itself rests on all",
     _C.NOT_MEASURED: "budgets left out, since their arms or accelerator were not measured: {budgets}",
     _C.CONTRADICTED: "{why} ({count} of {of} trials)",
     _C.FEW_COUNTERS: "{count} of {of} trials have no CPU counters (limit {limit:.0%})",

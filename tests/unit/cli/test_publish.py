@@ -138,6 +138,22 @@ class PublishTest(directories.DirectoryCase):
         self.assertEqual([], done["traits"])
         self.assertEqual("FAIL", self.read_by_compute().verdict)
 
+    def test_names_of_any_length_are_read_by_compute(self):
+        arm, baseline, benchmark, metric = ("t" * 200, "u" * 200, "b" * 200, "m" * 200)
+        measured = samples.results({baseline: 1000.0, arm: 900.0}, boots=3, blocks=6)
+        for trial in measured.trials:
+            trial.benchmark, trial.metric = benchmark, metric
+        now = datetime.datetime.now(datetime.UTC).isoformat()
+        samples.tell(measured, created=now, host="cmp1")
+        store.save(measured, self.results)
+        budget = {"benchmark": benchmark, "metric": metric, "arm": arm, "baseline": baseline, "max_loss": 0.15}
+        long = self.write_file("long.yaml", json.dumps({"budgets": [budget]}))
+        self.published_by(self.results, "--budget", long)
+        result = self.read_by_compute()
+        self.assertEqual("PASS", result.verdict)
+        [figure] = result.losses
+        self.assertTrue(figure.startswith(f"{benchmark} {metric} {arm}/"), figure)
+
     def test_results_of_a_fleet(self):
         self.measure_fleet(0)
         self.assertEqual(["CUSTOM_PERF_VALIDATED"], self.published_by(self.results)["traits"])

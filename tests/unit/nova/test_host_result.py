@@ -47,6 +47,20 @@ class ReadTest(directories.DirectoryCase):
     def test_round_trip(self, written):
         self.assertEqual(written, self.read(written.to_json()))
 
+    def test_what_would_not_be_read_is_not_written(self):
+        for fields in (
+            {"losses": {"x" * (host_result.MAX_FIGURE + 1): (0.1, 0.2)}},
+            {"losses": {str(number): (0.1, 0.2) for number in range(host_result.MAX_LOSSES + 1)}},
+            {"losses": {f"{number}{chr(0x20000) * 790}": (0.1, 0.2) for number in range(1000)}},
+            {"host": "x" * 256},
+            {"budgets": {"../a": "PASS"}},
+        ):
+            with self.subTest(fields):
+                result = host_results.result(**fields)
+                error = self.assertRaises(host_result.ResultError, result.to_json)
+                self.assertEqual(1, len(str(error).splitlines()))
+                self.assertLess(len(str(error)), 400)
+
     def test_each_wrong_field(self):
         right = json.loads(host_results.result(score=50.0).to_json())
         self.assertEqual(host_results.result(score=50.0), self.read(json.dumps({**right, "later": "x" * 500_000})))
