@@ -10,7 +10,7 @@ import datetime
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from nova_perf_tuning import bounded_json, bounded_read, errors, json_schema
 from nova_perf_tuning.specs import vocabulary
@@ -120,16 +120,28 @@ def read(path: str, dir_fd: int | None = None) -> HostResult | None:
         else:
             text = bounded_read.read_text(os.path.basename(path), _MAX_BYTES, dir_fd=dir_fd, links=False)
         data = bounded_json.parse(text)
-        fault = json_schema.find(data, SCHEMA)
-        if fault is not None:
-            raise ResultError(f"{path}: {fault}")
-        created = datetime.datetime.fromisoformat(data["created_at"]).astimezone(datetime.UTC)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise ResultError(f"{path}: {error.strerror}") from None
-    except (ValueError, OverflowError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ResultError(f"{path}: no validation result: {error}") from None
+    return from_data(data, path)
+
+
+def from_data(data: Any, where: str) -> HostResult:
+    """Return the result that a JSON document holds.
+
+    :param where: what the document is called, for messages.
+    :raises ResultError: it holds none.
+    """
+    fault = json_schema.find(data, SCHEMA)
+    if fault is not None:
+        raise ResultError(f"{where}: {fault}")
+    try:
+        created = datetime.datetime.fromisoformat(data["created_at"]).astimezone(datetime.UTC)
+    except (ValueError, OverflowError) as error:
+        raise ResultError(f"{where}: no validation result: {error}") from None
     return HostResult(
         data["host"], created, data["verdict"], data["budgets"], data.get("score"), data.get("losses", {})
     )

@@ -66,10 +66,8 @@ def read(
     if not isinstance(data, dict) or "trials" not in data:
         if budgets:
             raise model.CloudError(f"{path}: a verdict without trials, which --budget could judge; leave it out")
-        recorded = host_result.read(path)
-        if recorded is None:
-            return HostResults([], recorded=True)
-        return HostResults([recorded], recorded=True)
+        # Of what was read: a pipe gives it once.
+        return HostResults([host_result.from_data(data, path)], recorded=True)
     results = store.from_dict(data, path)
     if summary.is_aa(results.environment):
         raise model.CloudError(f"{path}: {_aa(results.environment)}")

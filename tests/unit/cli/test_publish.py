@@ -198,6 +198,20 @@ class PublishTest(directories.DirectoryCase):
         self.assertIsNone(self.read_by_compute())
         self.assertFalse(self.published_by("--withdraw")["removed"])
 
+    def test_a_verdict_out_of_a_pipe(self):
+        """It can be read once."""
+        verdict = host_result.HostResult("cmp1", datetime.datetime.now(datetime.UTC), "PASS", {"disk": "PASS"})
+        text = verdict.to_json()
+        done = program.shown(self, "publish", "-", "--nova-config", self.config, input=text)
+        self.assertIn("PASS of host cmp1", done)
+        self.published_by("--withdraw")
+        reading, writing = os.pipe()
+        self.addCleanup(os.close, reading)
+        with open(writing, "w", encoding="utf-8") as file:
+            file.write(text)
+        self.published_by(f"/dev/fd/{reading}")
+        self.assertEqual(verdict, self.read_by_compute())
+
     def test_what_was_looked_at_is_what_is_replaced_or_removed(self):
         """Nova's user may own the directory, and swap it for a link between the two."""
         now = datetime.datetime.now(datetime.UTC)
