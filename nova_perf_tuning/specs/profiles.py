@@ -19,6 +19,9 @@ from nova_perf_tuning import bounded_json, bounded_read, errors, json_schema
 from nova_perf_tuning.specs import vocabulary
 
 _MAX_BYTES: Final = 64 << 10
+#: Most characters of a number: to make one of thousands of digits takes long, and to print it is an error.
+_MAX_NUMBER: Final = 40
+_NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _SHIPPED: Final = pathlib.Path(__file__).parent / "profiles"
 
 #: What a profile file may hold (JSON schema); values are checked against the vocabulary
@@ -74,7 +77,10 @@ def parse(text: str, source: str) -> Profile:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML of few levels without aliases, a few of which name billions of values, where no key stands twice."""
+    """YAML of few levels without aliases, a few of which name billions of values, where no key stands twice.
+
+    Numbers are short.
+    """
 
     _depth = 0
 
@@ -91,6 +97,13 @@ class _Loader(yaml.SafeLoader):
         node: yaml.Node | None = super().compose_node(parent, index)
         self._depth -= 1
         return node
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        value: Any = super().construct_scalar(node)
+        if node.tag in _NUMBERS and len(value) > _MAX_NUMBER:
+            problem = f"a number has at most {_MAX_NUMBER} characters"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        return value
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
         mapping: dict[object, object] = super().construct_mapping(node, deep)
@@ -110,6 +123,9 @@ def load_yaml(text: str, source: str) -> Any:
     except yaml.MarkedYAMLError as error:
         where = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise ProfileError(f"{source}: {where}not usable YAML: {error.problem}") from None
+    except (LookupError, AttributeError):  # PyYAML looks at no value that a tag comes before
+        problem = "a value is not what its tag (!!int, !!bool, ...) says; leave the tag out"
+        raise ProfileError(f"{source}: not usable YAML: {problem}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ProfileError(f"{source}: not usable YAML: {' '.join(str(error).split())[:200]}") from None
 

@@ -24,6 +24,20 @@ class ShippedTest(testcase.TestCase):
             self.assertIn("mine.yaml: line ", str(error))
             self.assertIn("an alias (*name) is not allowed; write the value out", str(error))
 
+    def test_numbers_of_many_digits_are_refused(self):
+        """Python prints no integer of more than 4300 digits, and takes seconds for one of a megabyte."""
+        for number in ("0x" + "f" * 6000, "1" + ":1" * 20_000, "1" + ":1" * 20_000 + ".5", "9" * 5000):
+            error = self.assertRaises(profiles.ProfileError, profiles.load_yaml, f"a: {number}", "mine.yaml")
+            self.assertIn("mine.yaml: line 1: not usable YAML: a number has at most 40 characters", str(error))
+        read = profiles.load_yaml("{a: 0xff, b: 1.5, c: 1:30, d: '" + "9" * 5000 + "'}", "mine.yaml")
+        self.assertEqual((255, 1.5, 90, "9" * 5000), tuple(read.values()))
+
+    def test_a_tag_that_does_not_fit_is_one_line(self):
+        for text in ("a: !!int ''", "a: !!bool x", "a: !!timestamp x", "a: !!float ''", "a: !!int x"):
+            with self.subTest(text):
+                error = self.assertRaises(profiles.ProfileError, profiles.load_yaml, text, "mine.yaml")
+                self.assertIn("mine.yaml: not usable YAML: ", str(error))
+
     def test_shipped_profiles_are_the_documented_ones(self):
         expected = {"network-throughput", "network-latency", "storage", "compute", "windows", "balanced"}
         self.assertEqual(expected, set(profiles.shipped()))
