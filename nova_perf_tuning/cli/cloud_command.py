@@ -3,6 +3,7 @@
 
 import argparse
 import logging
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -73,6 +74,9 @@ class CloudCommand(command.OptionsCommand, osc_command.Command):
     exit_code = errors.ExitCode.PASS
 
     def run(self, parsed_args: argparse.Namespace) -> int:
+        command.replace_closed_streams()
+        if self.app.stdout is None:  # it looked for it when the program started
+            self.app.stdout = sys.stdout
         debug = bool(getattr(self.app.options, "debug", False))
         known = self.app.command_manager.commands
         if self.cmd_name not in known:  # the openstack program completes the beginning of a name

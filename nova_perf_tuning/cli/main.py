@@ -114,6 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         argv = sys.argv[1:]
     given = list(argv)
+    command.replace_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):  # names from other machines' files may be no text
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
