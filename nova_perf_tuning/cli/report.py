@@ -51,6 +51,7 @@ class Report(command.PerfCommand):
         if bool(args.audits) == bool(args.results):
             raise options.OptionError("give RESULTS.json or --audits, and not both")
         if args.audits:
+            _check_audit_options(args)
             beside = os.path.join(os.path.dirname(args.audits[0]), "report.html")
             _report_audits(args.audits, args.output or beside)
             return
@@ -128,6 +129,19 @@ def _judged(args: argparse.Namespace) -> _Judged:
         results, hosts = fleet.judge(results, budgets)
         return _Judged(results, summary.summarise(results, limits=limits), hosts=hosts)
     return _Judged(results, summary.summarise(results, limits=limits), recorded=True)
+
+
+def _check_audit_options(args: argparse.Namespace) -> None:
+    """Refuse options that say what is made of results: audits have one form, HTML."""
+    given = []
+    if args.format == "json":
+        given.append("-f json")
+    if args.budget is not None:
+        given.append("--budget")
+    if args.ndjson is not None:
+        given.append("--ndjson")
+    if given:
+        raise options.OptionError(f"{', '.join(given)}: --audits gives HTML alone; leave it out")
 
 
 def _report_audits(files: Sequence[str], path: str) -> None:

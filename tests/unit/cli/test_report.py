@@ -35,6 +35,17 @@ class ReportTest(directories.DirectoryCase):
             program.refused(self, "report", *arguments)
         self.assertEqual(["results.json"], os.listdir(self.directory))
 
+    def test_audits_take_no_options_of_results(self):
+        """An option that does nothing is a promise that is not kept."""
+        audit = self.write_file("host.json", "{}")
+        beside = os.path.join(self.directory, "trials.ndjson")
+        for option, value in (("-f", "json"), ("--budget", "nosuch.yaml"), ("--ndjson", beside)):
+            with self.subTest(option):
+                line = program.refused(self, "report", option, value, "--audits", audit)
+                self.assertIn(": --audits gives HTML alone", line)
+                self.assertIn(option, line)
+        self.assertEqual({"results.json", "host.json"}, set(os.listdir(self.directory)))
+
     def test_what_is_read_and_special_files_stay(self):
         link, pipe = os.path.join(self.directory, "link"), os.path.join(self.directory, "pipe")
         os.symlink("results.json", link)
