@@ -9,8 +9,14 @@ from types import FrameType
 from typing import Final
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-#: What would end Python at once; Ctrl-C is an exception already.
-_TERMINATION: Final = (signal.SIGTERM, signal.SIGHUP)
+#: What Python or the kernel does where nobody has set a handler.
+_DEFAULTS: Final = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGHUP: signal.SIG_DFL,
+}
+#: The signal that :func:`guarded` has raised last; None: none came, or the block is over.
+_came: int | None = None
 
 
 @contextlib.contextmanager
@@ -48,22 +54,50 @@ def deferred() -> Iterator[None]:
 
 @contextlib.contextmanager
 def guarded() -> Iterator[None]:
-    """Raise SystemExit(128 + its number) for the first of :data:`_TERMINATION` that comes; drop later ones.
+    """Let signals end the block by an exception that is not lost, see :func:`raise_swallowed`.
 
-    A signal that is ignored (nohup) or has a handler of somebody else stays so. Outside the main
-    thread, which alone may set handlers, nothing is done.
+    SystemExit(128 + its number) for the first of SIGTERM and SIGHUP that comes; later ones are
+    dropped. KeyboardInterrupt for each Ctrl-C. A signal that is ignored (nohup) or has a handler
+    of somebody else stays so. Outside the main thread, which alone may set handlers, nothing is
+    done.
     """
-    came = False
+    global _came
+    taken = []
+    if _is_main_thread():
+        taken = [number for number in SIGNALS if signal.getsignal(number) == _DEFAULTS[number]]
+    terminated = False
 
     def stop(number: int, _frame: FrameType | None) -> None:
-        nonlocal came
-        if not came:
-            came = True
-            raise SystemExit(128 + number)
+        global _came
+        nonlocal terminated
+        if number != signal.SIGINT:
+            if terminated:
+                return
+            terminated = True
+        _came = number
+        raise _exception(number)
 
-    taken = [number for number in _TERMINATION if _is_main_thread() and signal.getsignal(number) == signal.SIG_DFL]
-    with handled(taken, stop):
-        yield
+    try:
+        with handled(taken, stop):
+            yield
+    finally:
+        _came = None
+
+
+def raise_swallowed() -> None:
+    """Raise once more what :func:`guarded` raised before, where the block goes on all the same.
+
+    Python swallows each exception that comes while it runs the callback of a weak reference or a
+    __del__. Call it where work begins that nobody wants any more, and never in clean-up.
+    """
+    if _came is not None:
+        raise _exception(_came)
+
+
+def _exception(number: int) -> BaseException:
+    if number == signal.SIGINT:
+        return KeyboardInterrupt()
+    return SystemExit(128 + number)
 
 
 def _is_main_thread() -> bool:

@@ -7,7 +7,7 @@ import signal
 import sys
 
 from nova_perf_tuning import signals
-from tests.support import patience, testcase
+from tests.support import lost_signals, patience, testcase
 
 
 class PlainCase(testcase.TestCase):
@@ -75,6 +75,33 @@ class GuardedTest(PlainCase):
         with signals.guarded():
             os.kill(os.getpid(), signal.SIGHUP)
         self.assertIs(signal.SIG_IGN, signal.getsignal(signal.SIGHUP))
+
+
+class SwallowedTest(testcase.TestCase):
+    def test_what_python_has_swallowed_is_raised_again(self) -> None:
+        for number, kind in ((signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)):
+            with self.subTest(number):
+                lost = self.useFixture(lost_signals.Swallowing())
+                steps = []
+                with self.assertRaises(kind), signals.guarded():
+                    signals.raise_swallowed()
+                    lost.send(number)
+                    steps.append("goes on")
+                    signals.raise_swallowed()
+                    steps.append("not reached")
+                self.assertEqual((["goes on"], [kind]), (steps, lost.swallowed))
+                signals.raise_swallowed()  # the block is over
+
+    def test_an_interrupt_comes_each_time(self) -> None:
+        self.useFixture(lost_signals.Swallowing())
+        count = 0
+        with signals.guarded():
+            for _ in range(2):
+                with self.assertRaises(KeyboardInterrupt):
+                    signal.raise_signal(signal.SIGINT)
+                count += 1
+        self.assertEqual(2, count)
+        self.assertIs(signal.default_int_handler, signal.getsignal(signal.SIGINT))
 
 
 class StartedTest(testcase.TestCase):

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from nova_perf_tuning import signals
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import plugins
@@ -259,6 +260,7 @@ class Session:
             self._pairs[model.HOST] = self._launcher.host_pair()
         failed: list[launch.LaunchError] = []
         for arm in self._random.sample(self._plan.arms, len(self._plan.arms)):
+            signals.raise_swallowed()
             self._tell(f"boot {boot + 1}/{self._plan.boots}: booting {arm.name}")
             begun = time.monotonic()
             try:
@@ -303,6 +305,7 @@ class Session:
             self.results.environment.errors.append(incident)
 
     def _trial(self, job: plugins.Job, arm: str) -> trial.Outcome:
+        signals.raise_swallowed()
         self._times.done += 1
         if arm in self._lost:
             text = f"not run: the machines of '{arm}' were lost before"

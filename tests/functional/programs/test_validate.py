@@ -15,7 +15,7 @@ from nova_perf_tuning.cli import validate
 from nova_perf_tuning.cli.options import validate as validate_options
 from nova_perf_tuning.validation.launch import local, registry
 from nova_perf_tuning.validation.measure import host_environment, session, store
-from tests.support import directories, patience, program, samples, testcase
+from tests.support import directories, lost_signals, patience, program, samples, testcase
 
 QUICK = ("--launcher", "host", "--benchmark", "cpu", "--boots", "1", "--blocks", "1", "--seconds", "1")
 #: In place of sysbench: it prints a rate at once, another one each time.
@@ -98,6 +98,25 @@ class ValidateTest(directories.DirectoryCase):
         results = self.results()
         self.assertEqual("interrupted", results.environment.ended)
         self.assertTrue(len(results.trials) >= 3)
+        self.check_clean()
+
+    def test_ctrl_c_that_python_swallows(self):
+        """It came in the callback of a weak reference; the run would go on to its end."""
+        lost = self.useFixture(lost_signals.Swallowing())
+        activate = local.LocalLauncher.activate
+        calls = []
+
+        def activate_and_send(launcher, arm):
+            activate(launcher, arm)
+            calls.append(arm)
+            if len(calls) == 8:  # warm-ups of three arms, a block, and one trial more
+                lost.send(signal.SIGINT)
+
+        self.patch(local.LocalLauncher, "activate", activate_and_send)
+        done = self.validate(*QUICK, "--blocks", "4")
+        self.assertEqual((130, 8), (done.returncode, len(calls)), done.stderr)
+        self.assertIn("interrupted; guests are removed, results so far are kept", done.stderr)
+        self.assertEqual("interrupted", self.results().environment.ended)
         self.check_clean()
 
     def test_stopped_before_the_first_trial(self):

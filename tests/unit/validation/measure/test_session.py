@@ -1,16 +1,88 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time left, how a time limit is shared out by a clock of the test's own, and the interim look."""
+"""Time left, how a time limit is shared out by a clock of the test's own, the interim look, and lost signals."""
 
 import dataclasses
+import signal
 
 import fixtures
 
+from nova_perf_tuning import signals
 from nova_perf_tuning.specs import request
+from nova_perf_tuning.validation import environment
 from nova_perf_tuning.validation.launch import base as launch
-from nova_perf_tuning.validation.measure import session
-from tests.support import samples, testcase
+from nova_perf_tuning.validation.measure import host_environment, model, session, trial
+from tests.support import lost_signals, samples, testcase
 
 ARMS = tuple(launch.Arm(name, request.Request()) for name in ("untuned", "tuned"))
+
+
+class Launcher(launch.Launcher):
+    """Makes nothing; :ivar booted: arms, :ivar destroyed: likewise."""
+
+    def __init__(self):
+        self.booted, self.destroyed = [], []
+
+    def prepare(self):
+        pass
+
+    def boot(self, arm):
+        self.booted.append(arm.name)
+        return launch.Pair(None, None)
+
+    def activate(self, arm):
+        pass
+
+    def host_pair(self):
+        return launch.Pair(None, None)
+
+    def destroy(self, arm):
+        self.destroyed.append(arm)
+
+    def environment(self):
+        return environment.Environment()
+
+    def close(self):
+        pass
+
+
+class SwallowedSignalTest(testcase.TestCase):
+    """A signal that Python lost in the callback of a weak reference ends the session all the same."""
+
+    def setUp(self):
+        super().setUp()
+        self.lost = self.useFixture(lost_signals.Swallowing())
+        self.useFixture(fixtures.MonkeyPatch(f"{host_environment.__name__}.idle_softirq", lambda: 0.0))
+        self.useFixture(fixtures.MonkeyPatch(f"{trial.__name__}.run", self.run_trial))
+        self.ran = 0
+        self.stop_at = 0
+        self.launcher = Launcher()
+
+    def run_trial(self, job, *_arguments):
+        self.ran += 1
+        if self.ran == self.stop_at:
+            self.lost.send(signal.SIGINT)
+        return trial.Outcome(trial.failed(job, "nothing ran", model.TrialFailure.OUTPUT))
+
+    def interrupted(self):
+        plan = session.Plan(ARMS, (samples.job(),), boots=2, blocks=1, seed=0, time_limit_s=600.0)
+        running = session.Session(self.launcher, plan, lambda _results: None)
+        with signals.guarded():
+            self.assertRaises(KeyboardInterrupt, running.run)
+        self.assertEqual([KeyboardInterrupt], self.lost.swallowed)
+        self.assertEqual("interrupted", running.results.environment.ended)
+        self.assertEqual(sorted(self.launcher.booted), sorted(self.launcher.destroyed))
+
+    def test_no_trial_begins(self):
+        for at in (1, 4):  # a warm-up, a trial
+            with self.subTest(at):
+                self.ran, self.stop_at, self.lost.swallowed = 0, at, []
+                self.interrupted()
+                self.assertEqual(at, self.ran)
+
+    def test_no_guest_is_booted(self):
+        self.stop_at = 6  # the last trial of the first boot
+        self.interrupted()
+        self.assertEqual(["tuned", "untuned"], sorted(self.launcher.booted))
 
 
 class TimetableTest(testcase.TestCase):
