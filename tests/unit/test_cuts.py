@@ -30,6 +30,8 @@ LOOKED_AT = {
     ("cli/plan.py", "_SHOWN"),
     ("host/audit/placement.py", "_SHOWN"),  # "so may 12 more guests" behind each
     ("host/facts/claims.py", "MAX_BOUND_IN_ALL"),  # NoteCode.THREADS_LEFT_OUT
+    ("host/facts/claims.py", "MAX_BOUND_THREADS"),  # NoteCode.THREADS_LEFT_OUT
+    ("host/facts/claims.py", "MAX_SWITCH_THREADS"),  # NoteCode.THREADS_LEFT_OUT
     ("host/facts/claims.py", "MAX_SLICES"),  # NoteCode.SLICES_LEFT_OUT
     ("host/novaconf.py", "_MOST_FILES"),  # NoteCode.FILES_LEFT_OUT
     ("json_schema.py", "_MOST"),  # one fault is named
