@@ -348,7 +348,7 @@ class Service:
             findings_total=totals,
             nova_config=nova_config,
             warnings_total=len(warnings),
-            **notes.as_json(warnings[: findings.NAMED]),
+            **_shortened(notes.as_json(warnings[: findings.NAMED])),
         )
 
     def _findings(self, now: float) -> Iterator[findings.Finding]:
@@ -369,6 +369,20 @@ class Service:
             yield findings.Finding(
                 findings.FindingCode.NOT_IN_FORCE, outcome.detail, failed.kind, failed.target, failed.value
             )
+
+
+def _shortened(noted: dict[str, Any]) -> dict[str, Any]:
+    """Cut long lists in the parameters of notes, and count them in full as ``NAME_total``.
+
+    Any user can start processes that are places of a note.
+    """
+    for note in noted["notes"]:
+        params = note["params"]
+        for name, value in list(params.items()):
+            if isinstance(value, tuple) and len(value) > findings.NAMED:
+                params[name] = value[: findings.NAMED]
+                params[f"{name}_total"] = len(value)
+    return noted
 
 
 def _places_devices(guest: model.GuestProcess) -> bool:

@@ -112,8 +112,7 @@ def read(directory: str = RUN_DIR, sysroot: str = "") -> AgentState | None:
         if content.pop("schema") != SCHEMA:
             raise ValueError
         state = AgentState(**content)
-        if not isinstance(state.pid, int):  # it becomes part of a path
-            raise TypeError
+        _check_types(state)
         running = process_start(state.pid) == state.pid_start
         age = round(time.monotonic() - state.updated_monotonic, 1) if running else None
     except (FileNotFoundError, NotADirectoryError):
@@ -123,6 +122,49 @@ def read(directory: str = RUN_DIR, sysroot: str = "") -> AgentState | None:
     except (AttributeError, ValueError, KeyError, TypeError, RecursionError):
         raise UnreadableError(f"{path}: restart nova-perf-agent; where none runs remove the file") from None
     return dataclasses.replace(state, running=running, age_s=age)
+
+
+_NUMBERS: Final = ("pid", "settings", "withdrawn", "errors", "skipped", "verifies", "warnings_total")
+_TIMES: Final = ("started", "updated", "updated_monotonic", "cpu_s")
+_TEXTS: Final = ("pid_start", "error", "error_code")
+_COUNTERS: Final = ("passes", "written", "drifted", "findings_total")
+_TEXT_LISTS: Final = ("warnings", "nova_config")
+
+
+def _check_types(state: AgentState) -> None:
+    """Refuse a state with a value of another type than an agent writes: the file may be a stranger's.
+
+    :raises TypeError: it has one.
+    """
+    for name in _NUMBERS:
+        _require(getattr(state, name), int)
+    for name in _TIMES:
+        _require(getattr(state, name), int, float)
+    for name in _TEXTS:
+        _require(getattr(state, name), str)
+    for name in _COUNTERS:
+        counter = getattr(state, name)
+        _require(counter, dict)
+        for number in counter.values():
+            _require(number, int)
+    for name in _TEXT_LISTS:
+        texts = getattr(state, name)
+        _require(texts, list)
+        for text in texts:
+            _require(text, str)
+    _require(state.guests, int, type(None))
+    _require(state.notes, list)
+    _require(state.findings, list)
+    for finding in state.findings:
+        _require(finding, dict)
+        _require(finding.get("text"), str)
+        if "kind" in finding:
+            _require(finding.get("target"), str)
+
+
+def _require(value: object, *types: type) -> None:
+    if not isinstance(value, types):
+        raise TypeError
 
 
 def process_start(pid: int) -> str:

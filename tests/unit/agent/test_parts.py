@@ -18,8 +18,8 @@ import fixtures
 import inotify_simple
 
 from nova_perf_tuning import bounded_read
-from nova_perf_tuning.agent import metrics, sources, state
-from nova_perf_tuning.host import guest_cpu, model
+from nova_perf_tuning.agent import findings, metrics, service, sources, state
+from nova_perf_tuning.host import guest_cpu, model, notes
 from nova_perf_tuning.host.kinds import irqbalance
 from tests.support import agent_samples, directories, sysroots, testcase
 
@@ -126,11 +126,45 @@ class StateTest(directories.DirectoryCase):
         self.assertEqual("theirs", (outside / state.FILE).read_text())
         self.assertEqual([state.FILE], os.listdir(outside))
 
+    def test_each_value_has_its_type(self):
+        self.read(guests=None, cpu_s=1)
+        for change in (
+            {"findings": [5]},
+            {"findings": [{}]},
+            {"findings": [{"text": "x", "kind": "xps"}]},
+            {"findings": 5},
+            {"findings_total": {"x": "y"}},
+            {"findings_total": [1]},
+            {"warnings": [5]},
+            {"warnings": "x"},
+            {"warnings_total": "x"},
+            {"nova_config": [None]},
+            {"notes": None},
+            {"passes": {"start": []}},
+            {"skipped": "x"},
+            {"guests": "x"},
+            {"error": 5},
+            {"started": "x"},
+        ):
+            with self.subTest(change=change):
+                self.assertRaises(state.UnreadableError, self.read, **change)
+
     def test_a_process_number_that_is_a_path(self):
         stranger = self.directory / "7"
         stranger.mkdir()
         (stranger / "stat").write_text("7 (x) S " + "0 " * 50)
         self.assertRaises(state.UnreadableError, self.read, pid=f"..{stranger}", pid_start="0")
+
+
+class ShortenedTest(testcase.TestCase):
+    def test_places_are_cut_and_counted(self):
+        """Each process of any user that is bound to an isolated CPU is a place."""
+        places = tuple(f"hog ({number})" for number in range(60_000))
+        noted = notes.as_json([notes.Note.of(notes.NoteCode.BOUND_TO_ISOLATED).about(places=places)])
+        params = service._shortened(noted)["notes"][0]["params"]
+        self.assertEqual((places[: findings.NAMED], 60_000), (params["places"], params["places_total"]))
+        few = notes.as_json([notes.Note.of(notes.NoteCode.BOUND_TO_ISOLATED).about(places=places[:2])])
+        self.assertEqual({"places": places[:2]}, service._shortened(few)["notes"][0]["params"])
 
 
 class WatchTest(testcase.TestCase):
