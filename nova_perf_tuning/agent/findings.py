@@ -91,7 +91,7 @@ class CompetingDaemons:
         self._root = root
         self._clock = clock
         self._kind = irqbalance.IrqbalanceBan(root)
-        self._pids: dict[str, int] = {}
+        self._processes: list[tuple[str, int]] = []
         self._looked = self._rescanned = -math.inf
         self._known: frozenset[rewrite_limit.Key] = frozenset()
 
@@ -125,16 +125,17 @@ class CompetingDaemons:
                 irqbalance.rescan()
 
     def _look(self) -> None:
-        self._looked, self._pids = self._clock(), verify.running_daemons(self._root)
+        self._looked, self._processes = self._clock(), verify.daemon_processes(self._root)
 
     def findings(self) -> Iterator[Finding]:
         """Yield programs that run and may place what is placed here."""
         if self._clock() - self._looked >= _LOOK_S:
             self._look()
-        for name, pid in self._pids.items():
+        for name, pid in verify.lowest(self._processes).items():
             if name != "irqbalance":
                 yield Finding(FindingCode.COMPETING_DAEMON, name, pid=pid)
-            elif not irqbalance.uses_our_script(pid):
+        for name, pid in self._processes:  # each irqbalance: one with our script must not hide another
+            if name == "irqbalance" and not irqbalance.uses_our_script(pid):
                 yield Finding(FindingCode.IRQBALANCE_WITHOUT_SCRIPT, name, pid=pid)
 
     def conflicts(
@@ -148,7 +149,10 @@ class CompetingDaemons:
         if self._known - known:
             self._look()
         for (kind, target, identity), conflict in conflicts.items():
-            writer, wait = verify.likely_writer(kind, self._pids), round(conflict.until - now, 1)
+            writer, wait = (
+                verify.likely_writer(kind, verify.lowest(self._processes)),
+                round(conflict.until - now, 1),
+            )
             if (kind, target, identity) not in known:
                 LOG.warning(
                     "%s %s keeps being changed, now to %s, perhaps by %s: it is tried again in %.0f s",

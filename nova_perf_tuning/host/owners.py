@@ -177,7 +177,7 @@ def _alone(texts: Iterable[str | None]) -> frozenset[int]:
     """Return the CPUs that one of these cpulists names alone, and no other names alone."""
     alone: set[int] = set()
     for text, number in collections.Counter(texts).items():
-        if text and number == 1 and text.isdigit():
+        if text and number == 1 and text.isdecimal():
             alone.add(int(text))
     return frozenset(alone)
 

@@ -130,7 +130,7 @@ def _of_switch(root: Root, pid: int) -> list[model.ProgramThread]:
         own = names.get(tid) or root.text(Directory(f"{tasks}/{tid}"), "comm") or ""
         if not _OVS_THREAD(own):
             continue
-        if _PMD(own) and affinity.isdigit():
+        if _PMD(own) and affinity.isdecimal():
             polling.append(model.ProgramThread(OVS, pid, tid, own, affinity, True))
         else:
             sleeping.append(model.ProgramThread(OVS, pid, tid, own, affinity, False))
@@ -156,7 +156,7 @@ def _on_isolated(
         affinities, names = _threads(root, tasks)
         bound: list[model.ProgramThread] = []
         for tid, affinity in affinities.items():
-            if affinity.isdigit() and int(affinity) in isolated:
+            if affinity.isdecimal() and int(affinity) in isolated:
                 own = names.get(tid) or root.text(Directory(f"{tasks}/{tid}"), "comm") or ""
                 bound.append(model.ProgramThread(name, pid, tid, own, affinity, False))
         if bound:

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The owner of a process, by its user ids: any user may give a process any name."""
 
+import os
 import re
 from typing import Final
 
 from nova_perf_tuning.host.facts.root import Root, numbers
 
+#: Numbers of processes go up to PID_MAX_LIMIT of the kernel.
+_MAX_PID: Final = 1 << 22
 #: The user ids of root.
 ROOT: Final = frozenset([0])
 #: Where the user of Open vSwitch is configured: the packages' default, Red Hat's and SUSE's file,
@@ -27,6 +30,11 @@ _SETTING: Final = re.compile(
 )
 _LIMIT: Final = 1 << 20
 _MAX_ID: Final = (1 << 32) - 1
+
+
+def process_ids(root: Root) -> list[int]:
+    """Return the numbers of all processes, ascending."""
+    return numbers(root.names(root.directory("proc")), 1, _MAX_PID)
 
 
 def user_ids(root: Root, pid: int) -> frozenset[int] | None:
@@ -52,6 +60,11 @@ def is_roots(root: Root, pid: int) -> bool:
     and only root can have written what lies in /proc of that host.
     """
     return _is_of(user_ids(root, pid), ROOT, root)
+
+
+def is_ours(root: Root, pid: int) -> bool:
+    """Whether root or our own user runs a process; unknown ids as in :func:`is_roots`."""
+    return _is_of(user_ids(root, pid), ROOT | {os.geteuid()}, root)
 
 
 def is_switchs(root: Root, pid: int) -> bool:

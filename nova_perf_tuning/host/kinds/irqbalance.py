@@ -15,6 +15,8 @@ from typing import Final
 
 from nova_perf_tuning import atomic_write, bounded_read
 from nova_perf_tuning.host import privileged
+from nova_perf_tuning.host.facts import whose
+from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.host.kinds import base
 
 TARGET: Final = "irqbalance"
@@ -120,11 +122,12 @@ def rescan() -> None:
     end it there, and irqbalance would take an interrupt for one that is not on the list.
     """
     parents = {}
-    for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
+    place, ours = Root("/"), frozenset([os.geteuid()])
+    for pid in whose.process_ids(place):
         with contextlib.suppress(OSError):  # it has ended
             if (
-                os.stat(f"/proc/{pid}").st_uid == os.geteuid()
-                and bounded_read.kernel_bytes(f"/proc/{pid}/comm") == b"irqbalance\n"
+                bounded_read.kernel_bytes(f"/proc/{pid}/comm") == b"irqbalance\n"
+                and whose.user_ids(place, pid) == ours
                 and uses_our_script(pid)
             ):
                 (parent,) = privileged.status_fields(pid, b"PPid")

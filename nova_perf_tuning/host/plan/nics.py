@@ -104,7 +104,7 @@ def has_xps(nic: model.Nic) -> bool:
 
 def single(cpus: str | None) -> int | None:
     """Return the CPU of a list that names one, else None."""
-    return int(cpus) if cpus is not None and cpus.isdigit() else None
+    return int(cpus) if cpus is not None and cpus.isdecimal() else None
 
 
 def nic_plans(facts: model.HostFacts, layout: CpuLayout, refused: Refused) -> list[NicPlan]:

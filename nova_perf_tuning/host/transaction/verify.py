@@ -2,13 +2,14 @@
 """Reads back what holds of what was applied, or of a plan, and who may have changed it."""
 
 import itertools
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.host import model
+from nova_perf_tuning.host.facts import whose
+from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.transaction import journal as journal_module
 
@@ -82,22 +83,35 @@ def is_ended(entry: journal_module.Entry, boot: str, kinds: Mapping[str, base.Se
         return base.is_gone(error)
 
 
-def running_daemons(root: str = "/") -> dict[str, int]:
-    """Return which of :data:`DAEMONS` run below ``root``: name -> process id, the lowest of two.
+def daemon_processes(root: str = "/") -> list[tuple[str, int]]:
+    """Return name and process id of all of :data:`DAEMONS` that run below ``root``, the lowest id first.
 
-    Anybody may give a process such a name: on the running host only those of root and of our own
-    user count.
+    Anybody may give a process such a name: only those count that root or our own user runs, by all
+    their user ids. A set-user-ID program that a stranger starts has the effective id of root.
     """
-    daemons: dict[str, int] = {}
+    found: list[tuple[str, int]] = []
     prefix = root.rstrip("/")
-    pids = [int(name) for name in os.listdir(f"{prefix}/proc") if name.isdigit()]
-    for pid in sorted(pids):
+    place = Root(prefix or "/")
+    for pid in whose.process_ids(place):
         try:
             name = bounded_read.kernel_text(prefix, f"/proc/{pid}/comm")
-            if name in DAEMONS and (prefix or os.stat(f"/proc/{pid}").st_uid in (0, os.geteuid())):
-                daemons.setdefault(name, pid)
         except OSError:  # it has ended
             continue
+        if name in DAEMONS and whose.is_ours(place, pid):
+            found.append((name, pid))
+    return found
+
+
+def running_daemons(root: str = "/") -> dict[str, int]:
+    """Return which of :data:`DAEMONS` run below ``root``: name -> process id, the lowest of two."""
+    return lowest(daemon_processes(root))
+
+
+def lowest(processes: Sequence[tuple[str, int]]) -> dict[str, int]:
+    """Return name -> process id of what :func:`daemon_processes` returns, the lowest of two."""
+    daemons: dict[str, int] = {}
+    for name, pid in processes:
+        daemons.setdefault(name, pid)
     return daemons
 
 

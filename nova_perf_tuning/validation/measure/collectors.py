@@ -81,7 +81,7 @@ def parse_counts(text: str) -> dict[str, tuple[str, dict[str, int]]]:
     for line in lines:
         name, _, rest = line.partition(":")
         words = rest.split()
-        counts = [int(word) for word in words[: len(cpus)] if word.isdigit()]
+        counts = [int(word) for word in words[: len(cpus)] if word.isdecimal()]
         if len(counts) == len(cpus):
             table[name.strip()] = " ".join(words[len(cpus) :]), dict(zip(cpus, counts, strict=True))
     return table

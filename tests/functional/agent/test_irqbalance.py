@@ -116,7 +116,7 @@ class ProgramsTest(testcase.TestCase):
         for argument, reported in ((f"--policyscript=/x/{irqbalance.SCRIPT}", False), ("--banirq=9", True)):
             with self.subTest(argument=argument):
                 process = self.start(argument)
-                with mock.patch.object(verify, "running_daemons", return_value={"irqbalance": process.pid}):
+                with mock.patch.object(verify, "daemon_processes", return_value=[("irqbalance", process.pid)]):
                     codes = [(finding.code, finding.pid) for finding in findings.CompetingDaemons().findings()]
                 expected = [(findings.FindingCode.IRQBALANCE_WITHOUT_SCRIPT, process.pid)] if reported else []
                 self.assertEqual(expected, codes)

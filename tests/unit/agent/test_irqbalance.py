@@ -12,7 +12,7 @@ from unittest import mock
 from nova_perf_tuning.agent import findings
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base, irqbalance, registry
-from nova_perf_tuning.host.transaction import apply, restore
+from nova_perf_tuning.host.transaction import apply, restore, verify
 from tests.support import directories, sysroots, testcase
 
 DROP_IN = pathlib.Path(__file__).parents[3] / "etc/irqbalance/nova-perf-tuning.conf"
@@ -83,6 +83,17 @@ class MovedTest(testcase.TestCase):
                 now[0] = 100.0 + seconds
                 daemons.moved()
         self.assertEqual([100.0, 130.0], output)
+
+
+class EachIrqbalanceTest(testcase.TestCase):
+    def test_one_with_our_script_hides_no_other(self):
+        processes = [("irqbalance", 10), ("tuned", 11), ("irqbalance", 12), ("irqbalance", 13), ("tuned", 14)]
+        self.patch(verify, "daemon_processes", lambda _root: processes)
+        self.patch(irqbalance, "uses_our_script", lambda pid: pid == 10)
+        found = [(finding.code, finding.pid) for finding in findings.CompetingDaemons().findings()]
+        without = findings.FindingCode.IRQBALANCE_WITHOUT_SCRIPT
+        expected = [(findings.FindingCode.COMPETING_DAEMON, 11), (without, 12), (without, 13)]
+        self.assertEqual(expected, found)
 
 
 #: Is named irqbalance and has a child before its exec. At the end of its input it ends the child, and prints

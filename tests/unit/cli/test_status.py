@@ -65,6 +65,22 @@ class StatusTest(StateCase):
         self.assertEqual("holds 5; may have been written by irqbalance (pid 4242)", details["irq:24"])
         self.assertEqual("holds 3c; may have been written by a program that is not known", details["eth0/rx-0"])
 
+    def test_only_decimal_numbers_are_processes(self):
+        self.run_json("apply", "--from", self.some_plan())
+        self.put(RPS, "3c")
+        for name in ("\N{SUPERSCRIPT TWO}", "\N{ARABIC-INDIC DIGIT TWO}", "0", "9" * 200):
+            self.put(f"proc/{name}/comm", "irqbalance")
+        self.assertEqual({}, self.run_json("status")["competing_daemons"])
+
+    def test_a_strangers_process_with_the_name_of_a_daemon_is_no_suspect(self):
+        """Its effective id is root's where it runs a set-user-ID program."""
+        self.run_json("apply", "--from", self.some_plan())
+        self.put(RPS, "3c")
+        for pid, ids in ((4240, "65534\t0\t0\t0"), (4241, "65534\t65534\t65534\t65534"), (4242, "0\t0\t0\t0")):
+            self.put(f"proc/{pid}/comm", "irqbalance")
+            self.put(f"proc/{pid}/status", f"Name:\tirqbalance\nUid:\t{ids}")
+        self.assertEqual({"irqbalance": 4242}, self.run_json("status")["competing_daemons"])
+
     def test_an_apply_that_was_cut(self):
         self.run_json("apply", "--from", self.some_plan())
         connection = sqlite3.connect(f"{self.state}/journal.sqlite")

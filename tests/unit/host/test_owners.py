@@ -6,11 +6,11 @@ import json
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.cli import topology
-from nova_perf_tuning.host import model, novaconf, record
+from nova_perf_tuning.host import model, novaconf, owners, record
 from nova_perf_tuning.host.facts import claims, reader
 from nova_perf_tuning.host.notes import NoteCode
 from nova_perf_tuning.host.owners import CpuOwners, CpuSets, Owner
-from nova_perf_tuning.host.plan import planner
+from nova_perf_tuning.host.plan import nics, planner
 from tests.support import audit_hosts, hosts, testcase, trees
 from tests.support.owners import program, slice_of
 
@@ -366,3 +366,10 @@ class RecordTest(testcase.TestCase):
                 self.assertTrue(first[key])
                 self.assertEqual(first[key], second[key])
         self.assertEqual(["core", "atom"], list(dict.fromkeys(cpu["kind"] for cpu in first["cpus"])))
+
+
+class NumbersTest(testcase.TestCase):
+    def test_what_only_looks_like_a_number_is_no_cpu(self):
+        self.assertEqual(frozenset([3]), owners._alone(["\N{SUPERSCRIPT TWO}", "3", None, "4-5"]))
+        self.assertIsNone(nics.single("\N{SUPERSCRIPT TWO}"))
+        self.assertEqual(3, nics.single("3"))
