@@ -2,6 +2,7 @@
 """Files that a command writes: none of them is one that it reads, or another one that it writes."""
 
 import os
+import stat
 import sys
 from collections.abc import Iterable
 
@@ -18,35 +19,47 @@ def check(written: Iterable[str | None], read: Iterable[str | None]) -> None:
     :param read: paths of the files that are read, ``-`` is standard input; likewise.
     :raises OutputError: two of them are the same file.
     """
-    taken: set[_Identity] = set()
+    inputs: set[_Identity] = set()
     for path in read:
-        if path:
-            taken.add(_identity_of_input(path))
+        identity = _identity_of_input(path or "")
+        if identity is not None:
+            inputs.add(identity)
     outputs: set[_Identity] = set()
     for path in written:
-        if not path:
+        identity = _identity(path or "")
+        if identity is None:
             continue
-        identity = _identity(path)
-        if identity in taken:
+        if identity in inputs:
             raise atomic_write.OutputError(f"{path}: this command reads that file; give another one")
         if identity in outputs:
             raise atomic_write.OutputError(f"{path}: this command writes that file twice; give another one")
         outputs.add(identity)
 
 
-def _identity_of_input(path: str) -> _Identity:
-    if path == "-":
-        try:
-            status = os.fstat(sys.stdin.fileno())
-        except (AttributeError, OSError):  # standard input is closed or no file
-            return path
-        return status.st_dev, status.st_ino
-    return _identity(path)
+def _identity_of_input(path: str) -> _Identity | None:
+    if path != "-":
+        return _identity(path)
+    try:
+        status = os.fstat(sys.stdin.fileno())
+    except (AttributeError, OSError):  # standard input is closed or no file
+        return None
+    return _of_file(status)
 
 
-def _identity(path: str) -> _Identity:
+def _identity(path: str) -> _Identity | None:
+    """Return what stands for a file; None for no path, and for a device or a pipe, which keeps nothing."""
+    if not path:
+        return None
     try:
         status = os.stat(path)
     except OSError:
         return os.path.realpath(path)
-    return status.st_dev, status.st_ino
+    except ValueError:  # a NUL in it: whoever opens it refuses it
+        return path
+    return _of_file(status)
+
+
+def _of_file(status: os.stat_result) -> _Identity | None:
+    if stat.S_ISREG(status.st_mode):
+        return status.st_dev, status.st_ino
+    return None
