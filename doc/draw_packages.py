@@ -43,10 +43,16 @@ def imports() -> dict[str, set[str]]:
         if here not in arrows:
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("nova_perf_tuning"):
+            if (
+                isinstance(node, ast.ImportFrom)
+                and node.module
+                and node.module.startswith("nova_perf_tuning")
+            ):
                 inner = node.module.removeprefix("nova_perf_tuning").lstrip(".").replace(".", "/")
                 names = (f"{inner}/{alias.name}".lstrip("/") for alias in node.names)
-                arrows[here] |= {there for there in map(_package, names) if there in PACKAGES and there != here}
+                arrows[here] |= {
+                    there for there in map(_package, names) if there in PACKAGES and there != here
+                }
     return arrows
 
 
@@ -97,12 +103,18 @@ def svg() -> str:
             )
     for package, (purpose, _x, _floor) in PACKAGES.items():
         x, y = _corner(package)
-        fill = CLI if package == "cli" else VALIDATION if package.startswith("validation") else TUNING
+        fill = (
+            CLI if package == "cli" else VALIDATION if package.startswith("validation") else TUNING
+        )
         lines.append(
             f'<rect x="{x:.0f}" y="{y}" width="{BOX}" height="{HEIGHT}" rx="4" fill="{fill}" stroke="{SOFT}"/>'
         )
-        lines.append(_text(x + BOX / 2, y + 17, package, INK, ' text-anchor="middle" font-weight="bold"'))
-        lines.append(_text(x + BOX / 2, y + 34, purpose, INK, ' text-anchor="middle" font-size="11"'))
+        lines.append(
+            _text(x + BOX / 2, y + 17, package, INK, ' text-anchor="middle" font-weight="bold"')
+        )
+        lines.append(
+            _text(x + BOX / 2, y + 34, purpose, INK, ' text-anchor="middle" font-size="11"')
+        )
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
@@ -112,8 +124,9 @@ def _corner(package: str) -> tuple[float, int]:
 
 
 def _box(x: float, y: float, colour: str, words: str) -> str:
-    return f'<rect x="{x:.0f}" y="{y:.0f}" width="24" height="14" fill="{colour}" stroke="{SOFT}"/>' + _text(
-        x + 32, y + 12, words, INK
+    return (
+        f'<rect x="{x:.0f}" y="{y:.0f}" width="24" height="14" fill="{colour}" stroke="{SOFT}"/>'
+        + _text(x + 32, y + 12, words, INK)
     )
 
 

@@ -59,7 +59,9 @@ class Plot:
         self._title, self._note, self._axis = title, note, axis
         self._rows: list[Iterator[str]] = []
 
-    def add(self, label: str, figure: float, values: Sequence[float], ends: Sequence[float | None] = ()) -> None:
+    def add(
+        self, label: str, figure: float, values: Sequence[float], ends: Sequence[float | None] = ()
+    ) -> None:
         """Add a row: its values as dots, and the median and both ends of its interval where there are any."""
         top = TOP_MARGIN + ROW * len(self._rows)
         dots = [across(self._axis.place(value)) for value in values]
@@ -81,7 +83,9 @@ class Plot:
             lines.append(text(at, bottom + 18, f"{tick:g}", SOFT, "middle"))
         if self._axis.low < 1 < self._axis.high:
             one = across(self._axis.place(1))
-            lines.append(f'<path d="M{one:.1f} {TOP_MARGIN}V{bottom}" stroke="{SOFT}" stroke-dasharray="3 3"/>')
+            lines.append(
+                f'<path d="M{one:.1f} {TOP_MARGIN}V{bottom}" stroke="{SOFT}" stroke-dasharray="3 3"/>'
+            )
         return "\n".join([*lines, *itertools.chain(*self._rows), "</svg>"]) + "\n"
 
 
@@ -123,7 +127,11 @@ def noise() -> str:
     results = recorded(NOISE)
     found = []
     for measured in summary.summarise(results):
-        pair = next(pair for pair in measured.comparisons if (pair.arm, pair.baseline) == ("again", "untuned"))
+        pair = next(
+            pair
+            for pair in measured.comparisons
+            if (pair.arm, pair.baseline) == ("again", "untuned")
+        )
         found.append((measured.label, pair.ratio, [value for _, value in pair.values]))
     axis = charts.axis([1.0, *(value for _, _, values in found for value in values)])
     plot = Plot(
@@ -184,7 +192,14 @@ def ratios(title: str, note: str, rows: Sequence[tuple[str, float]]) -> str:
 def host_now_and_planned() -> str:
     """Return the picture of a generated host with 64 CPUs and 16 guests, and of its plan."""
     with tempfile.TemporaryDirectory() as directory:
-        run(sys.executable, "-m", "tests.support.gen_host", f"{directory}/host", "small", PYTHONPATH=str(TOP))
+        run(
+            sys.executable,
+            "-m",
+            "tests.support.gen_host",
+            f"{directory}/host",
+            "small",
+            PYTHONPATH=str(TOP),
+        )
         facts = reader.read_host(f"{directory}/host")
     plan = planner.plan(facts, CpuSets())
     return svg.draw(facts, plan.owners, settings=plan.settings).decode()
@@ -225,19 +240,42 @@ def take_screenshot(browser: str, directory: str) -> pathlib.Path:
     """Return the picture of the report, in ``directory``."""
     page, picture = pathlib.Path(directory, "report.html"), pathlib.Path(directory, REPORT)
     results = unpacked(RUN if RUN.exists() else NOISE, directory)
-    program = "import sys; from nova_perf_tuning.cli import main; sys.exit(main.main(sys.argv[1:]))"
+    program = (
+        "import sys; from nova_perf_tuning.cli import main; sys.exit(main.main(sys.argv[1:]))"
+    )
     path = os.pathsep.join(filter(None, (str(TOP), os.environ.get("PYTHONPATH"))))
-    run(sys.executable, "-c", program, "report", str(results), "--output", str(page), PYTHONPATH=path)
+    run(
+        sys.executable,
+        "-c",
+        program,
+        "report",
+        str(results),
+        "--output",
+        str(page),
+        PYTHONPATH=path,
+    )
     # Root has no sandbox; the profile is a directory of its own, so that nothing of the user's is read or left.
-    options = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-color-profile=srgb")
-    where = (f"--user-data-dir={directory}/profile", f"--screenshot={picture}", f"--window-size=1100,{HEIGHT}")
+    options = (
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        "--force-color-profile=srgb",
+    )
+    where = (
+        f"--user-data-dir={directory}/profile",
+        f"--screenshot={picture}",
+        f"--window-size=1100,{HEIGHT}",
+    )
     run(browser, *options, *where, page.as_uri())
     return picture
 
 
 def run(*command: str, **environment: str) -> None:
     """Run a program; what it says is shown when it fails."""
-    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True)
+    done = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True
+    )
     if done.returncode:
         raise SystemExit(
             f"make_pictures.py: {command[0]} ended with {done.returncode}\n{done.stdout}{done.stderr}"
@@ -247,11 +285,17 @@ def run(*command: str, **environment: str) -> None:
 def main() -> int:
     """Write all pictures."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
-    parser.add_argument("--plots-only", action="store_true", help="no screenshots, which need Chromium")
+    parser.add_argument(
+        "--plots-only", action="store_true", help="no screenshots, which need Chromium"
+    )
     parser.add_argument("--output", type=pathlib.Path, default=PICTURES, metavar="DIRECTORY")
-    parser.add_argument("--record", type=pathlib.Path, metavar="RESULTS.json", help="the run that is to be shown")
+    parser.add_argument(
+        "--record", type=pathlib.Path, metavar="RESULTS.json", help="the run that is to be shown"
+    )
     args = parser.parse_args()
     if args.record is not None:
         try:
@@ -261,7 +305,10 @@ def main() -> int:
             return 3
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None and not args.plots_only:
-        print("make_pictures.py: no Chromium: apt-get install chromium, or --plots-only", file=sys.stderr)
+        print(
+            "make_pictures.py: no Chromium: apt-get install chromium, or --plots-only",
+            file=sys.stderr,
+        )
         return 3
     for name, draw in PLOTS.items():
         (args.output / name).write_text(draw(), encoding="utf-8")

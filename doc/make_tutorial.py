@@ -78,7 +78,9 @@ def main() -> int:
         for block in blocks(body):
             print("::\n")
             print("\n".join(f"    {line}".rstrip() for line in block) + "\n")
-    print(f"After {seconds(lines)} s the cloud was gone again. :doc:`admin/measuring` explains the report.")
+    print(
+        f"After {seconds(lines)} s the cloud was gone again. :doc:`admin/measuring` explains the report."
+    )
     return 0
 
 
@@ -133,7 +135,11 @@ def folded(line: str) -> list[str]:
 def cut(block: list[str]) -> list[str]:
     """Return at most :data:`LINES` lines, without empty ones at the ends."""
     text = "\n".join(block).strip("\n").split("\n")
-    return text if len(text) <= LINES else [*text[: LINES - 1], f"... ({len(text) - LINES + 1} lines more)"]
+    return (
+        text
+        if len(text) <= LINES
+        else [*text[: LINES - 1], f"... ({len(text) - LINES + 1} lines more)"]
+    )
 
 
 def seconds(lines: list[str]) -> str:

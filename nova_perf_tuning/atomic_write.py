@@ -54,7 +54,9 @@ class Directory(contextlib.AbstractContextManager["Directory"]):
         try:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(name, dir_fd=self.descriptor)
-            return Directory(path, os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=self.descriptor))
+            return Directory(
+                path, os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=self.descriptor)
+            )
         except OSError as error:
             raise OSError(error.errno, error.strerror, path) from None
 
@@ -89,7 +91,9 @@ class Directory(contextlib.AbstractContextManager["Directory"]):
             if error.filename not in (None, new):  # of something else that the block does
                 raise
             path = os.path.join(self.path, name)
-            raise OSError(error.errno, error.strerror, path) from None  # not the name of the temporary file
+            raise OSError(
+                error.errno, error.strerror, path
+            ) from None  # not the name of the temporary file
         finally:
             if made:
                 with contextlib.suppress(FileNotFoundError):
@@ -189,7 +193,9 @@ def open_or_make(path: str, dir_fd: int | None = None) -> int:
 
 
 @contextlib.contextmanager
-def writing(path: str, *, inside: str = "", directory: Directory | None = None) -> Iterator[BinaryIO]:
+def writing(
+    path: str, *, inside: str = "", directory: Directory | None = None
+) -> Iterator[BinaryIO]:
     """Give a file to write to; at the end of the block it gets the name ``path``, or goes if the block fails.
 
     :param inside: see :func:`open_directory`.

@@ -59,14 +59,20 @@ def parse(text: str | bytes) -> Any:
             document = text
         _check_containers(document)
         data = json.loads(
-            document, parse_constant=_refuse, parse_float=_finite, parse_int=_whole, object_pairs_hook=_distinct
+            document,
+            parse_constant=_refuse,
+            parse_float=_finite,
+            parse_int=_whole,
+            object_pairs_hook=_distinct,
         )
         if "\\ud" in document.lower():
             json.dumps(data, ensure_ascii=False).encode("utf-8")
     except JsonError:
         raise
     except json.JSONDecodeError as error:
-        raise JsonError(f"no JSON at line {error.lineno} column {error.colno}: {error.msg}") from None
+        raise JsonError(
+            f"no JSON at line {error.lineno} column {error.colno}: {error.msg}"
+        ) from None
     except (ValueError, RecursionError) as error:
         raise JsonError(f"no acceptable JSON: {printing.one_line(error, 100)}") from None
     return data

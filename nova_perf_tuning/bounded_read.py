@@ -230,5 +230,7 @@ def check_inside(prefix: str, path: str) -> None:
 
     :raises OSError: ELOOP.
     """
-    if prefix and not os.path.realpath(f"{prefix}{path}").startswith(f"{os.path.realpath(prefix)}/"):
+    if prefix and not os.path.realpath(f"{prefix}{path}").startswith(
+        f"{os.path.realpath(prefix)}/"
+    ):
         raise OSError(errno.ELOOP, f"{path} leads out of {prefix}")

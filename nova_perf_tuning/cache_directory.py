@@ -18,4 +18,6 @@ def path(*names: str) -> str:
 
 def program_path() -> str:
     """Return the PATH for benchmarks on this host: the user's, the system's, then this project's programs."""
-    return ":".join([os.environ.get("PATH") or "/usr/bin:/bin", "/usr/sbin", "/sbin", path("programs")])
+    return ":".join(
+        [os.environ.get("PATH") or "/usr/bin:/bin", "/usr/sbin", "/sbin", path("programs")]
+    )

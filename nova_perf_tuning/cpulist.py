@@ -188,7 +188,9 @@ def _strided(cpus: range, used: int, group: int) -> Iterator[int]:
 
 def _number(text: str) -> int:
     text = text.strip()
-    if not (text.isascii() and text.isdigit() and len(text) < 19):  # int() takes "+1", "1_0" and other scripts
+    if not (
+        text.isascii() and text.isdigit() and len(text) < 19
+    ):  # int() takes "+1", "1_0" and other scripts
         raise ValueError(text)
     return int(text)
 

@@ -201,11 +201,17 @@ def run(rules: Iterable[Rule[Subject]], subject: Subject, *, strict: bool = Fals
 
 def defined_in(module: Mapping[str, object]) -> list[Any]:
     """Return an instance of each rule that a module (its ``vars``) defines, in order of definition."""
-    classes = [thing for thing in module.values() if isinstance(thing, type) and issubclass(thing, Rule)]
-    return [rule() for rule in classes if rule.__module__ == module["__name__"] and "id" in vars(rule)]
+    classes = [
+        thing for thing in module.values() if isinstance(thing, type) and issubclass(thing, Rule)
+    ]
+    return [
+        rule() for rule in classes if rule.__module__ == module["__name__"] and "id" in vars(rule)
+    ]
 
 
-def need(condition: object, lacking: str, error: type[NotApplicableError] = NotApplicableError) -> None:
+def need(
+    condition: object, lacking: str, error: type[NotApplicableError] = NotApplicableError
+) -> None:
     """Go on only when ``condition`` holds.
 
     :raises NotApplicableError: it does not, as ``error``; ``lacking`` says why the rule cannot
@@ -215,7 +221,9 @@ def need(condition: object, lacking: str, error: type[NotApplicableError] = NotA
         raise error(lacking)
 
 
-def known(value: Value | None, lacking: str, error: type[NotApplicableError] = NotApplicableError) -> Value:
+def known(
+    value: Value | None, lacking: str, error: type[NotApplicableError] = NotApplicableError
+) -> Value:
     """Return a value that a rule cannot do without.
 
     :raises NotApplicableError: it is None, as ``error``.

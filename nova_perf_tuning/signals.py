@@ -20,7 +20,9 @@ _came: int | None = None
 
 
 @contextlib.contextmanager
-def handled(numbers: Iterable[int], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+def handled(
+    numbers: Iterable[int], handler: Callable[[int, FrameType | None], None]
+) -> Iterator[None]:
     """Let ``handler`` take some signals while the block runs."""
     before = {number: signal.signal(number, handler) for number in numbers}
     try:

@@ -10,7 +10,10 @@ import unittest
 try:
     import openstack
 except ModuleNotFoundError as error:
-    print(f"nova_perf_tuning_smoke: no {error.name}; install nova-perf-tuning[smoke]", file=sys.stderr)
+    print(
+        f"nova_perf_tuning_smoke: no {error.name}; install nova-perf-tuning[smoke]",
+        file=sys.stderr,
+    )
     sys.exit(3)
 
 try:
@@ -20,4 +23,6 @@ except Exception as error:  # of keystoneauth, of openstacksdk, of a variable th
     sys.exit(3)
 
 TESTS = ("nova_perf_tuning_smoke.test_api", "nova_perf_tuning_smoke.test_guest")
-unittest.main(module=None, argv=["python -m nova_perf_tuning_smoke", *sys.argv[1:], *TESTS], verbosity=2)
+unittest.main(
+    module=None, argv=["python -m nova_perf_tuning_smoke", *sys.argv[1:], *TESTS], verbosity=2
+)

@@ -92,11 +92,15 @@ class SmokeTest(unittest.TestCase):
     def assert_active(self, server: Any) -> None:
         """Fail with Nova's own words when a guest is not ACTIVE."""
         message = (server.fault or {}).get("message")
-        self.assertEqual("ACTIVE", server.status, f"on {server.compute_host or 'no host'}: {message}")
+        self.assertEqual(
+            "ACTIVE", server.status, f"on {server.compute_host or 'no host'}: {message}"
+        )
 
     def _remove(self, server: Any) -> None:
         self.cloud.compute.delete_server(server, ignore_missing=True)
         try:
-            self.cloud.compute.wait_for_delete(server, interval=1, wait=float(setting("TIMEOUT", "300")))
+            self.cloud.compute.wait_for_delete(
+                server, interval=1, wait=float(setting("TIMEOUT", "300"))
+            )
         except exceptions.NotFoundException:
             pass

@@ -48,14 +48,17 @@ class ServicesTest(cloud.SmokeTest):
         ]
         self.assertNotEqual([], services, "no nova-compute is enabled")
         down = sorted(service.host for service in services if service.state != "up")
-        self.assertEqual([], down, "see the log of nova-compute there, and 'nova-perf-status upgrade check'")
+        self.assertEqual(
+            [], down, "see the log of nova-compute there, and 'nova-perf-status upgrade check'"
+        )
 
 
 LOAD = "glance-manage db_load_metadefs $(nova-perf paths metadefs) true '' true"
 
 
 @unittest.skipIf(
-    cloud.setting("METADEFS") == "no", "NOVA_PERF_SMOKE_METADEFS is no: definitions are not wanted in Glance"
+    cloud.setting("METADEFS") == "no",
+    "NOVA_PERF_SMOKE_METADEFS is no: definitions are not wanted in Glance",
 )
 class MetadefsTest(cloud.SmokeTest):
     def test_definitions_are_those_of_this_release(self) -> None:

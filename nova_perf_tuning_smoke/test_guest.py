@@ -14,7 +14,9 @@ TUNED = {
 }
 
 
-@unittest.skipUnless(cloud.setting("IMAGE"), "NOVA_PERF_SMOKE_IMAGE is not set: no guest is started")
+@unittest.skipUnless(
+    cloud.setting("IMAGE"), "NOVA_PERF_SMOKE_IMAGE is not set: no guest is started"
+)
 class GuestTest(cloud.SmokeTest):
     def test_tuned_guest_starts_and_comes_back_from_a_hard_reboot(self) -> None:
         server = self.boot(self.flavor(TUNED))
@@ -28,7 +30,9 @@ class GuestTest(cloud.SmokeTest):
 
     def test_contradiction_is_named(self) -> None:
         """More queues than vCPUs: no single value is wrong, so only the driver can know."""
-        server = self.boot(self.flavor({"perf:vif_queues": "4", "hw:vif_multiqueue_enabled": "true"}, vcpus=1))
+        server = self.boot(
+            self.flavor({"perf:vif_queues": "4", "hw:vif_multiqueue_enabled": "true"}, vcpus=1)
+        )
         if cloud.setting("ON_ERROR", "fail") == "ignore":
             self.assert_active(server)  # untuned, as this cloud's operator wants it
             return

@@ -25,11 +25,18 @@ TOP = pathlib.Path(__file__).resolve().parents[1]
 def run(*command, directory, **environment):
     """Run a program; its output is for stderr, and a failure ends the build."""
     done = subprocess.run(
-        command, cwd=directory, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+        command,
+        cwd=directory,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         sys.stderr.write(done.stdout + done.stderr)
-        sys.exit(f"build_package.py: {' '.join(map(str, command[:3]))} ... ended with {done.returncode}")
+        sys.exit(
+            f"build_package.py: {' '.join(map(str, command[:3]))} ... ended with {done.returncode}"
+        )
     return done.stdout.strip()
 
 
@@ -51,7 +58,15 @@ def add_generated(directory, epoch):
     )
     (directory / "sample").mkdir()
     run(
-        *(sys.executable, "-m", "oslo_config.generator", "--namespace", "nova_perf_tuning", "--wrap-width", "120"),
+        *(
+            sys.executable,
+            "-m",
+            "oslo_config.generator",
+            "--namespace",
+            "nova_perf_tuning",
+            "--wrap-width",
+            "120",
+        ),
         *("--output-file", "sample/nova-perf-tuning.conf.sample"),
         directory=directory,
         PYTHONDONTWRITEBYTECODE="1",
@@ -92,14 +107,28 @@ def build(output, man, work):
     if not tree.exists():
         copy(tree)
     code = "from pbr import packaging; print(packaging.get_version('nova-perf-tuning'))"
-    version = os.environ.get("PBR_VERSION") or run(sys.executable, "-c", code, directory=tree).split()[-1]
+    version = (
+        os.environ.get("PBR_VERSION")
+        or run(sys.executable, "-c", code, directory=tree).split()[-1]
+    )
     if man:
         add_generated(tree, epoch)
     settle(tree, epoch)
     fixed = {"SOURCE_DATE_EPOCH": epoch, "PBR_VERSION": version, "PYTHONHASHSEED": "0"}
     for kind in ("sdist", "wheel"):
         code = f"import sys; from pbr import build; build.build_{kind}(sys.argv[1])"
-        run("sh", "-c", 'umask 022; exec "$@"', "sh", sys.executable, "-c", code, output, directory=tree, **fixed)
+        run(
+            "sh",
+            "-c",
+            'umask 022; exec "$@"',
+            "sh",
+            sys.executable,
+            "-c",
+            code,
+            output,
+            directory=tree,
+            **fixed,
+        )
     files = sorted(output.glob(f"nova[-_]perf[-_]tuning-{version}*"))
     for file in files:
         if file.name.endswith(f"-{version}.tar.gz"):
@@ -109,8 +138,12 @@ def build(output, man, work):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("output", type=pathlib.Path, help="directory for both files; made if need be")
-    parser.add_argument("--no-man", action="store_true", help="leave out manual pages and sample configuration")
+    parser.add_argument(
+        "output", type=pathlib.Path, help="directory for both files; made if need be"
+    )
+    parser.add_argument(
+        "--no-man", action="store_true", help="leave out manual pages and sample configuration"
+    )
     arguments = parser.parse_args()
     output = arguments.output.resolve()
     output.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,10 @@ import sys
 
 def count(text: str) -> tuple[int, int]:
     """Return how many tests passed and failed; a run without totals counts as nothing passed."""
-    totals = {name: int(number) for name, number in re.findall(r"^ - (\w[\w ]*): (\d+)$", text, re.MULTILINE)}
+    totals = {
+        name: int(number)
+        for name, number in re.findall(r"^ - (\w[\w ]*): (\d+)$", text, re.MULTILINE)
+    }
     return totals.get("Passed", 0), totals.get("Failed", 0) + totals.get("Unexpected Success", 0)
 
 

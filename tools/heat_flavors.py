@@ -75,7 +75,9 @@ resources:
 def resource(profile):
     """Return one flavor resource; values are written as JSON, which YAML is a superset of."""
     specs = {"perf:profile": profile.name}
-    specs |= {key: spec.value for key, spec in sorted(profile.specs.items()) if key.startswith("hw:")}
+    specs |= {
+        key: spec.value for key, spec in sorted(profile.specs.items()) if key.startswith("hw:")
+    }
     lines = [
         f"  {profile.name.replace('-', '_')}:",
         "    type: OS::Nova::Flavor",
@@ -95,8 +97,15 @@ def resource(profile):
 def text():
     """Return the whole template."""
     found = sorted(profiles.shipped().values(), key=lambda profile: profile.name)
-    outputs = ["\noutputs:", "  flavors:", "    description: Profile and id of its flavor.", "    value:"]
-    outputs += [f"      {entry.name}: {{get_resource: {entry.name.replace('-', '_')}}}" for entry in found]
+    outputs = [
+        "\noutputs:",
+        "  flavors:",
+        "    description: Profile and id of its flavor.",
+        "    value:",
+    ]
+    outputs += [
+        f"      {entry.name}: {{get_resource: {entry.name.replace('-', '_')}}}" for entry in found
+    ]
     return HEAD + "\n".join(resource(entry) for entry in found) + "\n".join(outputs) + "\n"
 
 

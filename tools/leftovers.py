@@ -36,8 +36,12 @@ def inventory() -> dict[str, list[str]]:
     ]
     return {
         "network devices": sorted(os.listdir("/sys/class/net")),
-        "network namespaces": sorted(os.listdir("/run/netns")) if os.path.isdir("/run/netns") else [],
-        "mounts": sorted(line.split()[1] for line in pathlib.Path("/proc/mounts").read_text().splitlines()),
+        "network namespaces": sorted(os.listdir("/run/netns"))
+        if os.path.isdir("/run/netns")
+        else [],
+        "mounts": sorted(
+            line.split()[1] for line in pathlib.Path("/proc/mounts").read_text().splitlines()
+        ),
         "domains": sorted(
             str(path)
             for base in ("/etc/libvirt/qemu", "/run/libvirt/qemu")

@@ -72,7 +72,9 @@ def variables(configured: Mapping[str, str], environment: Mapping[str, str]) -> 
             proxy = value if "://" in value else f"http://{value}"
             result |= {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "ALL_PROXY": proxy}
         elif name == "no-index":
-            result["NO_INDEX"] = "1" if value.lower() in ("1", "y", "yes", "t", "true", "on") else ""
+            result["NO_INDEX"] = (
+                "1" if value.lower() in ("1", "y", "yes", "t", "true", "on") else ""
+            )
         elif name == "no-cache-dir":
             result["UV_NO_CACHE"] = "1"  # pip takes any value for yes
         elif name not in _OF_PIP_ALONE:
@@ -97,7 +99,9 @@ def _place(link: str) -> str:
 
 
 def _certificates(configured: str | None, environment: Mapping[str, str]) -> dict[str, str]:
-    bundle = configured or environment.get("REQUESTS_CA_BUNDLE") or environment.get("CURL_CA_BUNDLE")
+    bundle = (
+        configured or environment.get("REQUESTS_CA_BUNDLE") or environment.get("CURL_CA_BUNDLE")
+    )
     if bundle and os.path.isdir(bundle):
         return {"SSL_CERT_FILE": "", "SSL_CERT_DIR": bundle}
     if bundle:

@@ -31,6 +31,12 @@ autoprogram_cliff_application = "nova-perf"
 man_pages = [
     ("reference/cli", "nova-perf", "tune a KVM compute host and prove what it gains", [author], 1),
     ("reference/nova-perf-agent", "nova-perf-agent", "keep a compute host tuned", [author], 1),
-    ("reference/nova-perf-status", "nova-perf-status", "is Nova ready to run with the driver?", [author], 1),
+    (
+        "reference/nova-perf-status",
+        "nova-perf-status",
+        "is Nova ready to run with the driver?",
+        [author],
+        1,
+    ),
 ]
 man_show_urls = True

@@ -73,11 +73,15 @@ class Finding:
     def text(self) -> str:
         """One clause for people."""
         kinds = ", ".join(sorted(verify.DAEMONS.get(self.cause, ())))
-        return self.code.value.format(**dataclasses.asdict(self), rule=self.cause or "no rule", kinds=kinds)
+        return self.code.value.format(
+            **dataclasses.asdict(self), rule=self.cause or "no rule", kinds=kinds
+        )
 
     def as_json(self) -> dict[str, object]:
         """Return it for the state file: its code and values for programs, its text for people."""
-        values = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+        values = {
+            name: value for name, value in dataclasses.asdict(self).items() if value is not None
+        }
         return {**values, "code": self.code.key, "text": self.text}
 
 
@@ -134,7 +138,10 @@ class CompetingDaemons:
         for name, pid in verify.lowest(self._processes).items():
             if name != "irqbalance":
                 yield Finding(FindingCode.COMPETING_DAEMON, name, pid=pid)
-        for name, pid in self._processes:  # each irqbalance: one with our script must not hide another
+        for (
+            name,
+            pid,
+        ) in self._processes:  # each irqbalance: one with our script must not hide another
             if name == "irqbalance" and not irqbalance.uses_our_script(pid):
                 yield Finding(FindingCode.IRQBALANCE_WITHOUT_SCRIPT, name, pid=pid)
 

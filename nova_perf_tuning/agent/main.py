@@ -46,7 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     notifier = state_module.Notifier()
     try:
         return run(args.sysroot, args.config_file or (), notifier)
-    except Exception as error:  # Python would end with 1, which says that originals were not put back
+    except (
+        Exception
+    ) as error:  # Python would end with 1, which says that originals were not put back
         if args.debug:
             sys.stderr.write(printing.printable("".join(traceback.format_exception(error)), "\n"))
         text = printing.one_line(error)
@@ -102,11 +104,16 @@ def run(root: str, config_files: Sequence[str], notifier: state_module.Notifier)
             f"{run_dir}: {error.strerror}: name another directory with [agent] run_dir"
         ) from None
     journal = reconcile.JournalSession(state_dir, root)
-    cpus = options.housekeeping and novaconf.parse_cpu_spec(options.housekeeping, "[agent] housekeeping")
+    cpus = options.housekeeping and novaconf.parse_cpu_spec(
+        options.housekeeping, "[agent] housekeeping"
+    )
     host = reconcile.TunedHost(root, options.nova_config, cpus, options.rps)
     host.kinds()  # finding the installed kinds takes long: not while a guest waits
     daemons = findings.CompetingDaemons("/" if live else root)
-    limit, poller = rewrite_limit.RewriteLimit(options.rewrite_limit), sources.Poller(root, host.nova_files)
+    limit, poller = (
+        rewrite_limit.RewriteLimit(options.rewrite_limit),
+        sources.Poller(root, host.nova_files),
+    )
     memory = refusals.Memory(root)
     reconciler = reconcile.Reconciler(host, journal, limit, extra=daemons.ban, refusals=memory)
     with journal.agent(), contextlib.ExitStack() as stack:
@@ -127,14 +134,20 @@ def _sources(root: str, live: bool) -> Iterator[sources.Source]:
 
     Sources that this kernel or container lacks are passed over; the timers remain.
     """
-    makers: list[tuple[str, Callable[[], sources.Source]]] = [("files", lambda: sources.GuestFiles(root))]
+    makers: list[tuple[str, Callable[[], sources.Source]]] = [
+        ("files", lambda: sources.GuestFiles(root))
+    ]
     if live:
         makers += [("links", sources.links), ("uevents", sources.uevents)]
     for name, make in makers:
         try:
             yield make()
         except OSError as error:
-            LOG.warning("events of %s: %s: such changes are found by the timers", name, error.strerror or error)
+            LOG.warning(
+                "events of %s: %s: such changes are found by the timers",
+                name,
+                error.strerror or error,
+            )
 
 
 def _metrics(agent: service.Service, conf: cfg.ConfigOpts) -> Callable[[], None]:
@@ -157,7 +170,9 @@ def _end(reconciler: reconcile.Reconciler, on_stop: str) -> int:
     for restoration in reconciler.restore():
         entry, result = restoration.entry, restoration.result
         if result in KEPT:
-            LOG.warning("%s %s: %s: %s", entry.kind, entry.target, result.value, restoration.detail)
+            LOG.warning(
+                "%s %s: %s: %s", entry.kind, entry.target, result.value, restoration.detail
+            )
             exit_code = errors.ExitCode.FAIL
         elif result is RestoreResult.RESTORED:
             restored += 1

@@ -48,16 +48,28 @@ class Collector:
         counter, gauge = CounterMetricFamily, GaugeMetricFamily
         yield _family(counter, "passes", "Passes by what caused them", state.passes, "cause")
         yield _family(counter, "writes", "Values written to the kernel", state.written, "kind")
-        yield _family(counter, "drift", "Objects found changed, by others or by drivers", state.drifted, "kind")
+        yield _family(
+            counter,
+            "drift",
+            "Objects found changed, by others or by drivers",
+            state.drifted,
+            "kind",
+        )
         yield _family(counter, "verifies", "Full readings", state.verifies)
         yield _family(counter, "errors", "Passes that could not be made", state.errors)
-        yield _family(counter, "skipped", "Passes put off while a command changed the host", state.skipped)
-        yield _family(counter, "withdrawn", "Values put back that no plan has any more", state.withdrawn)
+        yield _family(
+            counter, "skipped", "Passes put off while a command changed the host", state.skipped
+        )
+        yield _family(
+            counter, "withdrawn", "Values put back that no plan has any more", state.withdrawn
+        )
         yield _family(gauge, "settings", "Values that are kept", state.settings)
         yield _family(gauge, "guests", "Guests that run", state.guests or 0)
         yield _family(gauge, "findings", "What people should look at", codes, "code")
         yield _family(gauge, *up, int(not state.error))
-        yield _family(counter, "agent_cpu_seconds", "CPU time of the agent itself", time.process_time())
+        yield _family(
+            counter, "agent_cpu_seconds", "CPU time of the agent itself", time.process_time()
+        )
         spent: dict[tuple[str, ...], float] = {}
         waited: dict[tuple[str, ...], float] = {}
         guests: Sequence[model.GuestProcess] = ()
@@ -74,19 +86,25 @@ class Collector:
         text = "Time that vCPUs of a guest were ready to run and had no host CPU"
         yield _family(counter, "guest_vcpu_wait_seconds", text, waited, "guest")
         text = "Time that some or all tasks of the host waited for a resource"
-        yield _family(counter, "host_pressure_seconds", text, dict(_pressure()), "resource", "tasks")
+        yield _family(
+            counter, "host_pressure_seconds", text, dict(_pressure()), "resource", "tasks"
+        )
         yield from self._verdict()
 
     def _verdict(self) -> Iterator[Any]:
         result = None
-        with contextlib.suppress(host_result.ResultError):  # nova-compute, which acts on it, says so
+        with contextlib.suppress(
+            host_result.ResultError
+        ):  # nova-compute, which acts on it, says so
             result = host_result.read(self._result_file) if self._result_file else None
         if result is None:
             return
         gauge = GaugeMetricFamily
         words = {"": result.verdict} | dict(result.budgets)
         text = "1 for the verdict of the last validation that was published, and for that of each budget"
-        yield _family(gauge, "verdict", text, dict.fromkeys(words.items(), 1.0), "budget", "verdict")
+        yield _family(
+            gauge, "verdict", text, dict.fromkeys(words.items(), 1.0), "budget", "verdict"
+        )
         text = "When that validation began"
         yield _family(gauge, "verdict_timestamp_seconds", text, result.created_at.timestamp())
         text = "Share of a figure that was lost against its baseline; below 0: a gain"
@@ -96,7 +114,9 @@ class Collector:
             lost[figure] = loss
             allowed[figure] = limit
         yield _family(gauge, "loss_ratio", text, lost, "figure")
-        yield _family(gauge, "loss_limit_ratio", "The loss that the budget allows", allowed, "figure")
+        yield _family(
+            gauge, "loss_limit_ratio", "The loss that the budget allows", allowed, "figure"
+        )
 
 
 def _pressure() -> Iterator[tuple[tuple[str, str], float]]:
@@ -111,7 +131,9 @@ def _pressure() -> Iterator[tuple[tuple[str, str], float]]:
                 yield (resource, tasks), int(total.removeprefix("total=")) / 1e6
 
 
-def _family(made: Any, name: str, text: str, value: float | Mapping[Any, float], *labels: str) -> Any:
+def _family(
+    made: Any, name: str, text: str, value: float | Mapping[Any, float], *labels: str
+) -> Any:
     """Return a family of metrics with one value, or with one for each value of its labels."""
     if not isinstance(value, Mapping):
         return made(f"nova_perf_{name}", text, value=value)
@@ -154,7 +176,9 @@ class _Server(http.server.ThreadingHTTPServer):
 
     request_queue_size = 128
 
-    def __init__(self, family: socket.AddressFamily, place: Any, registry: CollectorRegistry) -> None:
+    def __init__(
+        self, family: socket.AddressFamily, place: Any, registry: CollectorRegistry
+    ) -> None:
         self.address_family = family
         self._lock = threading.Lock()
         #: Clients, the oldest first -> whether a whole request has come.
@@ -203,7 +227,9 @@ class _Server(http.server.ThreadingHTTPServer):
         """Say nothing: a client has gone, or was too slow."""
 
 
-def serve(agent: service.Service, address: str, port: int, result_file: str = "") -> Callable[[], None]:
+def serve(
+    agent: service.Service, address: str, port: int, result_file: str = ""
+) -> Callable[[], None]:
     """Answer on ``address``:``port`` in threads and return a function that ends them.
 
     :raises PerfTuningError: the port is taken or the address is not ours.

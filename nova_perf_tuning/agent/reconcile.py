@@ -72,7 +72,9 @@ class JournalSession:
     """
 
     def __init__(self, directory: str, root: str, ending: float = ENDING_S) -> None:
-        self._open = functools.partial(journal_module.Journal, os.path.abspath(directory), root, writer=True)
+        self._open = functools.partial(
+            journal_module.Journal, os.path.abspath(directory), root, writer=True
+        )
         self._path = pathlib.Path(directory).absolute() / journal_module.JOURNAL
         self._ending = ending
         self._stamp: object = None
@@ -110,7 +112,9 @@ class JournalSession:
             with self._open(patience=0.0) as journal:
                 yield journal
         finally:
-            self._stamp = sources.stamp(self._path)  # where it could not be used, the next change may repair it
+            self._stamp = sources.stamp(
+                self._path
+            )  # where it could not be used, the next change may repair it
 
     def ending(self) -> journal_module.Journal:
         """Return the journal for putting things back at the end.
@@ -134,7 +138,11 @@ class TunedHost:
     """
 
     def __init__(
-        self, root: str, nova_config: Sequence[str] = (), housekeeping: str | None = None, rps: bool = False
+        self,
+        root: str,
+        nova_config: Sequence[str] = (),
+        housekeeping: str | None = None,
+        rps: bool = False,
     ) -> None:
         self.root = root
         self._nova_config = tuple(nova_config)
@@ -306,7 +314,10 @@ class Reconciler:
         """Forget problems with settings and full CPUs that are no longer wanted."""
         values = {_key(setting): setting.value for setting in wanted}
         for key, outcome in list(self._unmet.items()):
-            elsewhere = outcome.failure is base.FailureClass.NO_ROOM and values.get(key) != outcome.setting.value
+            elsewhere = (
+                outcome.failure is base.FailureClass.NO_ROOM
+                and values.get(key) != outcome.setting.value
+            )
             if key not in values or elsewhere:
                 self._forget(key)
 
@@ -350,7 +361,10 @@ class Reconciler:
     def _note(self, outcomes: Iterable[apply_module.Outcome]) -> None:
         """Remember what is not in force, and what the kernel never accepts (managed interrupts)."""
         for outcome in outcomes:
-            key, unsupported = _key(outcome.setting), outcome.result is apply_module.Result.UNSUPPORTED
+            key, unsupported = (
+                _key(outcome.setting),
+                outcome.result is apply_module.Result.UNSUPPORTED,
+            )
             self._forget(key)
             if unsupported or outcome.result in apply_module.FAULTS:
                 self._unmet[key] = outcome
@@ -373,7 +387,9 @@ class Reconciler:
     def not_in_force(self) -> list[apply_module.Outcome]:
         """Return settings that do not hold after a failed attempt and are still wanted."""
         every = (*self._unmet.values(), *self._stuck.values())
-        return [outcome for outcome in every if outcome.result is not apply_module.Result.UNSUPPORTED]
+        return [
+            outcome for outcome in every if outcome.result is not apply_module.Result.UNSUPPORTED
+        ]
 
     def conflicts(self) -> dict[rewrite_limit.Key, rewrite_limit.Conflict]:
         """Return what is held back because others keep changing it."""
@@ -381,7 +397,9 @@ class Reconciler:
         if not waiting:
             return {}
         ours = {_key(setting) for setting in self.wanted}
-        return {key: conflict for key, conflict in waiting.items() if key in ours and conflict.others}
+        return {
+            key: conflict for key, conflict in waiting.items() if key in ours and conflict.others
+        }
 
     def _withdraw(
         self,
@@ -407,7 +425,9 @@ class Reconciler:
         if not chosen:
             return []
         withdrawn: list[Restoration] = []
-        done = restore_module.restore(journal, kinds, boot, only=lambda entry: _key(entry) in chosen)
+        done = restore_module.restore(
+            journal, kinds, boot, only=lambda entry: _key(entry) in chosen
+        )
         for restoration in done:
             key = _key(restoration.entry)
             self._stuck.pop(key, None)
@@ -417,10 +437,14 @@ class Reconciler:
                 withdrawn.append(restoration)
         return withdrawn
 
-    def _is_due(self, entry: journal_module.Entry, kind: base.SettingKind | None, excused: bool) -> bool:
+    def _is_due(
+        self, entry: journal_module.Entry, kind: base.SettingKind | None, excused: bool
+    ) -> bool:
         """Whether a setting that is no longer wanted is put back, or forgotten, now."""
         key = _key(entry)
-        with contextlib.suppress(OSError, errors.PerfTuningError):  # restore says what is wrong with it
+        with contextlib.suppress(
+            OSError, errors.PerfTuningError
+        ):  # restore says what is wrong with it
             if kind is not None and entry.kind == model.IrqTarget.kind:
                 now = model.IrqTarget.parse(entry.target, kind.identity(entry.target))
                 if model.IrqTarget.parse(entry.target, entry.identity).is_asleep(now):
@@ -428,7 +452,9 @@ class Reconciler:
                     # again.
                     self._stuck.pop(key, None)
                     return False
-        return key not in self._stuck or self.limit.allow(key, self._clock(), excused=excused, held=False)
+        return key not in self._stuck or self.limit.allow(
+            key, self._clock(), excused=excused, held=False
+        )
 
     def overdue(self) -> bool:
         """Whether it is time to try again what failed: to be put back, or to be brought into force."""
@@ -441,7 +467,9 @@ class Reconciler:
 
         :param targets: only these; None: everything.
         """
-        wanted = [setting for setting in self.wanted if targets is None or setting.target in targets]
+        wanted = [
+            setting for setting in self.wanted if targets is None or setting.target in targets
+        ]
         kinds = self._host.kinds()
         waiting = self.limit.held_back(self._clock())
         drifting: list[Setting] = []

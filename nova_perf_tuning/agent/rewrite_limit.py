@@ -17,7 +17,9 @@ LONGEST_PAUSE_S: Final = 600.0
 #: What a write costs whose cause is known.
 EXCUSED: Final = 0.2
 
-Key = tuple[str, str, str]  # kind, target, identity: a number that another object gets is no part of the conflict
+Key = tuple[
+    str, str, str
+]  # kind, target, identity: a number that another object gets is no part of the conflict
 
 
 @dataclasses.dataclass(slots=True)
@@ -55,7 +57,9 @@ class RewriteLimit:
         self._limit = float(limit)
         self.conflicts: dict[Key, Conflict] = {}
 
-    def allow(self, key: Key, now: float, *, excused: bool = False, held: bool = True, current: str = "") -> bool:
+    def allow(
+        self, key: Key, now: float, *, excused: bool = False, held: bool = True, current: str = ""
+    ) -> bool:
         """Return whether ``key``, found changed to ``current``, is to be written now.
 
         When it is, it counts as written.

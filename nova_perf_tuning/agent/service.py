@@ -285,9 +285,18 @@ class Service:
             )
         for outcome in done.faults:
             failed, result = outcome.setting, outcome.result.value
-            LOG.warning("%s %s = %s: %s: %s", failed.kind, failed.target, failed.value, result, outcome.detail)
+            LOG.warning(
+                "%s %s = %s: %s: %s",
+                failed.kind,
+                failed.target,
+                failed.value,
+                result,
+                outcome.detail,
+            )
         wanted = self._reconciler.wanted
-        self._passed = frozenset(setting.target for setting in wanted if setting.rule in _PASSTHROUGH)
+        self._passed = frozenset(
+            setting.target for setting in wanted if setting.rule in _PASSTHROUGH
+        )
         self._next_passthrough = math.inf
         if any(_places_devices(guest) for guest in done.facts.guests):
             self._next_passthrough = now + self._timing.passthrough_interval
@@ -367,7 +376,11 @@ class Service:
         for outcome in self._reconciler.not_in_force():
             failed = outcome.setting
             yield findings.Finding(
-                findings.FindingCode.NOT_IN_FORCE, outcome.detail, failed.kind, failed.target, failed.value
+                findings.FindingCode.NOT_IN_FORCE,
+                outcome.detail,
+                failed.kind,
+                failed.target,
+                failed.value,
             )
 
 

@@ -59,10 +59,14 @@ class Netlink:
     :param kind: the event that a message is; :param pattern: what a message has that matters.
     """
 
-    def __init__(self, family: int, group: int, kind: str, pattern: re.Pattern[bytes] | None = None) -> None:
+    def __init__(
+        self, family: int, group: int, kind: str, pattern: re.Pattern[bytes] | None = None
+    ) -> None:
         self._kind = kind
         self._pattern = pattern
-        self.socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, family)
+        self.socket = socket.socket(
+            socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, family
+        )
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         self.socket.bind((0, group))
 
@@ -117,7 +121,9 @@ class Waker:
     def drain(self) -> set[str]:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._fd)
-        return {self._kinds.pop() for _ in range(len(self._kinds))}  # another thread may add meanwhile
+        return {
+            self._kinds.pop() for _ in range(len(self._kinds))
+        }  # another thread may add meanwhile
 
     def close(self) -> None:
         os.close(self._fd)

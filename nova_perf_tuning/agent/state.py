@@ -108,7 +108,9 @@ def read(directory: str = RUN_DIR, sysroot: str = "") -> AgentState | None:
     """
     path = os.path.join(directory, FILE)
     try:
-        content = bounded_json.parse(bounded_read.read_text(path, _MAX_BYTES, inside=sysroot, links=False))
+        content = bounded_json.parse(
+            bounded_read.read_text(path, _MAX_BYTES, inside=sysroot, links=False)
+        )
         if content.pop("schema") != SCHEMA:
             raise ValueError
         state = AgentState(**content)
@@ -120,11 +122,21 @@ def read(directory: str = RUN_DIR, sysroot: str = "") -> AgentState | None:
     except OSError as error:
         raise UnreadableError(f"{path}: {error.strerror}") from None
     except (AttributeError, ValueError, KeyError, TypeError, RecursionError):
-        raise UnreadableError(f"{path}: restart nova-perf-agent; where none runs remove the file") from None
+        raise UnreadableError(
+            f"{path}: restart nova-perf-agent; where none runs remove the file"
+        ) from None
     return dataclasses.replace(state, running=running, age_s=age)
 
 
-_NUMBERS: Final = ("pid", "settings", "withdrawn", "errors", "skipped", "verifies", "warnings_total")
+_NUMBERS: Final = (
+    "pid",
+    "settings",
+    "withdrawn",
+    "errors",
+    "skipped",
+    "verifies",
+    "warnings_total",
+)
 _TIMES: Final = ("started", "updated", "updated_monotonic", "cpu_s")
 _TEXTS: Final = ("pid_start", "error", "error_code")
 _COUNTERS: Final = ("passes", "written", "drifted", "findings_total")
@@ -195,8 +207,13 @@ class Notifier:
         """Send ``NAME=value`` for each field; that systemd cannot be reached is no reason to stop."""
         if not self._address:
             return
-        text = "\n".join(f"{name}={' '.join(str(value).split())}" for name, value in fields.items())
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        text = "\n".join(
+            f"{name}={' '.join(str(value).split())}" for name, value in fields.items()
+        )
+        with (
+            contextlib.suppress(OSError),
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock,
+        ):
             sock.settimeout(WAIT_S)
             # Connected: else poll() finds room where the reader's queue is full, and we would
             # spin.

@@ -55,7 +55,9 @@ class Apply(command.PerfCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         host_options.add_plan(parser)
         journal_options.add_state_dir(parser)
-        parser.add_argument("--dry-run", action="store_true", help="print the exact writes and change nothing")
+        parser.add_argument(
+            "--dry-run", action="store_true", help="print the exact writes and change nothing"
+        )
         parser.add_argument(
             "--from",
             dest="plan_file",
@@ -89,7 +91,9 @@ class Apply(command.PerfCommand):
         wanted = _wanted(args, memory)
         if args.dry_run:
             kinds = registry.kinds(args.sysroot)
-            settings, owned = _beside_agent(wanted.settings, kinds, journal_options.directory(args))
+            settings, owned = _beside_agent(
+                wanted.settings, kinds, journal_options.directory(args)
+            )
             lines, rest = apply_module.preview(settings, kinds)
             return _show(args, [*owned, *rest], wanted.warnings, writes=lines)
         undo = journal_options.command_line(args)
@@ -103,7 +107,10 @@ class Apply(command.PerfCommand):
             code = _show(args, done, warnings, path=journal.path)
             sys.stdout.flush()
         except Exception:  # whose exit code alone would be read as: nothing is changed
-            command.warn("nova-perf apply", f"settings were written, the output was not; undo them with: {undo}")
+            command.warn(
+                "nova-perf apply",
+                f"settings were written, the output was not; undo them with: {undo}",
+            )
             raise
         return code
 
@@ -126,13 +133,18 @@ def _beside_agent(
         result, detail = apply_module.Result.UNCHANGED, ""
         if observation.state not in (base.State.HOLDS, base.State.PENDING):
             result = apply_module.Result.OWNED
-            detail = f"nova-perf-agent (process {agent}) places these and would undo it: stop it first"
+            detail = (
+                f"nova-perf-agent (process {agent}) places these and would undo it: stop it first"
+            )
         outcomes.append(apply_module.Outcome(setting, result, setting.current, None, detail))
     return free, outcomes
 
 
 def _write(
-    args: argparse.Namespace, wanted: _Wanted, memory: refusals.Memory, journal: journal_module.Journal
+    args: argparse.Namespace,
+    wanted: _Wanted,
+    memory: refusals.Memory,
+    journal: journal_module.Journal,
 ) -> tuple[list[apply_module.Outcome], list[Note]]:
     """Bring what is wanted into force, and return what became of it, with warnings.
 
@@ -150,7 +162,10 @@ def _write(
             last, owned = _write_once(args, wanted, journal, boot)
         except Exception:  # whose exit code alone would be read as: nothing is changed
             undo = journal_options.command_line(args)
-            command.warn("nova-perf apply", f"settings were written before this error; undo them with: {undo}")
+            command.warn(
+                "nova-perf apply",
+                f"settings were written before this error; undo them with: {undo}",
+            )
             raise
         done = refusals.together(done, last)
     return [*owned, *done], wanted.warnings
@@ -169,7 +184,9 @@ def _wanted(args: argparse.Namespace, memory: refusals.Memory) -> _Wanted:
     """Return what the options ask for; ``memory``: what the kernel refused, which a plan does not ask for."""
     if args.rule or args.all_safe:
         if args.plan_file or args.rps or args.housekeeping:
-            raise options.OptionError("--rule and --all-safe go with none of --from, --rps and --housekeeping")
+            raise options.OptionError(
+                "--rule and --all-safe go with none of --from, --rps and --housekeeping"
+            )
         return _proposed(args)
     if args.persist:
         why = "numbers of interrupts change with each boot"
@@ -185,7 +202,9 @@ def _proposed(args: argparse.Namespace) -> _Wanted:
     rules = runner.chosen(args.rule)
     for rule in rules:
         if not rule.appliable:
-            raise options.OptionError(f"--rule {rule.id} cannot be applied, only followed: {rule.remedy}")
+            raise options.OptionError(
+                f"--rule {rule.id} cannot be applied, only followed: {rule.remedy}"
+            )
     if args.all_safe:
         rules += [rule for rule in runner.load() if rule.safe and rule not in rules]
     host = host_options.view(args)

@@ -39,8 +39,12 @@ class Audit(command.PerfCommand):
             help="exit with 1 if a finding has this level or higher (default: warning)",
         )
         options.add(parser, "--junit", "FILE", "also write JUnit XML, a test case a rule")
-        parser.add_argument("--all", action="store_true", help="also list the rules that hold or cannot judge")
-        parser.add_argument("--list", action="store_true", help="list the rules instead of judging a host")
+        parser.add_argument(
+            "--all", action="store_true", help="also list the rules that hold or cannot judge"
+        )
+        parser.add_argument(
+            "--list", action="store_true", help="list the rules instead of judging a host"
+        )
 
     def take_action(self, args: argparse.Namespace) -> int | None:
         chosen: Sequence[base.Rule] = runner.load()
@@ -149,7 +153,13 @@ def junit(report: rules.Report, fail_on: str) -> bytes:
         findings = [finding for finding in report.findings if finding.rule == rule]
         text = "\n\n".join(_lines(finding, report.given) for finding in findings)
         if any(_fails(finding, fail_on) for finding in findings):
-            case(rule, "failure", text, type=findings[0].level.value, message=_plain(findings[0].why))
+            case(
+                rule,
+                "failure",
+                text,
+                type=findings[0].level.value,
+                message=_plain(findings[0].why),
+            )
         else:
             case(rule, "system-out", text)
     for rule in report.clean:

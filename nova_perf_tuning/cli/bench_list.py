@@ -26,7 +26,9 @@ class BenchList(command.PerfCommand):
         command.print_table(("benchmark", "unit", "installed", "what it measures"), rows)
         for benchmark in benchmarks:
             command.say("", f"{benchmark.kind}")
-            parameters = [(f"  {known.name}", known.default, known.help) for known in benchmark.parameters]
+            parameters = [
+                (f"  {known.name}", known.default, known.help) for known in benchmark.parameters
+            ]
             command.print_table(("  parameter", "default", "meaning"), parameters)
 
 

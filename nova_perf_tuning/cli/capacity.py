@@ -23,11 +23,19 @@ class Capacity(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        options.add(parser, "results", "RESULTS.json", "results file written by 'nova-perf validate'")
         options.add(
-            parser, "--benchmark", "LABEL", "benchmark whose work is counted (default: iperf3)", default="iperf3"
+            parser, "results", "RESULTS.json", "results file written by 'nova-perf validate'"
         )
-        parser.add_argument("--arm", default="tuned", help="arm whose guests are counted (default: tuned)")
+        options.add(
+            parser,
+            "--benchmark",
+            "LABEL",
+            "benchmark whose work is counted (default: iperf3)",
+            default="iperf3",
+        )
+        parser.add_argument(
+            "--arm", default="tuned", help="arm whose guests are counted (default: tuned)"
+        )
         parser.add_argument(
             "--shared",
             metavar="LIST",
@@ -54,7 +62,9 @@ class Capacity(command.PerfCommand):
     def take_action(self, args: argparse.Namespace) -> None:
         results = store.load(args.results)
         try:
-            forecast = capacity.capacity(results, args.benchmark, args.arm, len(args.shared), args.busy, args.rate)
+            forecast = capacity.capacity(
+                results, args.benchmark, args.arm, len(args.shared), args.busy, args.rate
+            )
         except ReasonError as error:
             raise errors.PerfTuningError(text.of(error.reason)) from None
         if args.format == "json":
@@ -65,7 +75,9 @@ class Capacity(command.PerfCommand):
 
 def _show(forecast: capacity.Capacity, busy: float) -> None:
     rate = f"{text.number(forecast.rate)} {forecast.work_unit} per second"
-    command.say(f"{forecast.benchmark} on {forecast.arm}, trials: {forecast.trials}; each guest does {rate}")
+    command.say(
+        f"{forecast.benchmark} on {forecast.arm}, trials: {forecast.trials}; each guest does {rate}"
+    )
     command.say(f"{forecast.shared_cpus:g} shared CPUs, {busy:.0%} of them may be busy", "")
     rows = []
     for limit in forecast.limits:
@@ -74,12 +86,17 @@ def _show(forecast: capacity.Capacity, busy: float) -> None:
             cost = text.number(limit.per_unit_s * 1e3)
         if limit.fewest is not None or limit.most is not None:
             interval = f"{_count(limit.fewest)} to {_count(limit.most)}"
-        rows.append((limit.resource, cost, text.number(limit.per_guest), _count(limit.guests), interval))
+        rows.append(
+            (limit.resource, cost, text.number(limit.per_guest), _count(limit.guests), interval)
+        )
     head = ("resource", f"CPU ms/{forecast.work_unit}", "CPUs per guest", "guests", "interval")
     command.print_table(head, rows, limit=80)
     if forecast.limits and forecast.limits[0].careful is not None:
         first = forecast.limits[0]
-        command.say("", f"{first.resource} runs out first: plan with {first.careful} guests, then try that many")
+        command.say(
+            "",
+            f"{first.resource} runs out first: plan with {first.careful} guests, then try that many",
+        )
     if forecast.notes:
         command.say(f"warning: {text.lines(forecast.notes)}")
 

@@ -31,8 +31,12 @@ class Cleanup(cloud_command.CloudLister):
             nargs="*",
             help="ids of runs (default: all that may have left something)",
         )
-        parser.add_argument("--list", action="store_true", help="only list runs; nothing is removed")
-        options.add(parser, "--database", "URL", "database of runs, as for 'openstack perf validate'")
+        parser.add_argument(
+            "--list", action="store_true", help="only list runs; nothing is removed"
+        )
+        options.add(
+            parser, "--database", "URL", "database of runs, as for 'openstack perf validate'"
+        )
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:
         # Every start of the openstack program imports this module, with the extra's packages and
@@ -45,7 +49,9 @@ class Cleanup(cloud_command.CloudLister):
                 return _listed(store)
             return ("Run", "Removed"), self._removed(store, parsed_args.run)
 
-    def _removed(self, store: "run_store.RunStore", named: list[str]) -> list[tuple[str, cloud_command.Cell]]:
+    def _removed(
+        self, store: "run_store.RunStore", named: list[str]
+    ) -> list[tuple[str, cloud_command.Cell]]:
         """Remove what can be removed; name the rest, which sets the exit code."""
         from nova_perf_tuning.validation.cloud import heat_pair, run_store
 
@@ -62,7 +68,9 @@ class Cleanup(cloud_command.CloudLister):
         for run_id in dict.fromkeys(runs):
             if run_id in lines and lines[run_id].cloud != here:
                 began = lines[run_id].cloud
-                self.warn(f"run {run_id} was on another cloud or project and is left alone: {began}")
+                self.warn(
+                    f"run {run_id} was on another cloud or project and is left alone: {began}"
+                )
                 if named:
                     self.exit_code = errors.ExitCode.ERROR
                 continue
@@ -114,5 +122,7 @@ def _listed(store: "run_store.RunStore") -> cloud_command.Rows:
         if line.leftovers or line.state == "running":
             left = "maybe"
         begun = line.created_at.isoformat(" ", "seconds")
-        rows.append((line.run_id, state, begun, line.hosts, line.pairs, line.done, left, line.cloud))
+        rows.append(
+            (line.run_id, state, begun, line.hosts, line.pairs, line.done, left, line.cloud)
+        )
     return ("Run", "State", "Begun", "Hosts", "Pairs", "Measured", "Leftovers", "Cloud"), rows

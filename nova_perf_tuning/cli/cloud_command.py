@@ -135,7 +135,10 @@ class CloudLister(CloudCommand, osc_command.Lister):
     nothing: str = "nothing found"
 
     def produce_output(
-        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Sequence[object]]
+        self,
+        parsed_args: argparse.Namespace,
+        column_names: Sequence[str],
+        data: Iterable[Sequence[object]],
     ) -> int:
         rows = [[clean(field) for field in row] for row in data]
         if not rows and parsed_args.formatter == "table":

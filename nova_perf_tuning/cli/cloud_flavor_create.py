@@ -25,7 +25,9 @@ class FlavorCreate(cloud_command.CloudShowOne):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="NAME", help="name of the new flavor")
         parser.add_argument("--vcpus", metavar="N", type=_NUMBER, required=True, help="vCPUs")
-        parser.add_argument("--ram", metavar="MIB", type=_NUMBER, required=True, help="memory in MiB")
+        parser.add_argument(
+            "--ram", metavar="MIB", type=_NUMBER, required=True, help="memory in MiB"
+        )
         options.add(
             parser,
             "--disk",
@@ -35,7 +37,9 @@ class FlavorCreate(cloud_command.CloudShowOne):
             default=0,
         )
         options.add(parser, "--id", "ID", "id of the flavor (default: a UUID)")
-        parser.add_argument("--private", action="store_true", help="only for projects that are given access later")
+        parser.add_argument(
+            "--private", action="store_true", help="only for projects that are given access later"
+        )
         flavor_options.add_flavor(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Shown:
@@ -52,4 +56,6 @@ class FlavorCreate(cloud_command.CloudShowOne):
         }
         if parsed_args.id:
             fields["id"] = parsed_args.id
-        return cloud_flavor.shown(flavors.create(self.connection, parsed_args.name, specs, **fields))
+        return cloud_flavor.shown(
+            flavors.create(self.connection, parsed_args.name, specs, **fields)
+        )

@@ -20,7 +20,9 @@ class FlavorExplain(cloud_command.CloudLister):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("flavor", metavar="FLAVOR", help="name or id")
-        parser.add_argument("--image", metavar="IMAGE", help="the image that a guest is made of: name or id")
+        parser.add_argument(
+            "--image", metavar="IMAGE", help="the image that a guest is made of: name or id"
+        )
         flavor_options.add_profile_dir(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:
@@ -36,10 +38,23 @@ class FlavorExplain(cloud_command.CloudLister):
         chosen = known.get(wanted.profile or "")
         rows = []
         for row in explanation.rows(wanted, specs, properties, chosen, vcpus):
-            native, host, why = format_columns.DictColumn(dict(row.native)), row.host or "", row.reason or ""
+            native, host, why = (
+                format_columns.DictColumn(dict(row.native)),
+                row.host or "",
+                row.reason or "",
+            )
             texts = "\n".join(left_out.text for left_out in row.left_out)
             left_out = cloud_command.Cell(texts, [left_out.as_data() for left_out in row.left_out])
             rows.append(
-                (row.spec, row.value, row.origin, native, cloud_command.lines(row.xml), left_out, host, why)
+                (
+                    row.spec,
+                    row.value,
+                    row.origin,
+                    native,
+                    cloud_command.lines(row.xml),
+                    left_out,
+                    host,
+                    why,
+                )
             )
         return ("Spec", "Value", "From", "Native", "XML", "Left out", "Host", "Why"), rows

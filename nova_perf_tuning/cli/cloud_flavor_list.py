@@ -18,13 +18,27 @@ class FlavorList(cloud_command.CloudLister):
     """List flavors that state something about performance: perf:* and hw:* extra specs, required traits."""
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--all", action="store_true", help="all flavors, also those that state nothing")
+        parser.add_argument(
+            "--all", action="store_true", help="all flavors, also those that state nothing"
+        )
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:
         rows = []
         for flavor in flavors.list_flavors(self.connection):
-            shown = {key: text for key, text in sorted(flavor.extra_specs.items()) if key.startswith(_SHOWN)}
+            shown = {
+                key: text
+                for key, text in sorted(flavor.extra_specs.items())
+                if key.startswith(_SHOWN)
+            }
             if shown or parsed_args.all:
                 profile = shown.pop(flavor_rules.PROFILE, "")
-                rows.append((flavor.name, flavor.vcpus, flavor.ram, profile, format_columns.DictColumn(shown)))
+                rows.append(
+                    (
+                        flavor.name,
+                        flavor.vcpus,
+                        flavor.ram,
+                        profile,
+                        format_columns.DictColumn(shown),
+                    )
+                )
         return ("Name", "VCPUs", "RAM", "Profile", "Specs"), rows

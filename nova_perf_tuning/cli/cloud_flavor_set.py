@@ -26,9 +26,15 @@ class FlavorSet(cloud_command.CloudShowOne):
         flavor = flavors.find(self.connection, parsed_args.flavor)
         given, removed_keys = flavor_options.flavor(parsed_args), frozenset(parsed_args.remove)
         known = profiles.load(parsed_args.profile_dir)
-        specs, warnings = flavor_rules.changed(flavor.extra_specs, given, removed_keys, flavor.vcpus, known)
+        specs, warnings = flavor_rules.changed(
+            flavor.extra_specs, given, removed_keys, flavor.vcpus, known
+        )
         for warning in warnings:
             self.warn(f"warning: {crosscheck.message(warning)}")
         done, removed = flavors.change(self.connection, flavor, specs)
         names, values = cloud_flavor.shown(flavors.find(self.connection, flavor.id))
-        return (*names, "set", "removed"), (*values, cloud_command.lines(done), cloud_command.lines(removed))
+        return (*names, "set", "removed"), (
+            *values,
+            cloud_command.lines(done),
+            cloud_command.lines(removed),
+        )

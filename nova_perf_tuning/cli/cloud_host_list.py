@@ -16,7 +16,9 @@ class HostList(cloud_command.CloudLister):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--validated", action="store_true", help="only hosts with CUSTOM_PERF_VALIDATED")
+        parser.add_argument(
+            "--validated", action="store_true", help="only hosts with CUSTOM_PERF_VALIDATED"
+        )
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:
         known = hosts.list_hosts(self.connection)
@@ -25,7 +27,16 @@ class HostList(cloud_command.CloudLister):
                 f"guests with {feature} do not migrate live to {rules.named(older)}: [libvirt] hw_machine_type "
                 "must be one that the oldest QEMU has, everywhere"
             )
-        head = ("Host", "Zone", "State", "Status", "Verdict", "Traits", "Set By", "Disabled Reason")
+        head = (
+            "Host",
+            "Zone",
+            "State",
+            "Status",
+            "Verdict",
+            "Traits",
+            "Set By",
+            "Disabled Reason",
+        )
         rows = []
         for host in known:
             if traits.VALIDATED in host.traits or not parsed_args.validated:

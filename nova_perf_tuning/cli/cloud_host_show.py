@@ -11,7 +11,9 @@ class HostShow(cloud_command.CloudShowOne):
     """Show one compute host. Needs admin rights."""
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("host", metavar="HOST", help="host or hypervisor, with or without its domain")
+        parser.add_argument(
+            "host", metavar="HOST", help="host or hypervisor, with or without its domain"
+        )
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Shown:
         host = hosts.choose(hosts.list_hosts(self.connection), parsed_args.host)

@@ -18,7 +18,9 @@ class ImageCheck(cloud_command.CloudLister):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("image", metavar="IMAGE", help="name or id")
-        parser.add_argument("--flavor", metavar="FLAVOR", help="check it together with this flavor: name or id")
+        parser.add_argument(
+            "--flavor", metavar="FLAVOR", help="check it together with this flavor: name or id"
+        )
         cloud_flavor.add_check_options(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:

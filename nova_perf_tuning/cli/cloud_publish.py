@@ -49,7 +49,9 @@ class Publish(cloud_command.CloudLister):
             help="on FAIL disable the host's nova-compute with the reason; on PASS or --withdraw "
             "enable it again, if this command disabled it",
         )
-        parser.add_argument("--withdraw", action="store_true", help="take all CUSTOM_PERF_* traits away")
+        parser.add_argument(
+            "--withdraw", action="store_true", help="take all CUSTOM_PERF_* traits away"
+        )
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:
         results, judged = self._results(parsed_args)
@@ -66,7 +68,11 @@ class Publish(cloud_command.CloudLister):
         return ("Host", "Verdict", "Judged", "Traits", "Added", "Removed", "Service"), rows
 
     def _row(
-        self, host: hosts.Host, result: host_result.HostResult | None, judged: str, args: argparse.Namespace
+        self,
+        host: hosts.Host,
+        result: host_result.HostResult | None,
+        judged: str,
+        args: argparse.Namespace,
     ) -> Sequence[object]:
         """Publish a host's result, None: withdraw what is published; return what was done."""
         wanted, verdict = frozenset[str](), ""
@@ -96,7 +102,9 @@ class Publish(cloud_command.CloudLister):
         if args.result is None:
             if args.withdraw and args.host:
                 return [(args.host, None)], ""
-            raise options.OptionError("RESULT is missing: give a result file, or --withdraw --host HOST")
+            raise options.OptionError(
+                "RESULT is missing: give a result file, or --withdraw --host HOST"
+            )
         verdicts = result_options.read(args)
         for reason in verdicts.left_out:
             self.warn(text.of(reason))

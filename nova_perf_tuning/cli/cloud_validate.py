@@ -87,7 +87,9 @@ class Validate(cloud_command.CloudCommand):
 
         config = self.app.client_manager._cli_options
         # Every thread that asks has a connection of its own, all with the program's credentials.
-        cloud = heat_pair.HeatCloud(self.app.options.cloud or "", lambda: connection.Connection(config=config))
+        cloud = heat_pair.HeatCloud(
+            self.app.options.cloud or "", lambda: connection.Connection(config=config)
+        )
         return cloud_validate_run.Run(parsed_args, cloud).run()
 
 

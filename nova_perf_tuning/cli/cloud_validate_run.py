@@ -76,7 +76,9 @@ class Run:
         validate_options.check_files(self._args, [*self._args.bare_host, *database])
         with contextlib.ExitStack() as self._opened:
             self._void_output()
-            self._junit_file = self._opened.enter_context(result_options.JunitFile(self._args.junit))
+            self._junit_file = self._opened.enter_context(
+                result_options.JunitFile(self._args.junit)
+            )
             report.require_packages()
             launcher: heat_pair.HeatPairLauncher | None
             if self._args.resume:
@@ -147,7 +149,9 @@ class Run:
             )
         plan = _new_plan(self._args, run_store.new_id())
         name = self._cloud.name or os.environ.get("OS_AUTH_URL", "")
-        environment = fleet_results.environment(plan, name, self._args.host_group, options.tags(self._args))
+        environment = fleet_results.environment(
+            plan, name, self._args.host_group, options.tags(self._args)
+        )
         validate_options.check_planned(environment)
         self._check_budgets(plan.measure, environment)
         launcher = self._cloud.launcher(plan.guests)
@@ -164,13 +168,17 @@ class Run:
         trials = len(pairs) * measure.trials * len(measure.arms) * runs
         if trials > store.MAX_TRIALS:
             most = f"results hold {store.MAX_TRIALS}; give fewer --blocks, --peers or --hosts"
-            raise options.OptionError(f"{counted(len(pairs), 'pair')} have {trials} trials, {most}")
+            raise options.OptionError(
+                f"{counted(len(pairs), 'pair')} have {trials} trials, {most}"
+            )
         launcher.check(measure)
         self._prepare_output()
         self._open(make=True)
         plan = dataclasses.replace(plan, cloud=self._cloud.identity())
         run = self._store.create(plan, hosts, pairs, environment)
-        self._warn(f"run {run.run_id}: {counted(len(hosts), 'host')}, {counted(len(pairs), 'pair')}")
+        self._warn(
+            f"run {run.run_id}: {counted(len(hosts), 'host')}, {counted(len(pairs), 'pair')}"
+        )
         return run, launcher
 
     def _resumed(self) -> tuple[model.StoredRun, heat_pair.HeatPairLauncher | None]:
@@ -214,7 +222,9 @@ class Run:
         budget = self._args.budget
         if budget:
             loaded = budget_file.load(budget)
-            self._budgets = budget_file.for_run(loaded, budget, environment.places, plan.jobs, arms)
+            self._budgets = budget_file.for_run(
+                loaded, budget, environment.places, plan.jobs, arms
+            )
 
     # -- after
 
@@ -295,7 +305,9 @@ class Run:
         return self._command("validate", *words, "--resume", run_id)
 
     def _warn_of_leftovers(self, run_id: str) -> None:
-        self._warn(f"stacks of this run may be left; this removes them: {self._command('cleanup', run_id)}")
+        self._warn(
+            f"stacks of this run may be left; this removes them: {self._command('cleanup', run_id)}"
+        )
 
     def _command(self, *words: str) -> str:
         """Return a command for this cloud and this database, without the password that is in its URL."""
@@ -308,7 +320,9 @@ class Run:
         return shlex.join(whole)
 
     def _warn(self, text: str) -> None:
-        with contextlib.suppress(OSError):  # who reads it may have gone, and stacks are still to be removed
+        with contextlib.suppress(
+            OSError
+        ):  # who reads it may have gone, and stacks are still to be removed
             command.warn(_PROGRAM, text)
 
 
@@ -316,7 +330,9 @@ def _new_plan(args: argparse.Namespace, run_id: str) -> model.FleetPlan:
     if args.agent_metrics:
         host_cpu.check_url(args.agent_metrics)
     if args.network and args.external_network:
-        raise options.OptionError("--external-network: guests on a --network have no router; leave one out")
+        raise options.OptionError(
+            "--external-network: guests on a --network have no router; leave one out"
+        )
     guests = _guests(args)
     settings = model.RunSettings(
         peers=_RUN.peers,
@@ -368,14 +384,20 @@ def _resumed_plan(args: argparse.Namespace, run: model.StoredRun) -> model.Fleet
         )
     before = run.plan
     parallel = args.max_parallel or before.settings.max_parallel
-    settings = dataclasses.replace(before.settings, max_parallel=parallel, time_limit_s=args.time_limit)
-    return dataclasses.replace(before, settings=settings, max_loss=args.max_loss or before.max_loss)
+    settings = dataclasses.replace(
+        before.settings, max_parallel=parallel, time_limit_s=args.time_limit
+    )
+    return dataclasses.replace(
+        before, settings=settings, max_loss=args.max_loss or before.max_loss
+    )
 
 
 def _arms(args: argparse.Namespace, vcpus: int) -> tuple[model.Arm, ...]:
     if args.flavor:
         if args.profile or args.spec:
-            raise options.OptionError("--flavor: an existing flavor has its specs; leave out --profile and --spec")
+            raise options.OptionError(
+                "--flavor: an existing flavor has its specs; leave out --profile and --spec"
+            )
         if len(set(args.flavor)) < len(args.flavor):
             raise options.OptionError("--flavor: the same flavor is given twice; name it once")
         for name in args.flavor:

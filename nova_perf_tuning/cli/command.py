@@ -149,7 +149,10 @@ def print_json(data: Any) -> None:
 
 
 def print_table(
-    head: Sequence[str], rows: Sequence[Sequence[object]], limit: int = _FIELD, most: int | None = None
+    head: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    limit: int = _FIELD,
+    most: int | None = None,
 ) -> None:
     """Print rows in columns, None as ``-``; a field is cut to ``limit`` characters, the last column is not.
 
@@ -197,7 +200,10 @@ def _widths(lines: Sequence[Sequence[str]], limit: int, columns: int) -> list[in
 
 
 def print_rows(
-    head: Sequence[str], rows: Iterable[Mapping[str, object]], prefix: str = "", limit: int = _FIELD
+    head: Sequence[str],
+    rows: Iterable[Mapping[str, object]],
+    prefix: str = "",
+    limit: int = _FIELD,
 ) -> None:
     """Print the fields ``head`` of rows that JSON has as well, with ``prefix`` before each line."""
     first, *others = head

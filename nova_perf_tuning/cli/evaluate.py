@@ -25,7 +25,9 @@ class Evaluate(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        options.add(parser, "results", "RESULTS.json", "results file written by 'nova-perf validate'")
+        options.add(
+            parser, "results", "RESULTS.json", "results file written by 'nova-perf validate'"
+        )
         options.add(
             parser,
             "--budget",

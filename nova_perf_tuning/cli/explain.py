@@ -55,7 +55,9 @@ class Explain(command.PerfCommand):
             _print(table, missing, warnings)
 
 
-def _print(table: Sequence[explanation.Row], missing: Mapping[str, str], warnings: Iterable[Finding]) -> None:
+def _print(
+    table: Sequence[explanation.Row], missing: Mapping[str, str], warnings: Iterable[Finding]
+) -> None:
     for row in table:
         command.say(f"{row.spec}={row.value}  (from {row.origin})")
         command.say(*_becomes(row), prefix="    ")
@@ -63,7 +65,9 @@ def _print(table: Sequence[explanation.Row], missing: Mapping[str, str], warning
         print("There is no request: the guest stays as Nova makes it.")
     if missing:
         properties = " ".join(f"--property {key}={value}" for key, value in missing.items())
-        print("\nThe flavor must have Nova's own specs as well, which Nova reads before it boots a guest:")
+        print(
+            "\nThe flavor must have Nova's own specs as well, which Nova reads before it boots a guest:"
+        )
         command.say(f"  openstack flavor set {properties} FLAVOR")
     for finding in warnings:
         command.say(f"Warning: {crosscheck.message(finding)}")

@@ -13,7 +13,9 @@ from nova_perf_tuning.specs import crosscheck, parsing, profiles, request, vocab
 
 #: The guest that shows what a spec does to XML: two disks, an interface and a balloon as Nova
 #: writes them.
-_SAMPLE: Final = importlib.resources.files(__package__).joinpath("sample.xml").read_text(encoding="utf-8")
+_SAMPLE: Final = (
+    importlib.resources.files(__package__).joinpath("sample.xml").read_text(encoding="utf-8")
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,7 +56,9 @@ def rows(
     for key, value in wanted.extra_specs().items():
         spec, _feature = vocabulary.BY_KEY[key]
         origin, reason = _origin(key, specs, properties, chosen)
-        alone = dataclasses.replace(parsing.parse_expanded({key: value}), profile=None, budget=None)
+        alone = dataclasses.replace(
+            parsing.parse_expanded({key: value}), profile=None, budget=None
+        )
         xml, left_out = _sample(alone, vcpus)
         native: Mapping[str, str] = wanted.native
         if spec.name != "profile":
@@ -74,7 +78,10 @@ def rows(
 
 
 def _origin(
-    key: str, specs: Mapping[str, str], properties: Mapping[str, str], chosen: profiles.Profile | None
+    key: str,
+    specs: Mapping[str, str],
+    properties: Mapping[str, str],
+    chosen: profiles.Profile | None,
 ) -> tuple[str, str | None]:
     """Return who states a spec, and why the profile has it with this value if it does."""
     if key in specs:

@@ -37,7 +37,9 @@ class History(command.PerfCommand):
 
     def take_action(self, args: argparse.Namespace) -> None:
         from nova_perf_tuning.validation.database import engine as database
-        from nova_perf_tuning.validation.report import history  # brings scipy.stats and SQLAlchemy: a second
+        from nova_perf_tuning.validation.report import (
+            history,
+        )  # brings scipy.stats and SQLAlchemy: a second
 
         loaded = [(path, store.load(path)) for path in args.add]
         for path, results in loaded:
@@ -67,13 +69,17 @@ class History(command.PerfCommand):
 
 def _print(series: "list[history.Series]") -> None:
     if not series:
-        print("no run of this kind is in the database; 'nova-perf history --add RESULTS.json' keeps one")
+        print(
+            "no run of this kind is in the database; 'nova-perf history --add RESULTS.json' keeps one"
+        )
     head = ("host", "benchmark", "arm", "tuning", "runs", "newest", "changes")
     rows = []
     for line in series:
         newest = f"{text.number(line.points[-1].value)} {line.unit}"
         changes = text.lines(map(line.change, line.changes)) or None
-        rows.append((line.host, line.benchmark, line.arm, line.tuning, len(line.points), newest, changes))
+        rows.append(
+            (line.host, line.benchmark, line.arm, line.tuning, len(line.points), newest, changes)
+        )
     command.print_table(head, rows, limit=200)
 
 

@@ -141,7 +141,10 @@ def _code(stop: SystemExit) -> int:
     """Return the exit code of a program that ends itself: verdicts are returned, so 1 and 2 are none."""
     if stop.code is None:
         return int(errors.ExitCode.PASS)
-    if not isinstance(stop.code, int) or stop.code in (errors.ExitCode.FAIL, errors.ExitCode.INCONCLUSIVE):
+    if not isinstance(stop.code, int) or stop.code in (
+        errors.ExitCode.FAIL,
+        errors.ExitCode.INCONCLUSIVE,
+    ):
         return int(errors.ExitCode.ERROR)
     return stop.code
 

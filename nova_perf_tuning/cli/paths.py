@@ -18,15 +18,31 @@ _POLICY: Final = "irqbalance-policy-nova-perf"
 #: Name -> what it is for, where it is in the source tree, and where pip or a distribution puts it
 #: below a prefix; None: beside the package, as in the tree.
 _FILES: Final[dict[str, tuple[str, str, str | None]]] = {
-    "heat": ("Heat templates and environments of the validation", f"{_OWN}/validation/cloud/heat", None),
+    "heat": (
+        "Heat templates and environments of the validation",
+        f"{_OWN}/validation/cloud/heat",
+        None,
+    ),
     "metadefs": ("metadata definitions for Glance", f"{_OWN}/nova/metadefs", None),
     "profiles": ("tuning profiles; examples for your own", f"{_OWN}/specs/profiles", None),
-    "budgets": ("budgets of '--budget default'", f"{_OWN}/validation/judge/default_budgets.yaml", None),
+    "budgets": (
+        "budgets of '--budget default'",
+        f"{_OWN}/validation/judge/default_budgets.yaml",
+        None,
+    ),
     "devstack": ("the DevStack plugin", "devstack", f"{_SHARE}/devstack"),
     "image": ("how the benchmark image is built and uploaded", "tools/image", f"{_SHARE}/image"),
     "systemd": ("the agent's unit", f"etc/systemd/{_UNIT}", f"lib/systemd/system/{_UNIT}"),
-    "irqbalance": ("policy script for irqbalance", f"etc/irqbalance/{_POLICY}", f"{_SHARE}/{_POLICY}"),
-    "dashboard": ("Grafana's dashboards of agents, fleet and verdicts", "etc/grafana", f"{_SHARE}/grafana"),
+    "irqbalance": (
+        "policy script for irqbalance",
+        f"etc/irqbalance/{_POLICY}",
+        f"{_SHARE}/{_POLICY}",
+    ),
+    "dashboard": (
+        "Grafana's dashboards of agents, fleet and verdicts",
+        "etc/grafana",
+        f"{_SHARE}/grafana",
+    ),
     "alerts": ("examples of alerts for Prometheus", "etc/prometheus", f"{_SHARE}/prometheus"),
     "sample": ("configuration with every option and its help", "sample", f"{_SHARE}/sample"),
     "tmpfiles.d": ("directories of agent and driver", "etc/tmpfiles.d", f"{_SHARE}/tmpfiles.d"),  # noqa: S108
@@ -63,7 +79,9 @@ class Paths(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("name", metavar="NAME", nargs="?", help="print the path of this one alone")
+        parser.add_argument(
+            "name", metavar="NAME", nargs="?", help="print the path of this one alone"
+        )
 
     def take_action(self, args: argparse.Namespace) -> None:
         known = locations()

@@ -95,7 +95,9 @@ def _show(plan: planner.Plan, everything: bool) -> None:
     for note in shown:
         command.say(f"warning: {notes.text(note)}")
     if len(plan.warnings) > len(shown):
-        command.say(f"and {counted(len(plan.warnings) - len(shown), 'more warning')}; --all shows all")
+        command.say(
+            f"and {counted(len(plan.warnings) - len(shown), 'more warning')}; --all shows all"
+        )
 
 
 def _show_sets(plan: planner.Plan) -> None:

@@ -72,7 +72,9 @@ class Publish(command.PerfCommand):
             _withdraw(args, conf)
             return
         if args.result is None:
-            raise options.OptionError("RESULT is missing: give what 'nova-perf validate' wrote, or --withdraw")
+            raise options.OptionError(
+                "RESULT is missing: give what 'nova-perf validate' wrote, or --withdraw"
+            )
         verdicts = result_options.read(args)
         result = _usable(args, verdicts, _own_name(verdicts, conf.host), conf.max_age)
         verdict = result.to_json().encode()
@@ -104,7 +106,9 @@ def _nova_conf(files: Sequence[str]) -> _NovaConf:
     found = novaconf.merge(novaconf.texts(paths), strict=True)
     source = found.get(("DEFAULT", "config_source"))
     if source is not None:
-        raise options.OptionError(f"nova.conf {source.source}: other sources are not read; see --nova-config")
+        raise options.OptionError(
+            f"nova.conf {source.source}: other sources are not read; see --nova-config"
+        )
     host = _value(found, "DEFAULT", "host", cfg.StrOpt("host", default=""))
     declared = {option.name: option for option in nova.OPTS}
     path = _value(found, nova.GROUP.name, "result_file", declared["result_file"])
@@ -113,7 +117,9 @@ def _nova_conf(files: Sequence[str]) -> _NovaConf:
     allowed = _directories()
     if directory not in allowed or not name.endswith(".json"):
         wanted = f"name a file in {' or '.join(allowed)} that ends in .json"
-        raise options.OptionError(f"[{nova.GROUP.name}] result_file is {one_line(path, 80)}; {wanted}")
+        raise options.OptionError(
+            f"[{nova.GROUP.name}] result_file is {one_line(path, 80)}; {wanted}"
+        )
     return _NovaConf(host, directory, name, datetime.timedelta(seconds=int(age)))
 
 
@@ -137,7 +143,9 @@ def _opened(path: str) -> atomic_write.Directory:
     found = os.fstat(directory.descriptor)
     if found.st_uid not in (0, os.geteuid()) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         directory.close()
-        raise options.OptionError(f"{path}: others may write in it; make it root's own (chown root, chmod go-w)")
+        raise options.OptionError(
+            f"{path}: others may write in it; make it root's own (chown root, chmod go-w)"
+        )
     return directory
 
 
@@ -145,13 +153,17 @@ def _value(found: novaconf.Options, section: str, name: str, option: cfg.Opt) ->
     """Return an option as nova-compute reads it, without the references that oslo.config would follow."""
     source, text = found.get((section, name), novaconf.Value("", ""))
     if "$" in text:
-        raise options.OptionError(f"nova.conf {source}: {text[:80]} is not followed; write its value")
+        raise options.OptionError(
+            f"nova.conf {source}: {text[:80]} is not followed; write its value"
+        )
     if not source:
         return str(option.default)
     try:
         return str(option.type(text.strip()))
     except ValueError as error:
-        raise options.OptionError(f"nova.conf {source}: {one_line(error, 200)}; correct or remove it") from None
+        raise options.OptionError(
+            f"nova.conf {source}: {one_line(error, 200)}; correct or remove it"
+        ) from None
 
 
 def _check_replaceable(path: str, directory: atomic_write.Directory) -> None:
@@ -167,11 +179,16 @@ def _check_replaceable(path: str, directory: atomic_write.Directory) -> None:
 
 
 def _usable(
-    args: argparse.Namespace, verdicts: host_results.HostResults, name: str, max_age: datetime.timedelta
+    args: argparse.Namespace,
+    verdicts: host_results.HostResults,
+    name: str,
+    max_age: datetime.timedelta,
 ) -> host_result.HostResult:
     result = host_results.of_host(verdicts.hosts, name, args.result)
     if result.verdict == "INVALID":
-        raise options.OptionError(f"{args.result}: INVALID says nothing about the host; validate again")
+        raise options.OptionError(
+            f"{args.result}: INVALID says nothing about the host; validate again"
+        )
     objection = result.objection(name, datetime.datetime.now(datetime.UTC), max_age)
     if objection is not None:
         raise options.OptionError(f"{args.result}: {objection}")

@@ -17,11 +17,15 @@ class Record(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("file", metavar="FILE.tar.xz", help="file to write; it appears whole or not at all")
+        parser.add_argument(
+            "file", metavar="FILE.tar.xz", help="file to write; it appears whole or not at all"
+        )
 
     def take_action(self, args: argparse.Namespace) -> None:
         size = record.record(args.file)
         if args.format == "json":
             command.print_json({"file": args.file, "bytes": size})
         else:
-            command.say(f"{args.file}: {size} bytes; show it with: nova-perf topology --sysroot {args.file}")
+            command.say(
+                f"{args.file}: {size} bytes; show it with: nova-perf topology --sysroot {args.file}"
+            )

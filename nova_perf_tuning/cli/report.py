@@ -27,7 +27,10 @@ class Report(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "results", metavar="RESULTS.json", nargs="?", help="results file written by 'nova-perf validate'"
+            "results",
+            metavar="RESULTS.json",
+            nargs="?",
+            help="results file written by 'nova-perf validate'",
         )
         parser.add_argument(
             "--audits",
@@ -42,9 +45,14 @@ class Report(command.PerfCommand):
             metavar="FILE",
             help="HTML file (default: report.html beside the results)",
         )
-        options.add(parser, "--budget", "FILE", "show the verdict by these overhead budgets (YAML)")
         options.add(
-            parser, "--ndjson", "FILE", "write a JSON document a trial, one a line, for OpenSearch and the like"
+            parser, "--budget", "FILE", "show the verdict by these overhead budgets (YAML)"
+        )
+        options.add(
+            parser,
+            "--ndjson",
+            "FILE",
+            "write a JSON document a trial, one a line, for OpenSearch and the like",
         )
 
     def take_action(self, args: argparse.Namespace) -> None:
@@ -98,7 +106,9 @@ class _Judged:
         return document
 
     def html(self) -> str:
-        return report.render(self.results, self.summaries, self.judgements, self.knobs, recorded=self.recorded)
+        return report.render(
+            self.results, self.summaries, self.judgements, self.knobs, recorded=self.recorded
+        )
 
     def ndjson(self) -> str:
         hosts_of: Callable[[model.Trial], tuple[str, str | None]] = self._only_host
@@ -151,7 +161,9 @@ def _report_audits(files: Sequence[str], path: str) -> None:
     for file in files:
         host = os.path.basename(file).removesuffix(".json")
         if host in audits:
-            raise options.OptionError(f"--audits {file}: '{host}' is given twice; call each file after its host")
+            raise options.OptionError(
+                f"--audits {file}: '{host}' is given twice; call each file after its host"
+            )
         audits[host] = schema.load_json(file, _MAX_AUDIT)
         schema.check("report", audits[host], file, "nova_perf_tuning.host.audit")
     store.write_atomically(path, report.render_audits(audits))

@@ -80,7 +80,9 @@ def _kept_by_agent(
     return kept
 
 
-def _show(args: argparse.Namespace, done: list[restore_module.Restoration], agent: str | None, kept: int) -> None:
+def _show(
+    args: argparse.Namespace, done: list[restore_module.Restoration], agent: str | None, kept: int
+) -> None:
     """:param kept: how many values stay with the agent."""
     counts = command.count(restoration.result for restoration in done)
     rows = [_as_json(restoration) for restoration in done]

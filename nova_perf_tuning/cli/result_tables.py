@@ -70,7 +70,14 @@ def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
     for judgement in judgements:
         budget = judgement.budget
         for word, why in judgement.verdicts_and_reasons:
-            rows.append((word.value, budget.benchmark, f"{budget.arm} against {budget.baseline}", text.of(why)))
+            rows.append(
+                (
+                    word.value,
+                    budget.benchmark,
+                    f"{budget.arm} against {budget.baseline}",
+                    text.of(why),
+                )
+            )
     command.print_table(("verdict", "benchmark", "arms", "why"), rows)
 
 

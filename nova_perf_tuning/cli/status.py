@@ -100,7 +100,9 @@ def _journal(args: argparse.Namespace) -> dict[str, Any]:
 
 def _print_journal(journal: Mapping[str, Any]) -> None:
     if journal["journal_fault"]:
-        command.say(f"what is applied is not known: the journal was not read: {journal['journal_fault']}")
+        command.say(
+            f"what is applied is not known: the journal was not read: {journal['journal_fault']}"
+        )
         return
     head = ("state", "kind", "target", "value", "original", "since", "rule", "detail")
     command.print_rows(head, journal["settings"])
@@ -132,14 +134,18 @@ def agent_lines(agent: agent_module.AgentState | None) -> list[str]:
     if agent is None:
         return ["agent: not running"]
     if not agent.running:
-        return [f"agent: process {agent.pid} was killed; what it placed stays, and systemd starts it again"]
+        return [
+            f"agent: process {agent.pid} was killed; what it placed stays, and systemd starts it again"
+        ]
     lines = [
         f"agent: process {agent.pid} keeps {agent.settings} settings for {agent.guests} guests, "
         f"state of {agent.age_s:.0f} s ago",
         f"agent: nova.conf: {', '.join(agent.nova_config) or 'none was found'}",
     ]
     if agent.skipped:
-        lines.append(f"agent: {agent.skipped} passes put off while a command was changing this host")
+        lines.append(
+            f"agent: {agent.skipped} passes put off while a command was changing this host"
+        )
     if agent.error:
         lines.append(f"agent: cannot work: {agent.error}")
     for finding in agent.findings:
@@ -178,7 +184,9 @@ def _as_json(
         "original": entry.original,
         "applied": entry.state != "held",
         "interrupted": entry.state == "intended",
-        "since": datetime.datetime.fromtimestamp(entry.since).astimezone().isoformat(timespec="seconds"),
+        "since": datetime.datetime.fromtimestamp(entry.since)
+        .astimezone()
+        .isoformat(timespec="seconds"),
         "reason": entry.reason,
         "detail": detail,
     }

@@ -20,8 +20,27 @@ from nova_perf_tuning.printing import counted
 _SHOWN = 24
 
 _NODE_HEAD = ("node", "packages", "cores", "threads", "memory", "distances", "CPUs")
-_NIC_HEAD = ("device", "kind", "driver", "PCI", "node", "queues", "MTU", "Mbit/s", "member of", "interrupts")
-_GUEST_HEAD = ("guest", "process", "vCPUs", "vCPUs on", "emulator on", "I/O threads on", "vhost workers on")
+_NIC_HEAD = (
+    "device",
+    "kind",
+    "driver",
+    "PCI",
+    "node",
+    "queues",
+    "MTU",
+    "Mbit/s",
+    "member of",
+    "interrupts",
+)
+_GUEST_HEAD = (
+    "guest",
+    "process",
+    "vCPUs",
+    "vCPUs on",
+    "emulator on",
+    "I/O threads on",
+    "vhost workers on",
+)
 _THREAD_KINDS = ("vcpu", "emulator", "iothread", "vhost")
 
 #: Objects of the model that JSON shows with all their fields.
@@ -163,7 +182,9 @@ def _counts(facts: model.HostFacts) -> str:
     return ", ".join(counts)
 
 
-def _sets(facts: model.HostFacts, programs: Sequence[owners.Claim]) -> list[tuple[str, str | None]]:
+def _sets(
+    facts: model.HostFacts, programs: Sequence[owners.Claim]
+) -> list[tuple[str, str | None]]:
     """Return name and CPUs of the sets that a host may have; empty or None where it has none."""
     sets: list[tuple[str, str | None]] = [
         ("offline", cpulist.format(cpu.id for cpu in facts.cpus if not cpu.online)),
@@ -196,7 +217,15 @@ def _node_rows(facts: model.HostFacts) -> list[tuple[object, ...]]:
         packages = cpulist.format({cpu.package for cpu in members if cpu.package is not None})
         cores = len({cpu.siblings for cpu in members})
         on = cpulist.format(cpu.id for cpu in members)
-        row = (number, packages or None, cores, len(members), memory, distances or None, on or "none")
+        row = (
+            number,
+            packages or None,
+            cores,
+            len(members),
+            memory,
+            distances or None,
+            on or "none",
+        )
         rows.append(row)
     return rows
 

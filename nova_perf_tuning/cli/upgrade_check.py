@@ -95,7 +95,9 @@ class Checks(upgradecheck.UpgradeCommands):
         state = f"not set ({read}), and nova-compute does not start without it"
         if driver:
             state = f"{driver} ({read}), so guests of this host are not tuned"
-        return _look(f"[DEFAULT] compute_driver is {state}; on a compute host, set it to {DRIVER}.")
+        return _look(
+            f"[DEFAULT] compute_driver is {state}; on a compute host, set it to {DRIVER}."
+        )
 
     def _validators(self) -> Result:
         if _nova_version() is None:
@@ -119,7 +121,9 @@ class Checks(upgradecheck.UpgradeCommands):
         except errors.PerfTuningError as error:
             return _fail(f"{error}; until then every instance with a profile fails.")
         if directory is None:
-            return _fine(f"{len(known)} profiles of the package; [nova_perf_tuning] profile_dir is not set.")
+            return _fine(
+                f"{len(known)} profiles of the package; [nova_perf_tuning] profile_dir is not set."
+            )
         return _fine(f"{len(known)} profiles with those of {directory}.")
 
     _upgrade_checks = (
@@ -133,7 +137,10 @@ class Checks(upgradecheck.UpgradeCommands):
 
 def _broken(error: Exception) -> int:
     """Print what ended the check and return the exit code."""
-    print(printable(f"nova-perf-status: internal error, please report: {_said(error)}"), file=sys.stderr)
+    print(
+        printable(f"nova-perf-status: internal error, please report: {_said(error)}"),
+        file=sys.stderr,
+    )
     return int(errors.ExitCode.ERROR)
 
 
@@ -184,7 +191,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             argv = sys.argv[1:]
         given = list(argv)
         files = cfg.find_config_files("nova", "nova-compute")
-        return int(upgradecheck.main(conf, "nova", Checks(conf), argv=given, default_config_files=files))
+        return int(
+            upgradecheck.main(conf, "nova", Checks(conf), argv=given, default_config_files=files)
+        )
     except (cfg.Error, OSError, errors.PerfTuningError) as error:
         print(printable(f"nova-perf-status: {one_line(error)}"), file=sys.stderr)
         return int(errors.ExitCode.ERROR)

@@ -178,9 +178,14 @@ class _Run:
                 undecided = None
                 if self.budgets:
                     undecided = self._undecided
-                with contextlib.suppress(session.TimeUp):  # rang while the results were being saved
+                with contextlib.suppress(
+                    session.TimeUp
+                ):  # rang while the results were being saved
                     running.run(undecided)
-        except (KeyboardInterrupt, SystemExit) as stop:  # also one that was held back while guests were removed
+        except (
+            KeyboardInterrupt,
+            SystemExit,
+        ) as stop:  # also one that was held back while guests were removed
             stopped = stop
         if results is None or not results.trials:
             if stopped is not None:
@@ -210,7 +215,9 @@ class _Run:
         page = report_module.render(results, judged.summaries, judged.judgements, judged.knobs)
         store.write_atomically(report_file, page, self.output)
         if self.args.format == "json":
-            document = report_module.as_json(results, judged.summaries, judged.judgements, judged.knobs)
+            document = report_module.as_json(
+                results, judged.summaries, judged.judgements, judged.knobs
+            )
             command.print_json(document)
         else:
             self._show(judged, unjudged)
@@ -256,17 +263,23 @@ def _store_floors(results: model.Results, path: str) -> list[str]:
     except ReasonError as error:
         return [f"note: no noise floor was stored: {text.of(error.reason)}"]
     except OSError as error:
-        raise errors.PerfTuningError(f"no noise floor was stored: {path}: {error.strerror}") from None
+        raise errors.PerfTuningError(
+            f"no noise floor was stored: {path}: {error.strerror}"
+        ) from None
     lines = []
     for label, losses in floors.items():
         for metric, floor in losses.items():
-            lines.append(f"noise floor: {label} {metric}: losses below {floor:.1%} are within the noise here")
+            lines.append(
+                f"noise floor: {label} {metric}: losses below {floor:.1%} are within the noise here"
+            )
     lines.append(f"noise floors: {path}")
     return lines
 
 
 def _planned(
-    args: argparse.Namespace, junit_file: result_options.JunitFile, output: atomic_write.Directory | None
+    args: argparse.Namespace,
+    junit_file: result_options.JunitFile,
+    output: atomic_write.Directory | None,
 ) -> _Run:
     """Check everything that can be checked before guests are booted; what is refused leaves nothing behind.
 
@@ -309,7 +322,9 @@ def session_plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
     if args.ablation:
         without = ablation.arms(tuned)
         if len(without) < 2:
-            raise options.OptionError("--ablation needs a profile or at least two --spec, and no --noise-floor")
+            raise options.OptionError(
+                "--ablation needs a profile or at least two --spec, and no --noise-floor"
+            )
     values = tuned.extra_specs()
     left_out = {}
     for spec, arm in without.items():
@@ -348,7 +363,9 @@ def _tuned(args: argparse.Namespace, vcpus: int | None) -> tuple[request.Request
     if untuned and (args.profile or args.spec):
         raise options.OptionError(f"{untuned} tunes nothing; leave out --profile and --spec")
     if args.flavor and args.launcher == "host":
-        raise options.OptionError("--flavor: launcher 'host' has no guests of a flavor; leave it out")
+        raise options.OptionError(
+            "--flavor: launcher 'host' has no guests of a flavor; leave it out"
+        )
     if untuned:
         return request.Request(), {}
     return validate_options.tuned_request(args, vcpus)

@@ -36,7 +36,9 @@ class Xml(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         options.add(parser, "domain", "DOMAIN.xml", "file with the domain's XML, - for stdin")
-        parser.add_argument("--diff", action="store_true", help="print a unified diff in place of the whole XML")
+        parser.add_argument(
+            "--diff", action="store_true", help="print a unified diff in place of the whole XML"
+        )
         flavor_options.add_specs(parser)
 
     def take_action(self, args: argparse.Namespace) -> None:
@@ -58,13 +60,20 @@ class Xml(command.PerfCommand):
         for note in result.left_out:
             notes.append((note.omission.name.lower(), f"left out: {note.text}"))
         if not wanted:
-            notes.append(("no_request", "neither options nor the metadata have a request: the XML is unchanged"))
+            notes.append(
+                (
+                    "no_request",
+                    "neither options nor the metadata have a request: the XML is unchanged",
+                )
+            )
         if args.format == "json":
             shown = [{"code": code, "text": text} for code, text in notes]
             command.print_json({"xml": result.xml, "notes": shown})
             return
         if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="xmlcharrefreplace")  # XML stays the same XML on an ASCII stdout
+            sys.stdout.reconfigure(
+                errors="xmlcharrefreplace"
+            )  # XML stays the same XML on an ASCII stdout
         if args.diff:
             path = printable(args.domain)
             before = transform.text(parsing.parse_xml(data)).splitlines(True)
@@ -155,7 +164,9 @@ def _request(
     native = {key: text for key, text in extra.items() if not key.startswith(vocabulary.PREFIX)}
     if specs or properties:
         extra = {**native, **specs}
-        image = {key: text for key, text in image.items() if not key.startswith(vocabulary.IMAGE_PREFIX)}
+        image = {
+            key: text for key, text in image.items() if not key.startswith(vocabulary.IMAGE_PREFIX)
+        }
         image |= properties
     elif metadata.expanded is not None:
         extra = native

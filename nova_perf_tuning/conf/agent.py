@@ -84,7 +84,10 @@ on the wrong node for several seconds after a guest reboot.
         default="leave",
         choices=[
             ("leave", "everything stays as it was placed; the next start goes on from there"),
-            ("restore", "what the agent placed is put back; what people applied stays until nova-perf restore"),
+            (
+                "restore",
+                "what the agent placed is put back; what people applied stays until nova-perf restore",
+            ),
         ],
         help="""
 What becomes of the tuning when the agent is stopped.

@@ -47,7 +47,10 @@ OPTS = [
         default="fail",
         choices=[
             ("fail", "the instance goes to ERROR with a fault message that names the extra spec"),
-            ("ignore", "the fault is logged and the instance starts without the tuning that could not be made"),
+            (
+                "ignore",
+                "the fault is logged and the instance starts without the tuning that could not be made",
+            ),
         ],
         help="""
 What happens to an instance when the ``perf:`` extra specs of its flavor cannot be put into effect on this host.
@@ -152,7 +155,9 @@ def faults(conf: cfg.ConfigOpts, group: str, options: Iterable[cfg.Opt]) -> dict
             if conf[group][option.dest] in (None, "") and option.default is not None:
                 reason = "it is empty"
         except (cfg.Error, ValueError) as error:
-            text = one_line(error, 400)  # oslo.config's own begins with the repr of where the value is from
+            text = one_line(
+                error, 400
+            )  # oslo.config's own begins with the repr of where the value is from
             reason = text.partition(" is not valid: ")[2] or text
         if reason:
             lines[option.dest] = f"[{group}] {option.dest}: {reason}; correct or remove the line"
@@ -161,7 +166,10 @@ def faults(conf: cfg.ConfigOpts, group: str, options: Iterable[cfg.Opt]) -> dict
 
 def mistakes(conf: cfg.ConfigOpts) -> dict[str, str]:
     """Return option -> a line for each of these whose value cannot be used; none of them stops Nova's service."""
-    return {name: f"{line} and restart the service" for name, line in faults(conf, GROUP.name, OPTS).items()}
+    return {
+        name: f"{line} and restart the service"
+        for name, line in faults(conf, GROUP.name, OPTS).items()
+    }
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:

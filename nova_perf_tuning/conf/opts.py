@@ -44,7 +44,12 @@ def load(files: Sequence[str]) -> cfg.ConfigOpts:
         _check_file(path)
     named = ", ".join(files) or "the environment"
     try:
-        options([], project="nova-perf-tuning", default_config_files=list(files), default_config_dirs=[])
+        options(
+            [],
+            project="nova-perf-tuning",
+            default_config_files=list(files),
+            default_config_dirs=[],
+        )
     except cfg.ConfigFileParseError as error:
         raise ConfigError(
             f"configuration {error.config_file}: {one_line(error.msg, 200)}; correct that line"
@@ -62,6 +67,10 @@ def _check_file(path: str) -> None:
     try:
         text = bounded_read.read_text(path, _MAX_BYTES) if path != os.devnull else ""
     except OSError as error:
-        raise ConfigError(f"configuration {path}: {error.strerror}; name a file that you may read") from None
+        raise ConfigError(
+            f"configuration {path}: {error.strerror}; name a file that you may read"
+        ) from None
     if re.search(r"^config[_-]source\s*[=:]", text, re.MULTILINE):
-        raise ConfigError(f"configuration {path}: config_source is not followed; write the options into files")
+        raise ConfigError(
+            f"configuration {path}: config_source is not followed; write the options into files"
+        )

@@ -38,7 +38,11 @@ class Interface:
     @property
     def has_vhost_worker(self) -> bool:
         """Whether the kernel's vhost serves it: virtio, not in user space and no hardware."""
-        return self.model in VIRTIO_MODELS and self.driver in (None, "vhost") and self.kind not in _WITHOUT_WORKER
+        return (
+            self.model in VIRTIO_MODELS
+            and self.driver in (None, "vhost")
+            and self.kind not in _WITHOUT_WORKER
+        )
 
 
 @dataclasses.dataclass(slots=True)
@@ -173,22 +177,30 @@ class Omission(enum.Enum):
     """Why a part of a request is left out of a device, or of the whole guest; the value is for people."""
 
     PASSED_THROUGH = "{device} is a PCI device passed through, its queues are its own"
-    VDPA_WITHOUT_MODEL = "{device} is a vDPA device without a model, and libvirt reads no driver of such a one"
+    VDPA_WITHOUT_MODEL = (
+        "{device} is a vDPA device without a model, and libvirt reads no driver of such a one"
+    )
     NIC_NOT_VIRTIO = "{device} is of model {detail}, not virtio"
     NO_MULTIQUEUE = "{device} of type {detail} cannot have several queues"
     TAP_WITH_ONE_QUEUE = (
         "{device} keeps its one queue: its tap device is made beforehand, and with several queues only by "
         "hw:vif_multiqueue_enabled=true"
     )
-    NO_TRANSMIT_RING = "{device} is {detail}: QEMU honours a transmit ring of vhost-user and vDPA interfaces only"
+    NO_TRANSMIT_RING = (
+        "{device} is {detail}: QEMU honours a transmit ring of vhost-user and vDPA interfaces only"
+    )
     NO_DISK = "{device}: a {detail} has neither queues nor an I/O thread"
     BUS_NOT_VIRTIO = "{device}: on bus {detail}, not virtio"
     OWN_BACK_END = "{device}: of type {detail}, served by its own back end"
     CONTROLLER_NOT_VIRTIO = "{device}: its model is {detail}, not virtio-scsi"
     THREADS_NUMBERED = "the domain numbers its I/O threads itself; they and their disks stay"
-    NO_BALLOON = "no virtio balloon that could report free pages ([libvirt] mem_stats_period_seconds is 0)"
+    NO_BALLOON = (
+        "no virtio balloon that could report free pages ([libvirt] mem_stats_period_seconds is 0)"
+    )
     NOTHING_TO_SERVE = "no virtio disk or controller that an I/O thread could serve"
-    IDLE_THREADS = "I/O thread {detail} serves no disk: there are fewer disks, or they have too few queues"
+    IDLE_THREADS = (
+        "I/O thread {detail} serves no disk: there are fewer disks, or they have too few queues"
+    )
     ONE_THREAD = "{device} has one I/O thread; several for one such device need {detail}"
 
 

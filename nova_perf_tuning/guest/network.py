@@ -102,7 +102,9 @@ def _objection(interface: etree._Element, kind: str, model: str) -> LeftOut | No
         # (9.0.0, run).
         return LeftOut(Omission.VDPA_WITHOUT_MODEL, _label(interface))
     if model not in domain.VIRTIO_MODELS:
-        return LeftOut(Omission.NIC_NOT_VIRTIO, _label(interface), vocabulary.shown(model or "(none given)"))
+        return LeftOut(
+            Omission.NIC_NOT_VIRTIO, _label(interface), vocabulary.shown(model or "(none given)")
+        )
     return None
 
 
@@ -120,7 +122,9 @@ def _attributes(
     if queues is not None and kind not in _QUEUE_KINDS:
         left_out.append(LeftOut(Omission.NO_MULTIQUEUE, _label(interface), vocabulary.shown(kind)))
     elif queues is not None:
-        made_before = kind == "ethernet" and parsing.attribute(interface, "target", "managed") == "no"
+        made_before = (
+            kind == "ethernet" and parsing.attribute(interface, "target", "managed") == "no"
+        )
         # tun_set_iff(): a device made with IFF_MULTI_QUEUE is opened with it only, and the reverse
         if made_before and queues > 1 and present == 1:
             left_out.append(LeftOut(Omission.TAP_WITH_ONE_QUEUE, _label(interface)))
@@ -135,5 +139,7 @@ def _attributes(
     if request.vif_tx_queue_size is not None and kind in _TX_KINDS:
         wanted["tx_queue_size"] = str(request.vif_tx_queue_size)
     elif request.vif_tx_queue_size is not None:
-        left_out.append(LeftOut(Omission.NO_TRANSMIT_RING, _label(interface), vocabulary.shown(kind)))
+        left_out.append(
+            LeftOut(Omission.NO_TRANSMIT_RING, _label(interface), vocabulary.shown(kind))
+        )
     return wanted, left_out

@@ -61,7 +61,9 @@ def parse_xml(xml: str | bytes) -> etree._Element:
     if isinstance(data, str):
         data = data.encode(errors="surrogatepass")
     if len(data) > MAX_BYTES:
-        raise DomainError(f"domain XML of {len(data)} bytes is larger than the {MAX_BYTES} that are read")
+        raise DomainError(
+            f"domain XML of {len(data)} bytes is larger than the {MAX_BYTES} that are read"
+        )
     if b"<!DOCTYPE" in data:
         raise DomainError("domain XML has a DOCTYPE, which is refused: libvirt never writes one")
     parser = etree.XMLParser(
@@ -76,7 +78,9 @@ def parse_xml(xml: str | bytes) -> etree._Element:
     try:
         return etree.fromstring(data, parser)
     except etree.XMLSyntaxError as error:
-        raise DomainError(f"domain XML is not well formed: {vocabulary.shown(str(error), 150)}") from None
+        raise DomainError(
+            f"domain XML is not well formed: {vocabulary.shown(str(error), 150)}"
+        ) from None
 
 
 def parse_tree(xml: str | bytes) -> etree._Element:
@@ -164,7 +168,11 @@ def parse_inventory(xml: str | bytes) -> domain.Inventory:
     memory = root.findtext("memory", "0").strip()
     if _shown(root, "memory", "unit") not in ("", "KiB"):
         memory = "0"
-    names = [feature.tag for feature in root.iterfind("features/hyperv/*") if feature.get("state") == "on"]
+    names = [
+        feature.tag
+        for feature in root.iterfind("features/hyperv/*")
+        if feature.get("state") == "on"
+    ]
     if _shown(root, "features/hyperv", "mode") == "passthrough":
         names = ["passthrough"]
     clocks = root.findall("clock/timer[@name='hypervclock']")
@@ -233,7 +241,9 @@ def first(element: etree._Element, tag: str) -> etree._Element | None:
 
 def grandchildren(element: etree._Element, parent: str, *tags: str) -> Iterator[etree._Element]:
     """Yield the children of these tags in children of the tag ``parent``, as they stand in the XML."""
-    return (child for between in element.iterchildren(parent) for child in between.iterchildren(*tags))
+    return (
+        child for between in element.iterchildren(parent) for child in between.iterchildren(*tags)
+    )
 
 
 def attribute(element: etree._Element, tag: str, name: str) -> str:
@@ -295,7 +305,9 @@ def running_vcpus(domain: etree._Element) -> frozenset[int]:
         if cpu.get("enabled") == "yes":
             numbers.append(cpu.get("id", ""))
     if numbers:
-        found = frozenset(number(text, 0, most - 1, "<vcpus> vcpu id") for text in numbers[: most + 1])
+        found = frozenset(
+            number(text, 0, most - 1, "<vcpus> vcpu id") for text in numbers[: most + 1]
+        )
         if len(found) < len(numbers):
             raise DomainError("<vcpus> names a vCPU twice; libvirt allows one <vcpu> for each")
         return found
@@ -352,9 +364,13 @@ def _note_cell(cells: set[str], memnode: etree._Element) -> None:
     """Add the cell of a ``<memnode>``; DomainError: another has the same, which libvirt refuses too."""
     cell = memnode.get("cellid", "")
     if cell in cells:
-        raise DomainError(f"numa cell {vocabulary.shown(cell, 20)} has two <memnode>; libvirt allows one")
+        raise DomainError(
+            f"numa cell {vocabulary.shown(cell, 20)} has two <memnode>; libvirt allows one"
+        )
     if len(cells) >= MAX_VCPUS:
-        raise DomainError(f"the domain has more than {MAX_VCPUS} <memnode>; a guest has no more NUMA cells")
+        raise DomainError(
+            f"the domain has more than {MAX_VCPUS} <memnode>; a guest has no more NUMA cells"
+        )
     cells.add(cell)
 
 
@@ -377,7 +393,9 @@ def _interface(element: etree._Element) -> domain.Interface:
 def _device_name(name: str | None) -> str | None:
     # IFNAMSIZ is 16, with the closing zero.
     if name is not None and (not 0 < len(name) < 16 or "/" in name or name in (".", "..")):
-        raise DomainError(f"interface target dev is {name[:40]!r}, which is no name of a network device")
+        raise DomainError(
+            f"interface target dev is {name[:40]!r}, which is no name of a network device"
+        )
     return name
 
 
@@ -386,7 +404,13 @@ def _pci_address(attrs: _Attributes) -> str:
         values = [int(attrs.get(key, "0"), 0) for key in ("domain", "bus", "slot", "function")]
     except ValueError:
         values = [-1]
-    if min(values) < 0 or values[0] > 0xFFFFFFFF or values[1] > 0xFF or values[2] > 0x1F or values[3] > 7:
+    if (
+        min(values) < 0
+        or values[0] > 0xFFFFFFFF
+        or values[1] > 0xFF
+        or values[2] > 0x1F
+        or values[3] > 7
+    ):
         raise DomainError("hostdev source address is no PCI address (domain, bus, slot, function)")
     return "{:04x}:{:02x}:{:02x}.{:x}".format(*values)
 
@@ -426,7 +450,11 @@ def _request(specs: domain.MetadataSpecs) -> tuple[request_module.Request | None
     try:
         if specs.expanded is not None:
             return spec_parsing.parse_expanded(specs.expanded), None
-        ours = {key: text for key, text in specs.extra_specs.items() if key.startswith(vocabulary.PREFIX)}
+        ours = {
+            key: text
+            for key, text in specs.extra_specs.items()
+            if key.startswith(vocabulary.PREFIX)
+        }
         properties, _ = spec_parsing.usable_properties(ours, specs.image_properties)
         if ours or any(key.startswith(vocabulary.IMAGE_PREFIX) for key in properties):
             return spec_parsing.parse(ours, properties), None

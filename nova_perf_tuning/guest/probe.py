@@ -15,7 +15,9 @@ from typing import Any, Final, NamedTuple
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.specs import request as request_module
 
-SCRIPT: Final = importlib.resources.files(__package__).joinpath("probe.sh").read_text(encoding="utf-8")
+SCRIPT: Final = (
+    importlib.resources.files(__package__).joinpath("probe.sh").read_text(encoding="utf-8")
+)
 
 #: How the guest is asked.
 ARGV: Final = ("sh", "-c", f"{{ {SCRIPT} }} 2>/dev/null")
@@ -124,7 +126,9 @@ def resolved(request: request_module.Request, xml: str, vcpus: int) -> request_m
     return request
 
 
-def findings(result: ProbeResult, request: request_module.Request, accelerator: str, vcpus: int) -> list[Finding]:
+def findings(
+    result: ProbeResult, request: request_module.Request, accelerator: str, vcpus: int
+) -> list[Finding]:
     """Return where a guest is not what was asked for.
 
     :param request: with numbers for ``auto`` (:func:`resolved`): what is still ``auto`` is not
@@ -137,7 +141,9 @@ def findings(result: ProbeResult, request: request_module.Request, accelerator: 
     if fault:
         results.append(Finding(FindingCode.ACCELERATOR, f"{fault} ({result.evidence})"))
     elif result.virtualization == "unknown" and accelerator in _MODES:
-        results.append(Finding(FindingCode.UNREAD, f"what it runs on could not be read: {result.evidence}"))
+        results.append(
+            Finding(FindingCode.UNREAD, f"what it runs on could not be read: {result.evidence}")
+        )
     if result.virtualization == "kvm" and result.clocksource in _SLOW_CLOCKS:
         line = f"its clock source is {result.clocksource}; every reading of the clock leaves the guest"
         results.append(Finding(FindingCode.CLOCK_SOURCE, line))
@@ -170,11 +176,16 @@ def _nic_findings(nic: Nic, request: request_module.Request) -> Iterator[Finding
         if possible is None:
             possible = nic.queues
         if possible < wanted:
-            yield Finding(FindingCode.QUEUES, f"{wanted} queues were asked for, the interface has {possible}")
+            yield Finding(
+                FindingCode.QUEUES, f"{wanted} queues were asked for, the interface has {possible}"
+            )
         elif nic.enabled is not None and nic.enabled < wanted:
             line = f"{nic.enabled} of {wanted} queues are enabled (ethtool -L in the guest)"
             yield Finding(FindingCode.QUEUES, line)
-    for offloads, features in ((request.vif_host_offload, _SENT), (request.vif_guest_offload, _RECEIVED)):
+    for offloads, features in (
+        (request.vif_host_offload, _SENT),
+        (request.vif_guest_offload, _RECEIVED),
+    ):
         for name, on in offloads.items():
             seen = nic.offloads.get(features.get(name, ""))
             if seen is not None and seen != on:

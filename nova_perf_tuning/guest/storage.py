@@ -13,13 +13,18 @@ from nova_perf_tuning.specs import vocabulary
 
 #: Tag of a device -> libvirt and QEMU from which on several I/O threads can serve one
 #: (iothread-vq-mapping).
-_SPREADABLE_SINCE: Final = {"disk": (10_000_000, 9_000_000), "controller": (11_002_000, 10_000_000)}
+_SPREADABLE_SINCE: Final = {
+    "disk": (10_000_000, 9_000_000),
+    "controller": (11_002_000, 10_000_000),
+}
 
 
 def spreadable(libvirt: int, qemu: int) -> frozenset[str]:
     """Return tags of the devices that several I/O threads can serve; 9.0.0 is 9000000 as libvirt has versions."""
     return frozenset(
-        tag for tag, (least, least_qemu) in _SPREADABLE_SINCE.items() if libvirt >= least and qemu >= least_qemu
+        tag
+        for tag, (least, least_qemu) in _SPREADABLE_SINCE.items()
+        if libvirt >= least and qemu >= least_qemu
     )
 
 
@@ -64,7 +69,9 @@ def write(
     return left_out + _spread(able, threads, vcpus, spread)
 
 
-def write_plugged(disk: etree._Element, domain_xml: str, request: request_module.Request) -> list[LeftOut]:
+def write_plugged(
+    disk: etree._Element, domain_xml: str, request: request_module.Request
+) -> list[LeftOut]:
     """Give a ``<disk>`` its queues and the I/O thread of the running guest that serves fewest disks.
 
     :param domain_xml: the guest it is plugged into; only I/O threads that it has are given, which
@@ -169,7 +176,9 @@ def _spread(
         chosen: Sequence[int] = threads[index :: len(devices)][:limit]
         if len(chosen) > 1 and device.tag not in spread:
             needs = zip(("libvirt", "QEMU"), _SPREADABLE_SINCE[device.tag], strict=True)
-            detail = " and ".join(f"{name} {least // 10**6}.{least // 1000 % 1000}" for name, least in needs)
+            detail = " and ".join(
+                f"{name} {least // 10**6}.{least // 1000 % 1000}" for name, least in needs
+            )
             left_out.append(LeftOut(Omission.ONE_THREAD, _label(device), detail))
             chosen = chosen[:1]
         idle -= set(chosen)

@@ -25,7 +25,9 @@ def spent(pid: int, threads: Sequence[model.Thread]) -> dict[str, float]:
             spent_s[thread.kind] += seconds
             outside += seconds if thread.kernel else 0.0
     try:
-        if any(thread.tid == pid and thread.start != started(f"/proc/{pid}") for thread in threads):
+        if any(
+            thread.tid == pid and thread.start != started(f"/proc/{pid}") for thread in threads
+        ):
             return {}  # another process has its number
         # Last, so that no thread can have more than its process.
         total = process_s(pid) + outside

@@ -182,7 +182,10 @@ class ProgramThread:
     @property
     def evidence(self) -> tuple[str, str]:
         """Where it is read what it may use, and what is there."""
-        return f"/proc/{self.pid}/task/{self.tid}/status Cpus_allowed_list", f"{self.affinity} ({self.name})"
+        return (
+            f"/proc/{self.pid}/task/{self.tid}/status Cpus_allowed_list",
+            f"{self.affinity} ({self.name})",
+        )
 
 
 @dataclasses.dataclass(slots=True)
@@ -245,7 +248,9 @@ DEVICE: Final = r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}"
 def check_device(name: str) -> str:
     """Return ``name`` if it can be a network device's; raises TargetError where it cannot."""
     if not re.fullmatch(DEVICE, name, re.ASCII):
-        raise TargetError(f"{name[:40]!r} is not a network device's name (letters, digits, '_.@-', 15 at most)")
+        raise TargetError(
+            f"{name[:40]!r} is not a network device's name (letters, digits, '_.@-', 15 at most)"
+        )
     return name
 
 
@@ -325,7 +330,9 @@ class ThreadTarget:
         """
         match, owner = _THREAD(text), _OWNER(identity or "0:0")
         if not match or not owner:
-            raise TargetError(f"thread_affinity target {text[:40]!r}: write tid:NUMBER as in tid:123")
+            raise TargetError(
+                f"thread_affinity target {text[:40]!r}: write tid:NUMBER as in tid:123"
+            )
         return cls(int(match[1]), int(owner[1]), int(owner[2]))
 
 
@@ -377,6 +384,13 @@ class Setting:
     persistent: bool = False
 
     @classmethod
-    def on(cls, target: IrqTarget | ThreadTarget, value: str, current: str | None, reason: str, rule: str) -> Self:
+    def on(
+        cls,
+        target: IrqTarget | ThreadTarget,
+        value: str,
+        current: str | None,
+        reason: str,
+        rule: str,
+    ) -> Self:
         """Return the setting of an object that has an identity."""
         return cls(target.kind, str(target), value, current, reason, rule, target.identity)

@@ -40,7 +40,9 @@ class NoteCode(enum.Enum):
     CORE_ABSURD = "core's CPU list makes no sense, taken as a core of its own"
     CORES_OVERLAP = "core's CPU list overlaps another core's"
     PACKAGE_UNKNOWN = "package unknown"
-    NO_NUMA_DATA = "the kernel gives no NUMA data ({directory}): the node of CPUs and devices is unknown"
+    NO_NUMA_DATA = (
+        "the kernel gives no NUMA data ({directory}): the node of CPUs and devices is unknown"
+    )
     NODE_REPEATED = "same CPUs as an earlier node (broken NUMA tables), ignored"
     NODES_OVERLAP = "shares CPUs with another node (broken NUMA tables)"
     NODE_MEMORY_UNKNOWN = "memory unknown (meminfo)"
@@ -52,7 +54,9 @@ class NoteCode(enum.Enum):
     NIC_NAME = "not a usable name of a network device, left out"
     NIC_FEATURES_UNKNOWN = "no record of a NIC's features"
     NAPI_UNKNOWN = "a NAPI's record is garbage, left out"
-    PROCESS_SHARED = "process is another guest's too (restart libvirtd, which forgets the one that ended)"
+    PROCESS_SHARED = (
+        "process is another guest's too (restart libvirtd, which forgets the one that ended)"
+    )
     PROCESS_GONE = "process does not run, guest left out"
     PROCESS_NOT_QEMU = "process is no QEMU, guest left out"
     DOMAIN_UNKNOWN = "domain XML cannot be used, pins and request unknown"
@@ -61,13 +65,18 @@ class NoteCode(enum.Enum):
     THREAD_ABSURD = "stat of a thread is garbage"
     THREAD_AFFINITY_UNKNOWN = "affinity of a thread unreadable"
     PROGRAM_OF_ANOTHER_USER = (
-        "{program} is run neither by root nor by the configured user of Open vSwitch (OVS_USER_ID): it owns no CPU"
+        "{program} is run neither by root nor by the configured user of Open vSwitch "
+        "(OVS_USER_ID): it owns no CPU"
     )
-    BOUND_TO_ISOLATED = "threads are bound to CPUs that the kernel isolates: their program does not own these CPUs"
+    BOUND_TO_ISOLATED = (
+        "threads are bound to CPUs that the kernel isolates: their program does not own these CPUs"
+    )
     THREADS_LEFT_OUT = "more than {most} threads, {left} are left out"
     SLICES_LEFT_OUT = "more than {most} slices, {left} are left out"
     FILES_LEFT_OUT = "more than {most} configuration files, {left} are left out"
-    NOVA_CONF_PASSED_OVER = "nova.conf is passed over, since there is {taken} too (remove the stale one)"
+    NOVA_CONF_PASSED_OVER = (
+        "nova.conf is passed over, since there is {taken} too (remove the stale one)"
+    )
 
     # -- plan: CPU sets
     OFFLINE_IN_SET = "{option} names CPUs that are offline: {cpus}"
@@ -76,7 +85,8 @@ class NoteCode(enum.Enum):
     )
     ISOLATED_SHARED = "{option} names CPUs that the kernel isolates: {cpus}; they are left out"
     ONLY_ISOLATED_SHARED = (
-        "{option} names CPUs that the kernel isolates: {cpus}; its threads will pile up on one of them"
+        "{option} names CPUs that the kernel isolates: {cpus}; its threads will pile up on one "
+        "of them"
     )
     NO_HOUSEKEEPING = "no housekeeping CPU is left: interrupts go to the shared {cpus:CPUs}"
     UNLIKE_CORES = (
@@ -96,25 +106,33 @@ class NoteCode(enum.Enum):
     # -- plan: placements
     #: {who} is nic, or guest with device or emulator_pin if any; {how} is distance, if known.
     #: {irqs} are numbers.
-    NODE_WITHOUT_HOUSEKEEPING = "{who}no housekeeping CPU on {where}: node {node} is used instead, {how}"
+    NODE_WITHOUT_HOUSEKEEPING = (
+        "{who}no housekeeping CPU on {where}: node {node} is used instead, {how}"
+    )
     NODE_WITHOUT_VECTORS = (
         "{who}the vectors of every housekeeping CPU of {where} are full: {other} is used instead"
     )
     VECTORS_FULL = "the vectors of {cpus:CPUs} are full: no further interrupt is placed there"
     NO_VECTOR = "{who}no CPU has a free vector: interrupts {irqs} stay where they are"
-    INTERRUPTS_MANAGED = "{who}the kernel manages interrupts {irqs}: they stay where it places them"
+    INTERRUPTS_MANAGED = (
+        "{who}the kernel manages interrupts {irqs}: they stay where it places them"
+    )
     QUEUES_UNPAIRED = (
-        "{nic}: which interrupt serves which of its {queues} transmit queues is not known: XPS is left alone"
+        "{nic}: which interrupt serves which of its {queues} transmit queues is not known: XPS "
+        "is left alone"
     )
     SURPLUS_VECTORS = (
-        "{nic}: {vectors} interrupts are named like queues that it does not have: they count as others"
+        "{nic}: {vectors} interrupts are named like queues that it does not have: they count as "
+        "others"
     )
     REQUEST_UNUSABLE = "guest {guest}: its request is not used: {reason}"
     NO_OWN_CPU = (
         "guest {guest} asks perf:irq_placement=vcpu but owns no CPU: its interrupts are placed as with numa; "
         "give it hw:cpu_policy=dedicated"
     )
-    NO_DEVICE_INTERRUPT = "guest {guest}: no interrupt of its device {device} was found (not started yet?)"
+    NO_DEVICE_INTERRUPT = (
+        "guest {guest}: no interrupt of its device {device} was found (not started yet?)"
+    )
     EMULATOR_CONFINED = (
         "guest {guest}: libvirt keeps its emulator and vhost threads on {cpus:CPUs}, which may not carry "
         "them: they are left alone; give it hw:emulator_threads_policy=share and a cpu_shared_set with CPUs of "
@@ -125,9 +143,12 @@ class NoteCode(enum.Enum):
         "they are left alone; add shared CPUs of its node to AllowedCPUs= of {slice}"
     )
     IOTHREAD_CONFINED = (
-        "guest {guest}: libvirt keeps I/O thread {iothread} on {cpus:CPUs}, outside of {pool}: it is left alone"
+        "guest {guest}: libvirt keeps I/O thread {iothread} on {cpus:CPUs}, outside of {pool}: "
+        "it is left alone"
     )
-    NO_VHOST_WORKER = "guest {guest} asks perf:vhost_placement but has no vhost worker (is vhost_net loaded?)"
+    NO_VHOST_WORKER = (
+        "guest {guest} asks perf:vhost_placement but has no vhost worker (is vhost_net loaded?)"
+    )
     #: {who} is guests, nics, devices that the plan leaves alone, if any.
     OVERLAP = "overlap: {work} may run on the dedicated {cpus:CPUs}{who}"
 
@@ -209,7 +230,9 @@ def as_json(noted: Iterable[Note]) -> dict[str, Any]:
     details: list[dict[str, Any]] = []
     for note in noted:
         texts.append(text(note))
-        details.append({"code": note.code.name.lower(), "params": dict(note.params), "text": texts[-1]})
+        details.append(
+            {"code": note.code.name.lower(), "params": dict(note.params), "text": texts[-1]}
+        )
     return {"warnings": texts, "notes": details}
 
 

@@ -118,7 +118,9 @@ def merge(files: Iterable[tuple[str, str]], strict: bool = False) -> dict[tuple[
         for (section, key), value in parse(text, path if strict else None).items():
             # What is left out, or cut off a list, would name other CPUs; the longest has half of
             # this.
-            options[section, key] = Value(f"{path} [{section}] {key}", printing.printable(value, "\t")[: 1 << 17])
+            options[section, key] = Value(
+                f"{path} [{section}] {key}", printing.printable(value, "\t")[: 1 << 17]
+            )
     return options
 
 
@@ -133,7 +135,9 @@ def parse_cpu_spec(text: str, source: str) -> str:
     except cpulist.CpuListError as error:
         raise NovaConfigError(f"{source}: {error}") from None
     if not cpus:
-        raise NovaConfigError(f"{source}: '{text.strip()[:80]}' names no CPU; write it as in 4-12,^8")
+        raise NovaConfigError(
+            f"{source}: '{text.strip()[:80]}' names no CPU; write it as in 4-12,^8"
+        )
     return cpulist.format(cpus)
 
 

@@ -185,9 +185,13 @@ def _alone(texts: Iterable[str | None]) -> frozenset[int]:
 def _guests(facts: model.HostFacts) -> Iterator[Claim]:
     for domain in facts.domains:
         cpus = owned_cpus(domain)
-        yield _claim(Owner.GUEST, domain.name, cpus, f"{domain.name}.xml <vcpupin>", cpulist.format(cpus))
+        yield _claim(
+            Owner.GUEST, domain.name, cpus, f"{domain.name}.xml <vcpupin>", cpulist.format(cpus)
+        )
     for guest in facts.guests:
-        if guest.domain is None:  # its XML cannot be read: what its vCPUs are bound to says the same
+        if (
+            guest.domain is None
+        ):  # its XML cannot be read: what its vCPUs are bound to says the same
             vcpus = [thread.affinity for thread in guest.threads if thread.kind == "vcpu"]
             cpus = _alone(vcpus)
             if len(cpus) == len(vcpus):

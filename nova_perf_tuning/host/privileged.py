@@ -79,10 +79,14 @@ def require(root: str = "/") -> None:
     """
     if os.path.realpath(root) == "/":
         if os.geteuid() != 0:
-            raise PrivilegeError("changing this host's settings needs root: run it again with sudo")
+            raise PrivilegeError(
+                "changing this host's settings needs root: run it again with sudo"
+            )
     elif os.path.isdir(root) and os.stat(root).st_uid != os.geteuid():
         # Root would follow whatever its owner puts there meanwhile.
-        raise PrivilegeError(f"{root}: this sysroot may not be written by you: run this as its owner, or copy it")
+        raise PrivilegeError(
+            f"{root}: this sysroot may not be written by you: run this as its owner, or copy it"
+        )
 
 
 def write(root: str, path: str, value: str) -> None:
@@ -93,7 +97,9 @@ def write(root: str, path: str, value: str) -> None:
         or EPERM: the kernel manages it itself. Of a queue: ENOENT: the device has a single one.
     :raises TargetError: such a file, or such a value of it, may not be written.
     """
-    takes = next((value for place, value in _FILES.items() if re.fullmatch(place, path, re.ASCII)), None)
+    takes = next(
+        (value for place, value in _FILES.items() if re.fullmatch(place, path, re.ASCII)), None
+    )
     if takes is None:
         raise TargetError(f"{path[:80]!r} is not a file that may be written")
     if not re.fullmatch(takes, value, re.ASCII):
@@ -103,7 +109,9 @@ def write(root: str, path: str, value: str) -> None:
         return
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        os.write(fd, value.encode("ascii") + b"\n")  # the kernel takes such texts whole or not at all
+        os.write(
+            fd, value.encode("ascii") + b"\n"
+        )  # the kernel takes such texts whole or not at all
     finally:
         os.close(fd)
 
@@ -135,7 +143,9 @@ def move_thread(tid: int, cpus: Iterable[int]) -> None:
     if not 1 < tid <= 1 << 22:
         raise TargetError(f"{tid} is not a thread's number")
     if not _may_move(tid):
-        raise TargetError(f"thread {tid} belongs to no guest: only threads of QEMU, vhost and NAPI are ever moved")
+        raise TargetError(
+            f"thread {tid} belongs to no guest: only threads of QEMU, vhost and NAPI are ever moved"
+        )
     os.sched_setaffinity(tid, cpus)
 
 
@@ -169,7 +179,9 @@ def _table(kind: str, target: str) -> Iterator[tuple[Any, str, Callable[[Any], o
     command, fields = _ETHTOOL[kind]
     if name not in fields:
         names = ", ".join(sorted(fields))
-        raise TargetError(f"{kind} {name[:40]!r} may not be set; write DEVICE/NAME with NAME of {names}")
+        raise TargetError(
+            f"{kind} {name[:40]!r} may not be set; write DEVICE/NAME with NAME of {names}"
+        )
     with ethtool(device) as handle:
         table = getattr(handle, f"get_{command}")()
         if kind == "offload" and name not in table:
@@ -208,6 +220,8 @@ def ethtool(device: str) -> Iterator[Any]:
     except ioctl.NoSuchDevice as error:
         raise OSError(errno.ENODEV, os.strerror(errno.ENODEV)) from error
     except ioctl.NotSupportedError as error:
-        raise OSError(errno.EOPNOTSUPP, "the driver does not support it or has it fixed") from error
+        raise OSError(
+            errno.EOPNOTSUPP, "the driver does not support it or has it fixed"
+        ) from error
     finally:
         handle.close()

@@ -31,7 +31,9 @@ from nova_perf_tuning.host.facts.root import Directory, FactsError, Root
 _TABLES: Final = tomllib.loads(
     importlib.resources.files(__package__).joinpath("recorded.toml").read_text(encoding="utf-8")
 )
-_CPUINFO: Final = "processor vendor arch cpu family model stepping flags CPU Features machine platform"
+_CPUINFO: Final = (
+    "processor vendor arch cpu family model stepping flags CPU Features machine platform"
+)
 
 _NOVA: Final = f"{{{parsing.NOVA_NAMESPACE}}}"
 _OSINFO: Final = "{http://libosinfo.org/xmlns/libvirt/domain/1.0}"
@@ -87,7 +89,9 @@ class Tree:
             self.entries[f"{directory}/{name}"] = os.path.relpath(target, directory)
         return target
 
-    def copy(self, pattern: str, change: Callable[[str], str] | None = None, limit: int = 16 << 20) -> None:
+    def copy(
+        self, pattern: str, change: Callable[[str], str] | None = None, limit: int = 16 << 20
+    ) -> None:
         """Record the files of a pattern as they are, or what ``change`` makes of their text."""
         for directory, name in list(self.find(pattern)):
             data = self.root.read(directory, name, limit)
@@ -202,7 +206,10 @@ def _add_texts(tree: Tree) -> None:
     for path in (*itertools.chain.from_iterable(novaconf.PLACES), *novaconf.NEUTRON_FILES):
         tree.copy(path, novaconf.recorded)
     for path in ("etc/default/irqbalance", "etc/sysconfig/irqbalance"):
-        tree.copy(path, _lines("IRQBALANCE_BANNED_CPULIST IRQBALANCE_BANNED_CPUS IRQBALANCE_ARGS OPTIONS"))
+        tree.copy(
+            path,
+            _lines("IRQBALANCE_BANNED_CPULIST IRQBALANCE_BANNED_CPUS IRQBALANCE_ARGS OPTIONS"),
+        )
     for path in ("etc/systemd/system.conf", f"etc/systemd/system/{MACHINE}"):
         for name in (path, f"{path}.d/*"):
             tree.copy(name, _lines("CPUAffinity AllowedCPUs CPUSetPartition"))
@@ -214,7 +221,9 @@ def _add_texts(tree: Tree) -> None:
     tree.copy("sys/class/net/*/uevent", _lines("INTERFACE= IFINDEX= DEVTYPE="))
     for directory, name in list(tree.find("proc/[0-9]*/comm")):
         program = tree.root.text(directory, name)
-        if program in audit_host.PROGRAMS and whose.is_roots(tree.root, int(directory.rpartition("/")[2])):
+        if program in audit_host.PROGRAMS and whose.is_roots(
+            tree.root, int(directory.rpartition("/")[2])
+        ):
             tree.entries[f"{directory}/{name}"] = f"{program}\n".encode()
         elif directory == "proc/1":  # the first says that programs were looked for
             tree.entries[f"{directory}/{name}"] = b"init\n"

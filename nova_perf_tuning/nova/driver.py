@@ -93,7 +93,9 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
 
     def __init__(self, virtapi: object, *args: object, **kwargs: object) -> None:
         super().__init__(virtapi, *args, **kwargs)
-        self.vif_driver = PerfVIFDriver(self._host, functools.partial(self._tune, self._write_interface))
+        self.vif_driver = PerfVIFDriver(
+            self._host, functools.partial(self._tune, self._write_interface)
+        )
 
     @functools.cached_property
     def _host_traits(self) -> traits.HostTraits:
@@ -107,7 +109,9 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
                 LOG.error("%s", mistake)
         except Exception:
             LOG.exception("The options were not looked at, nothing else")
-        LOG.info("Guests are tuned by their perf: extra specs, on_error=%s", error_policy.on_error())
+        LOG.info(
+            "Guests are tuned by their perf: extra specs, on_error=%s", error_policy.on_error()
+        )
 
     # ---- the one way in: what a configuration object renders ----
 
@@ -115,7 +119,9 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         """Let ``conf`` render with the guest's request; Nova's ``to_xml`` prints, and logs, what it renders."""
         conf.format_dom = functools.partial(self._tuned, write, instance, conf.format_dom)
 
-    def _tuned(self, write: Write, instance: Instance, render: Callable[[], etree._Element]) -> etree._Element:
+    def _tuned(
+        self, write: Write, instance: Instance, render: Callable[[], etree._Element]
+    ) -> etree._Element:
         element = render()
         try:
             request, warnings = guest_request.request(instance)
@@ -136,7 +142,9 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
 
     # ---- whole domains: boot, rebuild, hard reboot, resize, rescue, unshelve, evacuate ----
 
-    def _get_guest_config(self, instance: Instance, *args: object, **kwargs: object) -> ConfigObject:
+    def _get_guest_config(
+        self, instance: Instance, *args: object, **kwargs: object
+    ) -> ConfigObject:
         conf = super()._get_guest_config(instance, *args, **kwargs)
         if error_policy.asks(instance):
             self._tune(self._write_domain, instance, conf)
@@ -172,7 +180,9 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
             LOG.warning("%s", what, instance=instance)
         return cpus or frozenset()
 
-    def _housekeeping(self, nodes: frozenset[int] | None, request: request_module.Request) -> int | None:
+    def _housekeeping(
+        self, nodes: frozenset[int] | None, request: request_module.Request
+    ) -> int | None:
         """Return how many CPUs of ``nodes`` (None: of all) may serve the guest's queues, None when not known.
 
         These are the shared ones, or where there are none those that are not dedicated.
@@ -204,7 +214,9 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
 
     # ---- refused while the guest still runs ----
 
-    def _hard_reboot(self, context: object, instance: Instance, *args: object, **kwargs: object) -> None:
+    def _hard_reboot(
+        self, context: object, instance: Instance, *args: object, **kwargs: object
+    ) -> None:
         """Reboot as Nova does, unless its flavor asks for something wrong: Nova takes the guest down first.
 
         :raises TuningFailed: it is; Nova leaves a guest that runs alone and keeps the reason as
@@ -216,7 +228,13 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         super()._hard_reboot(context, instance, *args, **kwargs)
 
     def migrate_disk_and_power_off(
-        self, context: object, instance: Instance, dest: str, flavor: Flavor, *args: object, **kwargs: object
+        self,
+        context: object,
+        instance: Instance,
+        dest: str,
+        flavor: Flavor,
+        *args: object,
+        **kwargs: object,
     ) -> object:
         """Power off and copy as Nova does, unless what the new flavor asks for is wrong.
 
@@ -255,12 +273,16 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
     ) -> None:
         """Attach as Nova does; when it cannot be tuned and ``on_error`` is ``fail``, leave no device behind."""
         try:
-            super().attach_interface(context, instance, image_meta, PluggedVIF(**vif), *args, **kwargs)
+            super().attach_interface(
+                context, instance, image_meta, PluggedVIF(**vif), *args, **kwargs
+            )
         except error_policy.TuningFailed:
             try:
                 self.vif_driver.unplug(instance, vif)
             except Exception:  # must not take the place of the reason
-                LOG.exception("A device of the refused interface is left on the host", instance=instance)
+                LOG.exception(
+                    "A device of the refused interface is left on the host", instance=instance
+                )
             raise
 
     def _write_interface(
@@ -269,7 +291,9 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         topology = instance.numa_topology
         nodes = frozenset(cell.id for cell in topology.cells) if topology else None
         kvm = CONF.libvirt.virt_type == "kvm"
-        return network.write(interface, request, instance.flavor.vcpus, kvm, self._housekeeping(nodes, request))
+        return network.write(
+            interface, request, instance.flavor.vcpus, kvm, self._housekeeping(nodes, request)
+        )
 
     def _check_discard_for_attach_volume(
         self, conf: ConfigObject, instance: Instance, *args: object, **kwargs: object
@@ -289,15 +313,25 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
     # ---- live migration ----
 
     def _get_live_migrate_numa_info(
-        self, instance_numa_topology: object, flavor: Flavor, image_meta: object, *args: object, **kwargs: object
+        self,
+        instance_numa_topology: object,
+        flavor: Flavor,
+        image_meta: object,
+        *args: object,
+        **kwargs: object,
     ) -> object:
         """Work out the pins on this host, the destination, as :meth:`_write_domain` does at boot.
 
         A fault leaves Nova's own pins: the claim has been made and nothing would take it back.
         """
-        info = super()._get_live_migrate_numa_info(instance_numa_topology, flavor, image_meta, *args, **kwargs)
+        info = super()._get_live_migrate_numa_info(
+            instance_numa_topology, flavor, image_meta, *args, **kwargs
+        )
         try:
-            if "emulator_pins" in info and guest_request.of_flavor(flavor, {})[0].emulator_placement == "numa":
+            if (
+                "emulator_pins" in info
+                and guest_request.of_flavor(flavor, {})[0].emulator_placement == "numa"
+            ):
                 nodes = frozenset(node for nodes in info.cell_pins.values() for node in nodes)
                 info.emulator_pins = set(self._emulator_cpus(nodes)) or info.emulator_pins
         except Exception:
@@ -308,7 +342,9 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         self, context: object, instance: Instance, *args: object, **kwargs: object
     ) -> None:
         """Migrate as Nova does; after these come destination, block migration, migrate data and the guest."""
-        guest = migration.MigratingGuest(args[3], functools.partial(self._destination_xml, instance))
+        guest = migration.MigratingGuest(
+            args[3], functools.partial(self._destination_xml, instance)
+        )
         super()._live_migration_operation(context, instance, *args[:3], guest, *args[4:], **kwargs)
 
     def _destination_xml(self, instance: Instance, guest: Guest, rewritten: str) -> str:
@@ -326,7 +362,9 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
 
     # ---- the host ----
 
-    def update_provider_tree(self, provider_tree: object, nodename: str, *args: object, **kwargs: object) -> None:
+    def update_provider_tree(
+        self, provider_tree: object, nodename: str, *args: object, **kwargs: object
+    ) -> None:
         """Report as Nova does, and the traits that the host's validation has earned."""
         super().update_provider_tree(provider_tree, nodename, *args, **kwargs)
         try:

@@ -63,7 +63,9 @@ def on_error() -> str:
 def asks(instance: Instance) -> bool:
     """Return whether a guest asks for anything; with nothing of what may just have failed. True: not known."""
     try:
-        return _flavor_asks(instance) or any(key.startswith(_IMAGE) for key in instance.system_metadata)
+        return _flavor_asks(instance) or any(
+            key.startswith(_IMAGE) for key in instance.system_metadata
+        )
     except Exception:
         return True
 
@@ -99,5 +101,6 @@ def failure(instance: Instance, error: Exception, flavor: Flavor = None) -> Tuni
         specs = ", ".join(f"{key}={value}" for key, value in sorted(names.items()))
         text = f"{text[:_MAX_CAUSE]} (request: {specs})"
     return TuningFailed(
-        instance_uuid=instance.uuid, reason=printing.one_line(f"nova-perf-tuning: {text}", _MAX_MESSAGE)
+        instance_uuid=instance.uuid,
+        reason=printing.one_line(f"nova-perf-tuning: {text}", _MAX_MESSAGE),
     )

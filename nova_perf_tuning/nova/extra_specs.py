@@ -37,7 +37,9 @@ class PerfSpecValidator(base.ExtraSpecValidator):
             )
         if known[0].parse(value) is None:
             allowed = f"allowed: {known[0].allowed}"
-            raise exception.ValidationError(f"Validation failed; {name}={value[:80]!r}: {allowed}.")
+            raise exception.ValidationError(
+                f"Validation failed; {name}={value[:80]!r}: {allowed}."
+            )
 
 
 def register() -> list[base.ExtraSpecValidator]:
@@ -51,10 +53,16 @@ def _validator(spec: vocabulary.Spec) -> PerfSpecValidator:
     if spec.features:
         name += ".{feature}"
         parameters = [
-            {"name": "feature", "pattern": "|".join(spec.features), "description": "The virtio-net offload."}
+            {
+                "name": "feature",
+                "pattern": "|".join(spec.features),
+                "description": "The virtio-net offload.",
+            }
         ]
     description = f"{spec.description} Default: {spec.default}."
     novas = {"minimum": "min", "maximum": "max"}
     value = {novas.get(key, key): part for key, part in spec.schema().items()}
     value |= {"type": _TYPES[value["type"]], "description": f"Allowed: {spec.allowed}."}
-    return PerfSpecValidator(name=name, description=description, value=value, parameters=parameters)
+    return PerfSpecValidator(
+        name=name, description=description, value=value, parameters=parameters
+    )

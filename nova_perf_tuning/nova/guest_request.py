@@ -26,12 +26,17 @@ def specs(instance: Instance, flavor: Flavor = None) -> dict[str, str]:
 
     :param flavor: one that it is to get; None: its own.
     """
-    everything = {**extra_specs(instance.flavor if flavor is None else flavor), **_image_properties(instance)}
+    everything = {
+        **extra_specs(instance.flavor if flavor is None else flavor),
+        **_image_properties(instance),
+    }
     wanted = (vocabulary.PREFIX, vocabulary.IMAGE_PREFIX)
     return {key: text for key, text in everything.items() if key.startswith(wanted)}
 
 
-def request(instance: Instance, flavor: Flavor = None) -> tuple[request_module.Request, list[Finding]]:
+def request(
+    instance: Instance, flavor: Flavor = None
+) -> tuple[request_module.Request, list[Finding]]:
     """Return what the instance asks for (falsy when nothing), and warnings about what it does not get.
 
     :param flavor: as of :func:`specs`.
@@ -43,13 +48,20 @@ def request(instance: Instance, flavor: Flavor = None) -> tuple[request_module.R
     return of_flavor(flavor, _image_properties(instance))
 
 
-def of_flavor(flavor: Flavor, image_properties: Mapping[str, str]) -> tuple[request_module.Request, list[Finding]]:
+def of_flavor(
+    flavor: Flavor, image_properties: Mapping[str, str]
+) -> tuple[request_module.Request, list[Finding]]:
     """Do as :func:`request` does, for a flavor and properties of an image."""
     specs = extra_specs(flavor)
     options = CONF.nova_perf_tuning
     known = profiles.load(options.profile_dir or None) if "perf:profile" in specs else None
     return crosscheck.guest_request(
-        specs, image_properties, flavor.vcpus, known, options.image_iothreads, native_of_profile=False
+        specs,
+        image_properties,
+        flavor.vcpus,
+        known,
+        options.image_iothreads,
+        native_of_profile=False,
     )
 
 

@@ -33,7 +33,12 @@ SCHEMA: Final[Mapping[str, object]] = {
     "required": ["schema", "host", "created_at", "verdict", "budgets"],
     "properties": {
         "schema": {"const": 1},
-        "host": {"type": "string", "minLength": 1, "maxLength": 255, "description": "the host's name"},
+        "host": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 255,
+            "description": "the host's name",
+        },
         "created_at": {
             "type": "string",
             "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{5,15}(Z|[+-][0-9]{2}:[0-9]{2})\Z",
@@ -57,7 +62,12 @@ SCHEMA: Final[Mapping[str, object]] = {
             "type": "object",
             "maxProperties": MAX_LOSSES,
             "propertyNames": {"type": "string", "maxLength": MAX_FIGURE},
-            "additionalProperties": {"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": "number"}},
+            "additionalProperties": {
+                "type": "array",
+                "minItems": 2,
+                "maxItems": 2,
+                "items": {"type": "number"},
+            },
             "description": "figure and arms -> share that was lost, and may be lost; empty for a host of many",
         },
     },
@@ -88,17 +98,23 @@ class HostResult:
         text = json.dumps(data, indent=2, allow_nan=False) + "\n"
         where = f"the verdict on host {self.host[:60]!r}"
         if len(text) > _MAX_BYTES:
-            raise ResultError(f"{where}: it is larger than {_MAX_BYTES >> 10} KiB; give budgets for fewer figures")
+            raise ResultError(
+                f"{where}: it is larger than {_MAX_BYTES >> 10} KiB; give budgets for fewer figures"
+            )
         fault = json_schema.find(bounded_json.parse(text), SCHEMA)
         if fault is not None:
             raise ResultError(f"{where}: {fault}")
         return text
 
-    def objection(self, host: str, now: datetime.datetime, max_age: datetime.timedelta) -> str | None:
+    def objection(
+        self, host: str, now: datetime.datetime, max_age: datetime.timedelta
+    ) -> str | None:
         """Return why this result does not count on ``host`` at ``now``, for people; None when it does."""
         made = self.created_at.isoformat()
         if not same_host(self.host, host):
-            return f"it is the result of host {self.host!r}, and this is {host!r}; validate this host"
+            return (
+                f"it is the result of host {self.host!r}, and this is {host!r}; validate this host"
+            )
         if self.created_at > now + MAX_SKEW:
             return f"it is dated {made}, in the future; check the clocks and validate again"
         if now - self.created_at > max_age:
@@ -118,7 +134,9 @@ def read(path: str, dir_fd: int | None = None) -> HostResult | None:
         if dir_fd is None:
             text = bounded_read.read_text(path, _MAX_BYTES)
         else:
-            text = bounded_read.read_text(os.path.basename(path), _MAX_BYTES, dir_fd=dir_fd, links=False)
+            text = bounded_read.read_text(
+                os.path.basename(path), _MAX_BYTES, dir_fd=dir_fd, links=False
+            )
         data = bounded_json.parse(text)
     except FileNotFoundError:
         return None
@@ -143,7 +161,12 @@ def from_data(data: Any, where: str) -> HostResult:
     except (ValueError, OverflowError) as error:
         raise ResultError(f"{where}: no validation result: {error}") from None
     return HostResult(
-        data["host"], created, data["verdict"], data["budgets"], data.get("score"), data.get("losses", {})
+        data["host"],
+        created,
+        data["verdict"],
+        data["budgets"],
+        data.get("score"),
+        data.get("losses", {}),
     )
 
 

@@ -40,7 +40,8 @@ def namespaces() -> Mapping[str, Namespace]:
             **_PUBLIC,
             "resource_type_associations": [{"name": "OS::Nova::Flavor", "prefix": flavor}],
             "properties": {
-                key.removeprefix(flavor): _property(*entry) for key, entry in vocabulary.BY_KEY.items()
+                key.removeprefix(flavor): _property(*entry)
+                for key, entry in vocabulary.BY_KEY.items()
             },
         },
         "compute-perf-tuning-image.json": {
@@ -69,7 +70,11 @@ def text(namespace: Namespace) -> str:
 def _property(spec: vocabulary.Spec, feature: str | None) -> Namespace:
     words = " ".join(_TITLE_WORDS.get(word, word) for word in spec.name.split("_"))
     title = words[0].upper() + words[1:] + (f": {feature}" if feature else "")
-    return {"title": title, "description": f"{spec.description} Default: {spec.default}.", **spec.schema()}
+    return {
+        "title": title,
+        "description": f"{spec.description} Default: {spec.default}.",
+        **spec.schema(),
+    }
 
 
 if __name__ == "__main__":

@@ -44,7 +44,9 @@ def destination_xml(running: str, rewritten: str) -> str:
     return str(etree.tostring(root, encoding="unicode"))
 
 
-def _devices(root: etree._Element, tag: str, child: str, attribute: str) -> dict[str, etree._Element]:
+def _devices(
+    root: etree._Element, tag: str, child: str, attribute: str
+) -> dict[str, etree._Element]:
     """Return the devices of a kind by what tells them apart, an interface's MAC or a disk's name."""
     devices = root.iterfind(f"devices/{tag}[{child}]")
     return {device.find(child).get(attribute, "").lower(): device for device in devices}

@@ -70,7 +70,9 @@ class HostTraits:
         that were made from a file go with it: :data:`MANAGED` remembers, also over a restart, that
         they were.
         """
-        present = {trait for trait in provider_tree.data(nodename).traits if trait.startswith(PREFIX)}
+        present = {
+            trait for trait in provider_tree.data(nodename).traits if trait.startswith(PREFIX)
+        }
         result = self.result(nodename)
         earned: set[str] = set()
         if os.path.lexists(self._conf.nova_perf_tuning.result_file):
@@ -104,10 +106,18 @@ class HostTraits:
             if result is None:
                 level = logging.INFO
             else:
-                reason = result.objection(nodename, datetime.datetime.now(datetime.UTC), max_age) or ""
+                reason = (
+                    result.objection(nodename, datetime.datetime.now(datetime.UTC), max_age) or ""
+                )
         except host_result.ResultError as error:
             reason = str(error)
         if reason not in ("", self._said):
-            LOG.log(level, "Host %s gets no %s* traits: %s", nodename, PREFIX, printing.one_line(reason))
+            LOG.log(
+                level,
+                "Host %s gets no %s* traits: %s",
+                nodename,
+                PREFIX,
+                printing.one_line(reason),
+            )
         self._said = reason
         return None if reason else result

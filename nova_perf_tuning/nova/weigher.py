@@ -36,7 +36,10 @@ class PerfWeigher(weights.BaseHostWeigher):
         try:
             option = CONF.nova_perf_tuning.perf_weight_multiplier or 0.0
         except (cfg.Error, ValueError):  # a typo must not keep the scheduler from its work
-            LOG.error("[nova_perf_tuning] perf_weight_multiplier cannot be used; %s holds", options.WEIGHT)
+            LOG.error(
+                "[nova_perf_tuning] perf_weight_multiplier cannot be used; %s holds",
+                options.WEIGHT,
+            )
             option = options.WEIGHT
         return float(utils.get_weight_multiplier(host_state, "perf_weight_multiplier", option))
 

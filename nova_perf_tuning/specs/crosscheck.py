@@ -74,12 +74,16 @@ class SpecFacts:
 
     @property
     def pinned(self) -> bool:
-        return self.native("hw:cpu_policy") in ("dedicated", "mixed") or has_pcpus(self.extra_specs)
+        return self.native("hw:cpu_policy") in ("dedicated", "mixed") or has_pcpus(
+            self.extra_specs
+        )
 
     @property
     def has_nodes(self) -> bool:
         """True when Nova gives the guest a NUMA topology, that is host nodes of its own."""
-        return self.pinned or any(self.native(key) for key in ("hw:numa_nodes", "hw:mem_page_size", "hw:pmem"))
+        return self.pinned or any(
+            self.native(key) for key in ("hw:numa_nodes", "hw:mem_page_size", "hw:pmem")
+        )
 
     @property
     def several_queues(self) -> bool | None:
@@ -158,7 +162,10 @@ def _with_novas(facts: SpecFacts) -> Iterator[Finding]:
                 "Nova gives nodes to guests with a NUMA topology alone; others float over the host.",
                 level,
             )
-    if request.emulator_placement == "numa" and facts.native("hw:emulator_threads_policy") == "isolate":
+    if (
+        request.emulator_placement == "numa"
+        and facts.native("hw:emulator_threads_policy") == "isolate"
+    ):
         yield wrong(
             "emulator-numa-or-isolate",
             f"{facts.stated('emulator_placement')} contradicts hw:emulator_threads_policy=isolate, which gives "
@@ -171,7 +178,10 @@ def _with_novas(facts: SpecFacts) -> Iterator[Finding]:
 def unusable_properties(errors_by_key: Mapping[str, parsing.SpecError]) -> list[Finding]:
     """Return a finding for each image property that :func:`parsing.usable_properties` leaves out."""
     why = "Images are written by tenants: what is wrong in one never fails a build."
-    return [wrong(error.rule, f"left out: {error}", "", why, Level.WARNING) for error in errors_by_key.values()]
+    return [
+        wrong(error.rule, f"left out: {error}", "", why, Level.WARNING)
+        for error in errors_by_key.values()
+    ]
 
 
 def message(finding: Finding) -> str:

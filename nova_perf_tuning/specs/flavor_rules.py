@@ -60,7 +60,9 @@ class QueueForEachVcpu(SpecRule[FlavorFacts]):
 
     def broken(self, facts: FlavorFacts) -> Iterator[str]:
         limited = facts.specs.keys() & {"perf:vif_queues", "perf:profile"}
-        multiqueue = facts.specs.get(crosscheck.MULTIQUEUE, "").strip().lower() in vocabulary.TRUE_STRINGS
+        multiqueue = (
+            facts.specs.get(crosscheck.MULTIQUEUE, "").strip().lower() in vocabulary.TRUE_STRINGS
+        )
         if multiqueue and facts.vcpus > vocabulary.MANY_QUEUES and not limited:
             yield f"{facts.shown(crosscheck.MULTIQUEUE)} with {facts.vcpus} vCPUs and no perf:vif_queues"
 
@@ -114,7 +116,9 @@ RULES: Final[list[SpecRule[FlavorFacts]]] = rules.defined_in(globals())
 Written = tuple[dict[str, str], Sequence[Finding]]
 
 
-def written(specs: Mapping[str, str], vcpus: int, profiles: Mapping[str, profiles_module.Profile]) -> Written:
+def written(
+    specs: Mapping[str, str], vcpus: int, profiles: Mapping[str, profiles_module.Profile]
+) -> Written:
     """Return ``specs`` with the profile and what Nova must have beside them written out; stated values win.
 
     Nova's scheduler, its API and os-vif read the flavor and know nothing of profiles: what they
@@ -125,7 +129,11 @@ def written(specs: Mapping[str, str], vcpus: int, profiles: Mapping[str, profile
     """
     request = parsing.parse(specs, profiles=profiles)
     warnings = crosscheck.refuse(crosscheck.findings(request, specs, vcpus=vcpus))
-    return {**crosscheck.needed_native(request, specs, vcpus=vcpus), **request.extra_specs(), **specs}, warnings
+    return {
+        **crosscheck.needed_native(request, specs, vcpus=vcpus),
+        **request.extra_specs(),
+        **specs,
+    }, warnings
 
 
 def changed(
@@ -155,7 +163,9 @@ def changed(
 
 
 def single_findings(
-    specs: Mapping[str, str], profiles: Mapping[str, profiles_module.Profile], check: native.Check | None = None
+    specs: Mapping[str, str],
+    profiles: Mapping[str, profiles_module.Profile],
+    check: native.Check | None = None,
 ) -> tuple[list[Finding], dict[str, str]]:
     """Return what is wrong with each spec by itself, and the specs that can be read.
 
@@ -180,8 +190,13 @@ def findings(
 ) -> list[Finding]:
     """Return everything that is wrong with a flavor, and with it and an image together when there is one."""
     results, readable = single_findings(specs, profiles)
-    usable, contradictions = parsing.usable_properties(readable, image_properties, vocabulary.MAX_IOTHREADS)
-    remedy, why = "remove one of them, or make them equal", "The flavor wins; the driver leaves the image's out."
+    usable, contradictions = parsing.usable_properties(
+        readable, image_properties, vocabulary.MAX_IOTHREADS
+    )
+    remedy, why = (
+        "remove one of them, or make them equal",
+        "The flavor wins; the driver leaves the image's out.",
+    )
     for contradiction in contradictions.values():
         results.append(crosscheck.wrong("flavor-and-image", str(contradiction), remedy, why))
     request = parsing.parse(readable, usable, profiles)
@@ -195,7 +210,9 @@ def findings(
 def _of_profile(key: str, value: str, old: profiles_module.Profile) -> bool:
     if key in old.specs:
         return value.strip().lower() == old.specs[key].value.lower()
-    return key == crosscheck.MULTIQUEUE and "perf:vif_queues" in old.specs and value.lower() == "true"
+    return (
+        key == crosscheck.MULTIQUEUE and "perf:vif_queues" in old.specs and value.lower() == "true"
+    )
 
 
 def unusable(key: str, value: str, error: parsing.SpecError, why: str) -> Finding:

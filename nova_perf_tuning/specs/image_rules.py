@@ -17,7 +17,17 @@ from nova_perf_tuning.specs import profiles as profiles_module
 #: Models that QEMU emulates register by register; Nova's names and the old VMware ones it takes
 #: for them.
 EMULATED_NICS: Final = frozenset(
-    {"e1000", "e1000e", "rtl8139", "ne2k_pci", "pcnet", "lan9118", "spapr-vlan", "virtuale1000", "virtuale1000e"}
+    {
+        "e1000",
+        "e1000e",
+        "rtl8139",
+        "ne2k_pci",
+        "pcnet",
+        "lan9118",
+        "spapr-vlan",
+        "virtuale1000",
+        "virtuale1000e",
+    }
 )
 EMULATED_BUSES: Final = frozenset({"ide", "sata", "fdc", "usb"})
 _TOPOLOGY: Final = frozenset({"hw:cpu_sockets", "hw:cpu_cores", "hw:cpu_max_sockets"})
@@ -42,7 +52,9 @@ class ImageFacts:
 
     def shown(self, key: str) -> str:
         """Return ``key=value`` for a message, or ``no key``."""
-        return f"{key}={vocabulary.shown(self.properties[key])}" if self.value(key) else f"no {key}"
+        return (
+            f"{key}={vocabulary.shown(self.properties[key])}" if self.value(key) else f"no {key}"
+        )
 
     @property
     def windows(self) -> str:
@@ -109,7 +121,9 @@ class WindowsNotSaid(ImageRule):
 
     def broken(self, facts: ImageFacts) -> Iterator[str]:
         # Nova compares it as it stands: of "Windows" it makes no Windows guest.
-        if (facts.windows or facts.value("os_type") == "windows") and facts.properties.get("os_type") != "windows":
+        if (facts.windows or facts.value("os_type") == "windows") and facts.properties.get(
+            "os_type"
+        ) != "windows":
             yield f"{vocabulary.shown(facts.windows or facts.name)} with {facts.shown('os_type')}"
 
 
@@ -122,9 +136,7 @@ class WindowsSockets(ImageRule):
         "other vCPUs do nothing."
     )
     remedy = "set hw:cpu_max_sockets=2 in the flavor, or hw_cpu_max_sockets=2 on the image"
-    source = (
-        "nova/virt/hardware.py: sockets come first where nothing is asked for; Microsoft: limits of its editions"
-    )
+    source = "nova/virt/hardware.py: sockets come first where nothing is asked for; Microsoft: limits of its editions"
 
     def broken(self, facts: ImageFacts) -> Iterator[str]:
         stated = {key.replace("hw_", "hw:", 1) for key in (*facts.properties, *facts.flavor_specs)}
@@ -171,7 +183,10 @@ def findings(
     """
     readable, wrong = parsing.usable_properties({}, properties, vocabulary.MAX_IOTHREADS)
     left_out = "The driver leaves it out."
-    results = [flavor_rules.unusable(key, properties[key], error, left_out) for key, error in wrong.items()]
+    results = [
+        flavor_rules.unusable(key, properties[key], error, left_out)
+        for key, error in wrong.items()
+    ]
     vcpus, specs = flavor or (0, {})
     if flavor is None:
         results += crosscheck.findings(parsing.parse({}, readable, profiles), {}, readable)
@@ -179,4 +194,7 @@ def findings(
         alone = flavor_rules.findings(vcpus, specs, profiles)
         together = flavor_rules.findings(vcpus, specs, profiles, readable)
         results += [finding for finding in together if finding not in alone]
-    return results + rules.run(RULES, ImageFacts(name, properties, specs, vcpus), strict=True).findings
+    return (
+        results
+        + rules.run(RULES, ImageFacts(name, properties, specs, vcpus), strict=True).findings
+    )

@@ -15,10 +15,15 @@ from nova_perf_tuning.specs import crosscheck, vocabulary
 #: installed Nova.
 Check = Callable[[str, str], str | None]
 
-_TABLE: Final = importlib.resources.files(__package__).joinpath("native.toml").read_text(encoding="utf-8")
+_TABLE: Final = (
+    importlib.resources.files(__package__).joinpath("native.toml").read_text(encoding="utf-8")
+)
 #: Key -> allowed values in words and as a pattern; N is the number of a NUMA node of the guest.
 KNOWN: Final[Mapping[str, tuple[str, str]]] = {
-    f"{vocabulary.NATIVE_PREFIX}{name}": (entry.get("allowed", ""), entry.get("pattern", "(?s:.*)"))
+    f"{vocabulary.NATIVE_PREFIX}{name}": (
+        entry.get("allowed", ""),
+        entry.get("pattern", "(?s:.*)"),
+    )
     for entry in tomllib.loads(_TABLE)["specs"]
     for name in entry["names"].split()
 }
@@ -53,7 +58,9 @@ def findings(specs: Mapping[str, str], check: Check | None = None) -> Iterator[F
             if check:
                 who, level = "the installed Nova", Level.ERROR
             why = "Nova's API refuses it from microversion 2.86 on; before, it is stored and has no effect."
-            yield crosscheck.wrong("native-unknown", f"{shown}: {who} does not know it", remedy, why, level)
+            yield crosscheck.wrong(
+                "native-unknown", f"{shown}: {who} does not know it", remedy, why, level
+            )
         elif wrong or (known and not check and not re.fullmatch(known[1], value)):
             allowed = str(wrong)
             if known and known[0]:

@@ -46,7 +46,9 @@ def parse(
             profiles = profiles_module.shipped()
         if name not in profiles:
             there = ", ".join(sorted(profiles))
-            raise SpecError(f"perf:profile={name}: no such profile; there are {there}", "unknown-profile")
+            raise SpecError(
+                f"perf:profile={name}: no such profile; there are {there}", "unknown-profile"
+            )
         for key, entry in profiles[str(name)].specs.items():
             if key in vocabulary.BY_KEY:
                 values.setdefault(key, _value(key, key, entry.value))
@@ -86,10 +88,14 @@ def usable_properties(
     return usable, wrong
 
 
-def _check_image(image_key: str, text: str, extra_specs: Mapping[str, str], most_iothreads: int) -> None:
+def _check_image(
+    image_key: str, text: str, extra_specs: Mapping[str, str], most_iothreads: int
+) -> None:
     own_key = f"{vocabulary.PREFIX}{image_key.removeprefix(vocabulary.IMAGE_PREFIX)}"
     if own_key in vocabulary.BY_KEY and image_key not in vocabulary.BY_IMAGE_PROPERTY:
-        raise SpecError(f"{image_key}: images cannot ask for it; set {own_key} on the flavor", "unknown-spec")
+        raise SpecError(
+            f"{image_key}: images cannot ask for it; set {own_key} on the flavor", "unknown-spec"
+        )
     key = vocabulary.BY_IMAGE_PROPERTY.get(image_key, "")
     value = _value(key, image_key, text)
     own = extra_specs.get(key, text)
@@ -98,10 +104,14 @@ def _check_image(image_key: str, text: str, extra_specs: Mapping[str, str], most
         message = f"{key}={flavors} of the flavor contradicts {image_key}={images} of the image"
         raise SpecError(message, "contradiction")
     if key == "perf:iothreads" and int(value) > most_iothreads:
-        raise SpecError(f"{image_key}={value}: the operator allows images at most {most_iothreads}")
+        raise SpecError(
+            f"{image_key}={value}: the operator allows images at most {most_iothreads}"
+        )
 
 
-def _values(extra_specs: Mapping[str, str], image_properties: Mapping[str, str]) -> dict[str, vocabulary.Value]:
+def _values(
+    extra_specs: Mapping[str, str], image_properties: Mapping[str, str]
+) -> dict[str, vocabulary.Value]:
     """Return extra spec -> value from both sources, the flavor's before the image's."""
     values: dict[str, vocabulary.Value] = {}
     for key, text in extra_specs.items():

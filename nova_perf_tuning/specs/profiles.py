@@ -27,7 +27,9 @@ _SHIPPED: Final = pathlib.Path(__file__).parent / "profiles"
 #: What a profile file may hold (JSON schema); values are checked against the vocabulary
 #: afterwards.
 SCHEMA: Final[Mapping[str, object]] = bounded_json.parse(
-    importlib.resources.files(__package__).joinpath("profile.schema.json").read_text(encoding="utf-8")
+    importlib.resources.files(__package__)
+    .joinpath("profile.schema.json")
+    .read_text(encoding="utf-8")
 )
 _NATIVE_KEY: Final = re.compile(r"hw:[a-z0-9_.:-]{1,100}")
 
@@ -105,10 +107,14 @@ class _Loader(yaml.SafeLoader):
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
         return value
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
+    def construct_mapping(
+        self, node: yaml.MappingNode, deep: bool = False
+    ) -> dict[object, object]:
         mapping: dict[object, object] = super().construct_mapping(node, deep)
         if len(mapping) != len(node.value):
-            raise yaml.constructor.ConstructorError(None, None, "a key stands here twice", node.start_mark)
+            raise yaml.constructor.ConstructorError(
+                None, None, "a key stands here twice", node.start_mark
+            )
         return mapping
 
 
@@ -127,7 +133,9 @@ def load_yaml(text: str, source: str) -> Any:
         problem = "a value is not what its tag (!!int, !!bool, ...) says; leave the tag out"
         raise ProfileError(f"{source}: not usable YAML: {problem}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ProfileError(f"{source}: not usable YAML: {' '.join(str(error).split())[:200]}") from None
+        raise ProfileError(
+            f"{source}: not usable YAML: {' '.join(str(error).split())[:200]}"
+        ) from None
 
 
 def _spec(key: str, entry: Mapping[str, Any], source: str) -> ProfileSpec:
@@ -136,11 +144,15 @@ def _spec(key: str, entry: Mapping[str, Any], source: str) -> ProfileSpec:
     if isinstance(value, bool):
         text = text.lower()
     if key == f"{vocabulary.PREFIX}profile":
-        raise ProfileError(f"{source}: {key}: a profile cannot name another profile; write its specs out")
+        raise ProfileError(
+            f"{source}: {key}: a profile cannot name another profile; write its specs out"
+        )
     known = vocabulary.BY_KEY.get(key)
     if known is not None:
         if known[0].parse(text) is None:
-            raise ProfileError(f"{source}: {key}={vocabulary.shown(text)}: allowed: {known[0].allowed}")
+            raise ProfileError(
+                f"{source}: {key}={vocabulary.shown(text)}: allowed: {known[0].allowed}"
+            )
     elif not _NATIVE_KEY.fullmatch(key):
         hint = vocabulary.suggestion(key)
         raise ProfileError(
@@ -188,7 +200,9 @@ def _combined(files: Iterable[tuple[pathlib.Path, int, int]]) -> Mapping[str, Pr
     for path, _time, _size in files:
         own = _read(path)
         if own.name in known:
-            raise ProfileError(f"{own.source}: name: '{own.name}' is in {known[own.name].source} as well")
+            raise ProfileError(
+                f"{own.source}: name: '{own.name}' is in {known[own.name].source} as well"
+            )
         known[own.name] = own
     return known
 

@@ -59,4 +59,6 @@ class Request:
 
 _WORDS: Final = {True: "true", False: "false"}
 _NOTHING: Final = Request()
-_SPECS: Final = tuple(field.name for field in dataclasses.fields(Request) if field.name != "native")
+_SPECS: Final = tuple(
+    field.name for field in dataclasses.fields(Request) if field.name != "native"
+)

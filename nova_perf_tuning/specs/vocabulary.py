@@ -106,7 +106,11 @@ class Spec:
             case Kind.BOOLEAN:
                 return {"type": "boolean"}
             case Kind.INTEGER:
-                return {"type": "integer", "minimum": int(self.choices[0]), "maximum": int(self.choices[-1])}
+                return {
+                    "type": "integer",
+                    "minimum": int(self.choices[0]),
+                    "maximum": int(self.choices[-1]),
+                }
             case Kind.QUEUES:
                 return {"type": "string", "pattern": f"^({_QUEUES_PATTERN})$"}
             case Kind.NAME:
@@ -146,14 +150,18 @@ def _spec(name: str, entry: dict[str, Any]) -> Spec:
     return Spec(name=name, kind=kind, effects=effects, choices=choices, features=features, **entry)
 
 
-_TABLE: Final = importlib.resources.files(__package__).joinpath("vocabulary.toml").read_text(encoding="utf-8")
+_TABLE: Final = (
+    importlib.resources.files(__package__).joinpath("vocabulary.toml").read_text(encoding="utf-8")
+)
 VOCABULARY: Final = tuple(_spec(name, entry) for name, entry in tomllib.loads(_TABLE).items())
 
 #: Extra spec -> (its entry, the feature of a family or None).
 BY_KEY: Final = {key: (spec, feature) for spec in VOCABULARY for key, _, feature in spec.keys()}
 
 #: Image property -> extra spec of the same meaning.
-BY_IMAGE_PROPERTY: Final = {image: key for spec in VOCABULARY for key, image, _ in spec.keys() if image}
+BY_IMAGE_PROPERTY: Final = {
+    image: key for spec in VOCABULARY for key, image, _ in spec.keys() if image
+}
 
 
 def suggestion(key: str) -> str:

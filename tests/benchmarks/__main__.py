@@ -15,7 +15,9 @@ ON_DEMAND = ("burst", "free_pages", "monte_carlo", "nova_xml")
 def run(name: str, *arguments: str) -> int:
     """Run a module of this package and return its exit code."""
     print(f"--- {name}", flush=True)
-    return subprocess.run([sys.executable, "-m", f"tests.benchmarks.{name}", *arguments], check=False).returncode
+    return subprocess.run(
+        [sys.executable, "-m", f"tests.benchmarks.{name}", *arguments], check=False
+    ).returncode
 
 
 def main(arguments: list[str]) -> int:

@@ -41,7 +41,11 @@ def _windows(directory: str, root: str, irqbalance: int) -> list[tuple[float, fl
         agent = subprocess.Popen(
             [sys.executable, "-m", "nova_perf_tuning.agent.main", "--sysroot", root]
             + ["--config-file", f"{directory}/agent.conf"],
-            env={**os.environ, "NOTIFY_SOCKET": f"{directory}/notify", "WATCHDOG_USEC": "60000000"},
+            env={
+                **os.environ,
+                "NOTIFY_SOCKET": f"{directory}/notify",
+                "WATCHDOG_USEC": "60000000",
+            },
         )
         try:
             while b"READY=1" not in notify.recv(65536):
@@ -56,7 +60,9 @@ def _windows(directory: str, root: str, irqbalance: int) -> list[tuple[float, fl
             agent.wait()
     return [
         (ours[1] - ours[0], theirs[1] - theirs[0])
-        for ours, theirs in (zip(*pair, strict=True) for pair in zip(samples, samples[1:], strict=False))
+        for ours, theirs in (
+            zip(*pair, strict=True) for pair in zip(samples, samples[1:], strict=False)
+        )
     ]
 
 
@@ -79,7 +85,9 @@ def _busy(pid: int) -> float:
 
 def main() -> None:
     """Measure and print."""
-    with tempfile.TemporaryDirectory(prefix="nova-perf-agent-", dir=sysroots.workplace()) as directory:
+    with tempfile.TemporaryDirectory(
+        prefix="nova-perf-agent-", dir=sysroots.workplace()
+    ) as directory:
         root = f"{directory}/huge"
         gen_host.write(root, "huge")
         # Generated files do not follow a write as a kernel's do.
@@ -87,7 +95,13 @@ def main() -> None:
             os.unlink(path)
             os.symlink("smp_affinity_list", path)
         irqbalance = subprocess.Popen(
-            [*"unshare --mount --net sh -ec".split(), _IRQBALANCE, "sh", root, irqbalance_program.find(directory)],
+            [
+                *"unshare --mount --net sh -ec".split(),
+                _IRQBALANCE,
+                "sh",
+                root,
+                irqbalance_program.find(directory),
+            ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -96,11 +110,17 @@ def main() -> None:
         finally:
             irqbalance.terminate()
             irqbalance.wait()
-    reading, looks = (statistics.median(ours for ours, _theirs in windows[first::2]) for first in (0, 1))
+    reading, looks = (
+        statistics.median(ours for ours, _theirs in windows[first::2]) for first in (0, 1)
+    )
     looking, whole = looks / DEFAULT, (5 * looks + reading) / 6 / DEFAULT
-    theirs = statistics.median(theirs for _ours, theirs in windows) / INTERVAL / DEFAULT  # of a cycle a second
+    theirs = (
+        statistics.median(theirs for _ours, theirs in windows) / INTERVAL / DEFAULT
+    )  # of a cycle a second
     print(f"the whole process at rest: {looking:.4%} of a CPU; with its full readings {whole:.4%}")
-    print(f"irqbalance: {theirs:.4%}; ours {looking / theirs:.2f} of it, with full readings {whole / theirs:.2f}")
+    print(
+        f"irqbalance: {theirs:.4%}; ours {looking / theirs:.2f} of it, with full readings {whole / theirs:.2f}"
+    )
     reached = looking <= GOAL_LOOKS * theirs and whole <= GOAL_ALL * theirs
     print(f"goal a fifth and a third of irqbalance: {'reached' if reached else 'MISSED'}")
 

@@ -65,7 +65,13 @@ def _start_agent(directory: pathlib.Path) -> subprocess.Popen[bytes]:
     notes = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     notes.bind(str(directory / "notify"))
     agent = subprocess.Popen(
-        [sys.executable, "-m", "nova_perf_tuning.agent.main", "--config-file", directory / "agent.conf"],
+        [
+            sys.executable,
+            "-m",
+            "nova_perf_tuning.agent.main",
+            "--config-file",
+            directory / "agent.conf",
+        ],
         env={**os.environ, "NOTIFY_SOCKET": str(directory / "notify")},
         stderr=open(directory / "log", "wb"),
     )
@@ -79,7 +85,9 @@ def _announce(running: pathlib.Path, number: int, pid: int) -> float:
     """Write a guest's files as libvirt does, and return when the last was there."""
     name = f"guest{number}"
     xml = _XML.format(name=name, number=number)
-    (running / f"{name}.xml.new").write_text(f"<domstatus state='running' pid='{pid}'>{xml}</domstatus>")
+    (running / f"{name}.xml.new").write_text(
+        f"<domstatus state='running' pid='{pid}'>{xml}</domstatus>"
+    )
     os.rename(running / f"{name}.xml.new", running / f"{name}.xml")
     return time.monotonic()
 
@@ -96,7 +104,10 @@ def _workers(pid: int) -> list[int]:
 
 def inside(directory: pathlib.Path) -> int:
     """Run one burst in the namespaces and print its figures."""
-    for command in (("mount", "-t", "sysfs", "sysfs", "/sys"), ("mount", "-t", "tmpfs", "tmpfs", "/run")):
+    for command in (
+        ("mount", "-t", "sysfs", "sysfs", "/sys"),
+        ("mount", "-t", "tmpfs", "tmpfs", "/run"),
+    ):
         subprocess.run(command, check=True)
     running = pathlib.Path("/run/libvirt/qemu")
     running.mkdir(parents=True)
@@ -127,14 +138,24 @@ def inside(directory: pathlib.Path) -> int:
         f"{GUESTS} guests at once: placed after p50 {p50 * 1e3:.0f} ms, p99 {p99 * 1e3:.0f} ms; "
         f"agent {spent * 1e3 / GUESTS:.1f} ms CPU a guest (load average {os.getloadavg()[0]:.1f})"
     )
-    print(f"goal p99 < {GOAL_MS} ms on a plain machine: {'reached' if p99 * 1e3 < GOAL_MS else 'MISSED'}")
+    print(
+        f"goal p99 < {GOAL_MS} ms on a plain machine: {'reached' if p99 * 1e3 < GOAL_MS else 'MISSED'}"
+    )
     return 0
 
 
 def main() -> int:
     """Run the burst in namespaces of its own."""
     with tempfile.TemporaryDirectory(prefix="nova-perf-burst-") as directory:
-        command = ["unshare", "--mount", "--net", sys.executable, "-m", "tests.benchmarks.burst", directory]
+        command = [
+            "unshare",
+            "--mount",
+            "--net",
+            sys.executable,
+            "-m",
+            "tests.benchmarks.burst",
+            directory,
+        ]
         return subprocess.run(command, check=False).returncode
 
 

@@ -41,9 +41,13 @@ def main() -> None:
     parser.add_argument("--peers", type=int, default=3)
     parser.add_argument("--parallel", type=int, nargs="+", default=[64])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
-    parser.add_argument("--databases", metavar="KIND", choices=databases.KINDS, nargs="+", default=["sqlite"])
+    parser.add_argument(
+        "--databases", metavar="KIND", choices=databases.KINDS, nargs="+", default=["sqlite"]
+    )
     args = parser.parse_args()
-    print(f"{args.hosts} hosts with {args.peers} peers, {FAULTS:.0%} of attempts fail, {BAD} hosts are 30 % slow")
+    print(
+        f"{args.hosts} hosts with {args.peers} peers, {FAULTS:.0%} of attempts fail, {BAD} hosts are 30 % slow"
+    )
     rows = []
     with concurrent.futures.ProcessPoolExecutor(
         1, multiprocessing.get_context("spawn"), max_tasks_per_child=1
@@ -60,11 +64,19 @@ def main() -> None:
         f"goal all slow hosts FAIL, the dead one is INVALID, all others PASS: {'reached' if right else 'MISSED'}"
     )
     worst = max(row["peak MiB"] for row in rows)
-    print(f"goal peak memory of the controller < {GOAL_MIB} MiB: {'reached' if worst < GOAL_MIB else 'MISSED'}")
+    print(
+        f"goal peak memory of the controller < {GOAL_MIB} MiB: {'reached' if worst < GOAL_MIB else 'MISSED'}"
+    )
 
 
 def run(
-    hosts: int, peers: int, parallel: int, seed: int, url: str, kinds: Sequence[str] = KINDS, blocks: int = 6
+    hosts: int,
+    peers: int,
+    parallel: int,
+    seed: int,
+    url: str,
+    kinds: Sequence[str] = KINDS,
+    blocks: int = 6,
 ) -> dict[str, float]:
     """Validate a simulated fleet and return its figures; :param url: of its database."""
     names = [f"compute-{number:04d}" for number in range(hosts)]
@@ -72,7 +84,9 @@ def run(
     if not seed:  # the time that attempts with a dead host take would hide the speed-up
         dead = ""
     threads = simulation.VirtualWorkers()
-    cloud = simulation.Cloud(faults=FAULTS, bad=dict.fromkeys(slow, 0.7), dead={dead}, noise=0.02, seed=seed)
+    cloud = simulation.Cloud(
+        faults=FAULTS, bad=dict.fromkeys(slow, 0.7), dead={dead}, noise=0.02, seed=seed
+    )
     launcher = simulation.SimulatedLauncher(cloud, threads)
     pairs = model.schedule(names, peers, seed)
     store, spent_s = run_store.RunStore(url), []
@@ -82,7 +96,10 @@ def run(
         write(*args)
         spent_s.append(time.perf_counter() - begun)
 
-    store.mark, store.finish = functools.partial(timed, store.mark), functools.partial(timed, store.finish)
+    store.mark, store.finish = (
+        functools.partial(timed, store.mark),
+        functools.partial(timed, store.finish),
+    )
     run_id = run_store.new_id()
     plan = simulation.fleet_plan(run_id, kinds, blocks, peers=peers, max_parallel=parallel)
     labels = {job.label: {"kind": job.benchmark.kind} for job in plan.measure.jobs}

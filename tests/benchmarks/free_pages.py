@@ -61,10 +61,16 @@ def main(accelerator: str = "kvm") -> int:
             for name in sorted(clients, reverse=bool(number % 2)):
                 launcher.activate(name)
                 result = _round(clients[name], pids[name])
-                results[name] += [result] if number else []  # the first touches memory that never was there
+                results[name] += (
+                    [result] if number else []
+                )  # the first touches memory that never was there
     for name, rounds in results.items():
         faults, resident, bandwidth = map(statistics.median, zip(*rounds, strict=True))
-        shown = {"host_faults": faults, "resident_mib": resident, "bandwidth_mb_s": round(bandwidth, 1)}
+        shown = {
+            "host_faults": faults,
+            "resident_mib": resident,
+            "bandwidth_mb_s": round(bandwidth, 1),
+        }
         print(json.dumps({"reporting": name, "rounds": len(rounds), **shown}))
     return 0
 

@@ -42,13 +42,24 @@ _HELD = (
 _FACTS = (
     *_HELD,
     f"{_QUEUES}/rx-*/rps_cpus",
-    *(f"sys/devices/system/cpu/{name}" for name in ("online", "possible", "present", "isolated", "nohz_full")),
+    *(
+        f"sys/devices/system/cpu/{name}"
+        for name in ("online", "possible", "present", "isolated", "nohz_full")
+    ),
     "sys/devices/system/cpu/cpu*/topology/core_cpus_list",
     *(f"sys/devices/system/node/node*/{name}" for name in ("cpulist", "distance", "meminfo")),
-    *(f"sys/devices/pci*/*/*/net/*/{name}" for name in ("mtu", "speed", "operstate", "flags", "type", "queues/")),
+    *(
+        f"sys/devices/pci*/*/*/net/*/{name}"
+        for name in ("mtu", "speed", "operstate", "flags", "type", "queues/")
+    ),
     *(f"sys/devices/pci*/*/*/{name}" for name in ("numa_node", "msi_irqs/")),
     *(f"proc/[0-9]*/{name}" for name in ("stat", "task/", "task/*/comm", "task/*/status")),
-    *("run/libvirt/qemu/*.pid", "etc/libvirt/qemu/*.xml", "run/libvirt/qemu/", "etc/libvirt/qemu/"),
+    *(
+        "run/libvirt/qemu/*.pid",
+        "etc/libvirt/qemu/*.xml",
+        "run/libvirt/qemu/",
+        "etc/libvirt/qemu/",
+    ),
     *("proc/irq/", "proc/irq/[0-9]*/", "proc/stat", "proc/sys/kernel/osrelease", "sys/class/net/"),
 )
 _SLEEPERS = f"""
@@ -89,7 +100,9 @@ def read_back(root: str, pid: str) -> float:
     threads = kinds["thread_affinity"] = registry.kinds("/")["thread_affinity"]
     for target in (f"tid:{tid}" for tid in os.listdir(f"/proc/{pid}/task")):
         held = threads.read(target)
-        settings.append(Setting(threads.kind, target, held, held, "", "", threads.identity(target)))
+        settings.append(
+            Setting(threads.kind, target, held, held, "", "", threads.identity(target))
+        )
     observations: list[base.Observation] = []
     spent = _timed(lambda: observations.extend(verify.verify(settings, kinds)))
     if any(observation.state is not base.State.HOLDS for observation in observations):
@@ -115,7 +128,9 @@ def _show_command(*words: str) -> float:
             raise SystemExit(f"nova-perf {words[0]} failed")
         spent.append((used.ru_utime + used.ru_stime) * 1e3)
     median = statistics.median(spent[1:])  # the first run compiles
-    print(f"nova-perf {' '.join(words[:3])}: {median:.0f} ms CPU ({min(spent):.0f} to {max(spent[1:]):.0f})")
+    print(
+        f"nova-perf {' '.join(words[:3])}: {median:.0f} ms CPU ({min(spent):.0f} to {max(spent[1:]):.0f})"
+    )
     return median
 
 
@@ -125,15 +140,22 @@ def _paths(root: str, patterns: Iterable[str]) -> list[str]:
 
 def main() -> None:
     """Measure and print."""
-    with tempfile.TemporaryDirectory(prefix="nova-perf-host-", dir=sysroots.workplace()) as directory:
+    with tempfile.TemporaryDirectory(
+        prefix="nova-perf-host-", dir=sysroots.workplace()
+    ) as directory:
         # Without compiled modules the first runs would measure Python's compiler.
         os.environ["PYTHONPYCACHEPREFIX"] = f"{directory}/pycache"
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         c_reader, root = f"{directory}/reader", f"{directory}/huge"
-        subprocess.run(["cc", "-O2", "-o", c_reader, pathlib.Path(__file__).with_name("reader.c")], check=True)
+        subprocess.run(
+            ["cc", "-O2", "-o", c_reader, pathlib.Path(__file__).with_name("reader.c")], check=True
+        )
         gen_host.write(root, "huge")
         with subprocess.Popen(
-            [sys.executable, "-c", _SLEEPERS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", _SLEEPERS],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         ) as sleepers:
             assert sleepers.stdout is not None
             pid = sleepers.stdout.readline().strip()
@@ -142,7 +164,12 @@ def main() -> None:
             for name, paths in lists.items():
                 pathlib.Path(directory, name).write_text("\n".join(paths) + "\n")
             for name in PARTS:
-                _show(name, [c_reader, f"{directory}/{name if name in lists else 'facts'}"], root, pid)
+                _show(
+                    name,
+                    [c_reader, f"{directory}/{name if name in lists else 'facts'}"],
+                    root,
+                    pid,
+                )
             sleepers.communicate()
         start = _show_command("--version")
         print(f"  goal < {GOAL_START_MS} ms: {_met(start < GOAL_START_MS)}")
@@ -157,7 +184,9 @@ def _show(name: str, c_command: list[str], root: str, pid: str) -> None:
         pairs.append((float(ours), float(c_us) / 1e3))
     ours_ms, c_ms = (statistics.median(column) for column in zip(*pairs, strict=True))
     ratio = statistics.median(ours / c for ours, c in pairs)
-    print(f"{name}: {ours_ms:.1f} ms CPU; C reader {c_ms:.1f} ms, {files} files; in turn {ratio:.2f} times that")
+    print(
+        f"{name}: {ours_ms:.1f} ms CPU; C reader {c_ms:.1f} ms, {files} files; in turn {ratio:.2f} times that"
+    )
     print(f"  goal <= {GOALS[name]}: {_met(ratio <= GOALS[name])}")
 
 

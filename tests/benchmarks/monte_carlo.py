@@ -100,7 +100,9 @@ def drift(random: np.random.Generator, logs: np.ndarray) -> np.ndarray:
     Arms take turns as in a session: the order is random in one block and mirrored in the next.
     """
     count = logs.shape[-1]
-    first = np.repeat(random.random((*logs.shape[:-1], (count + 1) // 2)) < 0.5, 2, axis=-1)[..., :count]
+    first = np.repeat(random.random((*logs.shape[:-1], (count + 1) // 2)) < 0.5, 2, axis=-1)[
+        ..., :count
+    ]
     second_first = first ^ (np.arange(count) % 2 == 1)
     return logs - 0.06 / (2 * count) * np.where(second_first, -1, 1)
 
@@ -131,13 +133,20 @@ class Plan:
     @property
     def looks(self) -> list[tuple[int, float]]:
         """Return the boots at which is looked, and the share of the error spent there."""
-        half = next((boots for boots in range(1, self.boots) if session.look_due(boots, self.boots)), None)
+        half = next(
+            (boots for boots in range(1, self.boots) if session.look_due(boots, self.boots)), None
+        )
         whole = (self.boots, 1.0 - product.LOOK_SHARE if half else 1.0)
         return [whole] if half is None else [(half, product.LOOK_SHARE), whole]
 
 
 def draw(
-    random: np.random.Generator, recorded: Noise, loss: float, plan: Plan, twist: Twist, repeats: int
+    random: np.random.Generator,
+    recorded: Noise,
+    loss: float,
+    plan: Plan,
+    twist: Twist,
+    repeats: int,
 ) -> np.ndarray:
     """Return log-ratios: validations x figures x boots x blocks."""
     sizes = np.array([len(boot) for boot in recorded.boots])
@@ -164,7 +173,9 @@ def judge(logs: np.ndarray, plan: Plan) -> tuple[np.ndarray, np.ndarray]:
         error = (1 - CONFIDENCE) * share
         highest = 1 - np.exp(middle - product.student_t(1 - error / 2, boots - 1) * spread)
         # The first step of Holm's test.
-        lowest = 1 - np.exp(middle + product.student_t(1 - error / plan.figures / 2, boots - 1) * spread)
+        lowest = 1 - np.exp(
+            middle + product.student_t(1 - error / plan.figures / 2, boots - 1) * spread
+        )
         passed, failed = (highest <= LIMIT).all(axis=1), (lowest > LIMIT).any(axis=1)
         undecided = (verdicts == 0) & (taken == plan.boots)
         now = np.where(failed, -1, np.where(passed, 1, 0))
@@ -180,7 +191,20 @@ def results(logs: np.ndarray) -> model.Results:
         for arm, value in (("untuned", 1000.0), ("tuned", 1000.0 * math.exp(log))):
             name, order = f"figure{figure}", len(trials)
             trials.append(
-                model.Trial(name, "rate", "1/s", "higher", arm, boot, block, value, {}, None, 1.0, order=order)
+                model.Trial(
+                    name,
+                    "rate",
+                    "1/s",
+                    "higher",
+                    arm,
+                    boot,
+                    block,
+                    value,
+                    {},
+                    None,
+                    1.0,
+                    order=order,
+                )
             )
     return model.Results(environments.Environment(), trials)
 
@@ -189,7 +213,8 @@ def decide(logs: np.ndarray, plan: Plan) -> tuple[verdict.Verdict, int]:
     """Return the verdict that ``validate`` ends with, and after how many boots, by the code of the product."""
     whole = results(logs)
     budgets = [
-        budget_file.Budget(f"figure{figure}", "tuned", LIMIT, baseline="untuned") for figure in range(len(logs))
+        budget_file.Budget(f"figure{figure}", "tuned", LIMIT, baseline="untuned")
+        for figure in range(len(logs))
     ]
     for boots, _share in plan.looks[:-1]:
         whole.environment.looks = [boots]
@@ -266,9 +291,13 @@ CASES = (
 def run(case: Case, used: Noise, repeats: int) -> tuple[dict[str, float], float]:
     """Return verdict -> its share of ``repeats`` simulated validations, and the mean of the boots they took."""
     plan = Plan(figures=case.figures)
-    verdicts, boots = judge(draw(np.random.default_rng(1), used, case.loss, plan, case.twist, repeats), plan)
+    verdicts, boots = judge(
+        draw(np.random.default_rng(1), used, case.loss, plan, case.twist, repeats), plan
+    )
     names = {"PASS": 1, "FAIL": -1, "INCONCLUSIVE": 0}
-    return {name: float((verdicts == value).mean()) for name, value in names.items()}, float(boots.mean())
+    return {name: float((verdicts == value).mean()) for name, value in names.items()}, float(
+        boots.mean()
+    )
 
 
 def tell(case: Case, observed: dict[str, float], boots: float, quiet: bool, repeats: int) -> bool:
@@ -280,7 +309,10 @@ def tell(case: Case, observed: dict[str, float], boots: float, quiet: bool, repe
         judged = quiet or not promise.least
         word = "kept" if kept else "BROKEN" if judged else "(promised on a quieter host)"
         name = f"{case.name}: {promise.verdict}"
-        print(f"  {name:<45} {share:7.2%}  {promise.bound:<13} {boots:4.1f} boots  {word}", flush=True)
+        print(
+            f"  {name:<45} {share:7.2%}  {promise.bound:<13} {boots:4.1f} boots  {word}",
+            flush=True,
+        )
         whole = whole and (kept or not judged)
     return whole
 

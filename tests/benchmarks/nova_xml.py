@@ -90,7 +90,9 @@ class Benchmark(base.PerfTestCase):
         before = xml
         another()
         xml = driver._get_guest_xml(*args, **kwargs)
-        self.assertEqual([], [line for line in before.splitlines() if "<mac" in line and line in xml])
+        self.assertEqual(
+            [], [line for line in before.splitlines() if "<mac" in line and line in xml]
+        )
         return novas, functools.partial(driver._get_guest_xml, *args, **kwargs), another, server
 
     def setUp(self):
@@ -135,10 +137,14 @@ def main():
             return run.returncode
         for name, novas_ms, extra in json.loads(run.stdout.splitlines()[-1]):
             rows_of.setdefault(name, []).append((novas_ms, extra, 100 * extra / novas_ms))
-    print(f"guest of 4 interfaces and 4 disks, medians of {STARTS} processes with {ROUNDS} rounds each")
+    print(
+        f"guest of 4 interfaces and 4 disks, medians of {STARTS} processes with {ROUNDS} rounds each"
+    )
     missed = False
     for name, rows in rows_of.items():
-        novas_ms, extra, percent = (statistics.median(column) for column in zip(*rows, strict=True))
+        novas_ms, extra, percent = (
+            statistics.median(column) for column in zip(*rows, strict=True)
+        )
         percents = [row[2] for row in rows]
         met = percent < GOAL_PERCENT and extra < GOAL_MS
         missed = missed or not met

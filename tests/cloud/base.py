@@ -29,7 +29,9 @@ def tool(name: str, *arguments: str, check: bool = True) -> subprocess.Completed
     argv = [str(TOP / "tools" / "cloud" / name), *arguments]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=1800)
     if check and done.returncode:
-        raise AssertionError(f"{name} {' '.join(arguments)}: {done.returncode}: {done.stderr.strip()}")
+        raise AssertionError(
+            f"{name} {' '.join(arguments)}: {done.returncode}: {done.stderr.strip()}"
+        )
     return done
 
 
@@ -91,7 +93,9 @@ class CloudTest(testcase.TestCase):
         identity = self.cloud.identity
         project = identity.create_project(name=self.prefix)
         self.addCleanup(identity.delete_project, project)
-        user = identity.create_user(name=self.prefix, password="secret", default_project_id=project.id)
+        user = identity.create_user(
+            name=self.prefix, password="secret", default_project_id=project.id
+        )
         self.addCleanup(identity.delete_user, user)
         identity.assign_project_role_to_user(project, user, identity.find_role("member"))
         return project
@@ -139,12 +143,16 @@ class CloudTest(testcase.TestCase):
     def domain(self, server: Any) -> etree._Element:
         """Return the XML of a guest as libvirt has it on the host where Nova says it runs."""
         server = self.cloud.compute.get_server(server.id)
-        return etree.fromstring(on_host(server.compute_host, "virsh", "dumpxml", server.instance_name))
+        return etree.fromstring(
+            on_host(server.compute_host, "virsh", "dumpxml", server.instance_name)
+        )
 
 
 def tool_state() -> str:
     """Return the state directory of the cloud; fails when no cloud runs."""
     known = status()
     if not known:
-        raise AssertionError("no cloud runs; start one with tools/cloud/up, or run tools/test.sh cloud")
+        raise AssertionError(
+            "no cloud runs; start one with tools/cloud/up, or run tools/test.sh cloud"
+        )
     return known["state"]

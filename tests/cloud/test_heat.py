@@ -51,7 +51,9 @@ class HeatCase(base.CloudTest):
     def setUp(self):
         super().setUp()
         self.run_id = f"test-{secrets.token_hex(3)}"
-        self.hosts = sorted(service.host for service in self.cloud.compute.services(binary="nova-compute"))
+        self.hosts = sorted(
+            service.host for service in self.cloud.compute.services(binary="nova-compute")
+        )
 
     def launcher(self, **changes):
         settings = dataclasses.replace(SETTINGS, **changes)
@@ -91,7 +93,16 @@ class HeatCase(base.CloudTest):
     def stack(self, template, *options, **parameters):
         """Make a stack as a user does, yield its name, and see that nothing of it stays."""
         name = f"{self.run_id}-{template}"
-        argv = ["openstack", "stack", "create", "--wait", "-t", str(HEAT / f"{template}.yaml"), *options, name]
+        argv = [
+            "openstack",
+            "stack",
+            "create",
+            "--wait",
+            "-t",
+            str(HEAT / f"{template}.yaml"),
+            *options,
+            name,
+        ]
         argv += [f"--parameter={key}={value}" for key, value in parameters.items()]
         before = self.inventory()
         try:
@@ -103,8 +114,14 @@ class HeatCase(base.CloudTest):
 
     def validation(self, *options, **parameters):
         """Make a stack of pairs, of such guests as this cloud has."""
-        common = {"image": base.IMAGE, "external_network": base.NETWORK, "guest_tx_offload": "false"}
-        return self.stack("host_validation", *options, **common, time_limit=f"{LIMIT_S:.0f}", **parameters)
+        common = {
+            "image": base.IMAGE,
+            "external_network": base.NETWORK,
+            "guest_tx_offload": "false",
+        }
+        return self.stack(
+            "host_validation", *options, **common, time_limit=f"{LIMIT_S:.0f}", **parameters
+        )
 
     def pair(self):
         return model.HostPair(self.hosts[0], self.hosts[-1])
@@ -114,12 +131,16 @@ class HeatCase(base.CloudTest):
         found = {
             # Neutron makes a group "default" for a project by itself, when somebody first asks for its groups.
             kind: {
-                resource.id for resource in getattr(getattr(self.cloud, api), kind)() if resource.name != "default"
+                resource.id
+                for resource in getattr(getattr(self.cloud, api), kind)()
+                if resource.name != "default"
             }
             for api, kind in KINDS
         }
         found["flavors"] = {flavor.id for flavor in self.cloud.compute.flavors(is_public=None)}
-        found["heat users"] = {user.id for user in self.cloud.identity.users(domain_id=self.heat_domain())}
+        found["heat users"] = {
+            user.id for user in self.cloud.identity.users(domain_id=self.heat_domain())
+        }
         return found
 
     def heat_domain(self):
@@ -129,10 +150,28 @@ class HeatCase(base.CloudTest):
 class TemplatesTest(HeatCase):
     def test_the_engine_accepts_every_template(self):
         for path in sorted(HEAT.glob("*.yaml")):
-            argv = ["openstack", "orchestration", "template", "validate", "-f", "json", "-t", str(path)]
+            argv = [
+                "openstack",
+                "orchestration",
+                "template",
+                "validate",
+                "-f",
+                "json",
+                "-t",
+                str(path),
+            ]
             self.assertIn("Description", base.on_host("host1", *argv), path.name)
         for path in sorted((HEAT / "environments").glob("*.yaml")):
-            argv = ["openstack", "orchestration", "template", "validate", "-f", "json", "-e", str(path)]
+            argv = [
+                "openstack",
+                "orchestration",
+                "template",
+                "validate",
+                "-f",
+                "json",
+                "-e",
+                str(path),
+            ]
             argv += ["-t", str(HEAT / "benchmark_pair.yaml")]
             self.assertIn("Description", base.on_host("host1", *argv), path.name)
 
@@ -140,7 +179,9 @@ class TemplatesTest(HeatCase):
         with self.stack("flavors", name_prefix=f"{self.run_id}-", is_public="false"):
             flavors = self.cloud.compute.flavors(is_public=None)
             made = {flavor.name: flavor for flavor in flavors if self.run_id in flavor.name}
-            specs = self.cloud.compute.fetch_flavor_extra_specs(made[f"{self.run_id}-storage"]).extra_specs
+            specs = self.cloud.compute.fetch_flavor_extra_specs(
+                made[f"{self.run_id}-storage"]
+            ).extra_specs
         self.assertEqual("storage", specs["perf:profile"])
         self.assertEqual(6, len(made))
 
@@ -154,7 +195,9 @@ class PairTest(HeatCase):
         plan = self.plan("iperf3:seconds=1", "fio:seconds=1,size=8M", arms=arms)
         before = self.inventory()
         # Its answers take as long as Nova's.
-        self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.validation.cloud.host_cpu.LIMIT_S", 4.0))
+        self.useFixture(
+            fixtures.MonkeyPatch("nova_perf_tuning.validation.cloud.host_cpu.LIMIT_S", 4.0)
+        )
         launcher = self.launcher(agent_metrics=self.agent())
         launcher.check(plan)
         outcome = launcher.measure(self.pair(), plan)
@@ -162,7 +205,9 @@ class PairTest(HeatCase):
         self.assertEqual({arm.name: self.pair() for arm in arms}, outcome.hosts)
         primary = [trial for trial in outcome.trials if trial.primary]
         self.assertEqual(6, len(primary))  # arms, iperf3 and fio on either guest
-        self.assertTrue(all(trial.value and trial.value > 0 and trial.guest_cpu_s > 0 for trial in primary))
+        self.assertTrue(
+            all(trial.value and trial.value > 0 and trial.guest_cpu_s > 0 for trial in primary)
+        )
         self.assertEqual(host_cpu.SOURCE, outcome.host_cpu_source, outcome.host_cpu_faults)
         used = [trial.host_cpu_s["vcpu"] for trial in primary if trial.host_cpu_s]
         self.assertTrue(used and all(value > 0 for value in used), used)
@@ -192,7 +237,9 @@ class SchedulerTest(HeatCase):
             ram=192,
             trials=1,
         ) as name:
-            shown = base.on_host("host1", "openstack", "stack", "output", "show", "-f", "json", name, "hosts")
+            shown = base.on_host(
+                "host1", "openstack", "stack", "output", "show", "-f", "json", name, "hosts"
+            )
         return [(entry["client"], entry["server"]) for entry in json.loads(shown)["output_value"]]
 
     def test_on_two_hosts(self):
@@ -233,7 +280,11 @@ class FailureTest(HeatCase):
 
     def test_a_guest_that_never_signals(self):
         blank = self.cloud.create_image(
-            f"{self.run_id}-blank", data=b"\0" * 1048576, disk_format="raw", container_format="bare", wait=True
+            f"{self.run_id}-blank",
+            data=b"\0" * 1048576,
+            disk_format="raw",
+            container_format="bare",
+            wait=True,
         )
         self.addCleanup(self.cloud.image.delete_image, blank.id)
         launcher = self.launcher(image=blank.name, slot_s=5, boot_s=90 if BUSY else 40)
@@ -248,7 +299,9 @@ class FailureTest(HeatCase):
     def test_a_guest_that_signals_rubbish(self):
         self.change_runner("trials: map(del(.benchmark))", 'trials: "<script>$(reboot)</script>"')
         outcome = self.launcher().measure(self.pair(), self.plan("cpu:seconds=1"))
-        self.assert_error(outcome, model.ErrorClass.BAD_RESULTS, "trials", "is not of type 'array'")
+        self.assert_error(
+            outcome, model.ErrorClass.BAD_RESULTS, "trials", "is not of type 'array'"
+        )
 
     def test_a_benchmark_that_fails(self):
         plan = self.plan("fio:seconds=1,directory=/nowhere")

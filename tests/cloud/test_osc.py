@@ -59,7 +59,9 @@ class CommandTest(base.CloudTest):
 
 class FlavorTest(CommandTest):
     def test_life_of_a_flavor(self) -> None:
-        made = self.create_flavor("--profile", "network-throughput", "--spec", "perf:vif_rx_queue_size=512")
+        made = self.create_flavor(
+            "--profile", "network-throughput", "--spec", "perf:vif_rx_queue_size=512"
+        )
         specs = made["properties"]
         self.assertEqual("true", specs["hw:vif_multiqueue_enabled"])
         self.assertEqual("512", specs["perf:vif_rx_queue_size"])
@@ -72,7 +74,8 @@ class FlavorTest(CommandTest):
         self.assertIn("hosts could take a guest now: ", rules.pop("hosts-now"))
         self.assertTrue(all(rule.startswith("host-excluded-by-") for rule in rules), rules)
         explained = {
-            row["Spec"]: row for row in self.perf("flavor", "explain", self.prefix, "--image", base.IMAGE)
+            row["Spec"]: row
+            for row in self.perf("flavor", "explain", self.prefix, "--image", base.IMAGE)
         }
         self.assertEqual("512", explained["perf:vif_rx_queue_size"]["Value"])
 
@@ -101,11 +104,17 @@ class FlavorTest(CommandTest):
 class ImageTest(CommandTest):
     def test_image_check_finds_emulated_devices(self) -> None:
         image = self.cloud.image.create_image(
-            name=self.prefix, disk_format="raw", container_format="bare", hw_disk_bus="ide", hw_vif_model="e1000"
+            name=self.prefix,
+            disk_format="raw",
+            container_format="bare",
+            hw_disk_bus="ide",
+            hw_vif_model="e1000",
         )
         self.addCleanup(self.cloud.image.delete_image, image)
         self.create_flavor("--profile", "storage")
-        done = self.openstack("perf", "image", "check", self.prefix, "--flavor", self.prefix, "-f", "json")
+        done = self.openstack(
+            "perf", "image", "check", self.prefix, "--flavor", self.prefix, "-f", "json"
+        )
         self.assertEqual(1, done.code, done.err)
         rules = {row["Rule"] for row in json.loads(done.out)}
         self.assertEqual({"emulated-nic", "emulated-disk"}, rules)
@@ -125,7 +134,14 @@ class RightsTest(CommandTest):
 
     def test_without_admin_rights(self) -> None:
         self.make_member()
-        member = ("--os-username", self.prefix, "--os-password", "secret", "--os-project-name", self.prefix)
+        member = (
+            "--os-username",
+            self.prefix,
+            "--os-password",
+            "secret",
+            "--os-project-name",
+            self.prefix,
+        )
 
         self.assertEqual(0, self.openstack(*member, "perf", "flavor", "list", "--all").code)
         for arguments in (
@@ -143,7 +159,9 @@ class PublishCase(CommandTest):
         super().setUp()
         directory = self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-"))
         self.path = pathlib.Path(directory) / "result.json"
-        self.addCleanup(self.openstack, "perf", "publish", "--withdraw", "--host", "host1", "--disable-on-fail")
+        self.addCleanup(
+            self.openstack, "perf", "publish", "--withdraw", "--host", "host1", "--disable-on-fail"
+        )
 
     def publish(self, *arguments: str) -> Any:
         """Publish for one host and return what was done."""
@@ -152,19 +170,30 @@ class PublishCase(CommandTest):
 
     def write(self, **kwargs: Any) -> str:
         """Write a result of host1, made now by default; return the path."""
-        fields = {"host": "host1", "created_at": datetime.datetime.now(datetime.UTC), "verdict": "PASS", **kwargs}
-        self.path.write_text(host_result.HostResult(**{"budgets": {"net": "PASS"}, **fields}).to_json())
+        fields = {
+            "host": "host1",
+            "created_at": datetime.datetime.now(datetime.UTC),
+            "verdict": "PASS",
+            **kwargs,
+        }
+        self.path.write_text(
+            host_result.HostResult(**{"budgets": {"net": "PASS"}, **fields}).to_json()
+        )
         return str(self.path)
 
     def traits(self, host: str) -> set[str]:
         """Return the CUSTOM_PERF_* traits that Placement has."""
         provider = self.cloud.placement.find_resource_provider(host)
-        data = self.cloud.placement.get(f"/resource_providers/{provider.id}/traits", microversion="1.6").json()
+        data = self.cloud.placement.get(
+            f"/resource_providers/{provider.id}/traits", microversion="1.6"
+        ).json()
         return {trait for trait in data["traits"] if trait.startswith(traits.PREFIX)}
 
     def service(self) -> Any:
         [found] = [
-            service for service in self.cloud.compute.services(binary="nova-compute") if service.host == "host1"
+            service
+            for service in self.cloud.compute.services(binary="nova-compute")
+            if service.host == "host1"
         ]
         return found
 
@@ -175,11 +204,15 @@ class PublishTest(PublishCase):
         self.assertEqual("disabled", self.publish(failed, "--disable-on-fail")["Service"])
         service = self.service()
         self.assertEqual("disabled", service.status)
-        self.assertTrue(service.disabled_reason.startswith("nova-perf: validation FAIL of net at "))
+        self.assertTrue(
+            service.disabled_reason.startswith("nova-perf: validation FAIL of net at ")
+        )
         self.assertEqual("FAIL", self.perf("host", "show", "host1")["verdict"])
         self.assertEqual("disabled", self.publish(failed, "--disable-on-fail")["Service"])
         self.assertEqual("enabled", self.publish(self.write(), "--disable-on-fail")["Service"])
-        self.assertEqual(("enabled", None), (self.service().status, self.service().disabled_reason))
+        self.assertEqual(
+            ("enabled", None), (self.service().status, self.service().disabled_reason)
+        )
 
 
 class TraitTest(PublishCase):
@@ -190,7 +223,9 @@ class TraitTest(PublishCase):
         self.assertEqual({traits.VALIDATED, "CUSTOM_PERF_BUDGET_NET"}, set(published["Traits"]))
         self.assertEqual(set(published["Traits"]), self.traits("host1"))
         [row] = self.perf("host", "list", "--validated")
-        self.assertEqual(["host1", "PASS", "API"], [row[key] for key in ("Host", "Verdict", "Set By")])
+        self.assertEqual(
+            ["host1", "PASS", "API"], [row[key] for key in ("Host", "Verdict", "Set By")]
+        )
         self.assertEqual("up", self.perf("host", "show", "host1")["state"])
 
         self.assertEqual("host1", self.boot(flavor).compute_host)
@@ -207,11 +242,14 @@ class TraitTest(PublishCase):
 
     def test_nova_compute_with_a_result_file_is_left_to_it(self) -> None:
         file = self.state / "host1/root/var/lib/nova-perf-tuning/verdict.json"
-        self.addCleanup(base.wait_for, "traits gone with the file", lambda: not self.traits("host1"))
+        self.addCleanup(
+            base.wait_for, "traits gone with the file", lambda: not self.traits("host1")
+        )
         self.addCleanup(file.unlink, missing_ok=True)
         file.write_text(pathlib.Path(self.write()).read_text())
         base.wait_for(
-            "nova-compute takes over", lambda: {traits.MANAGED, traits.VALIDATED} <= self.traits("host1")
+            "nova-compute takes over",
+            lambda: {traits.MANAGED, traits.VALIDATED} <= self.traits("host1"),
         )
         self.assertEqual([], self.publish(self.write())["Added"])
         self.assertIn("result_file", self.refused(["publish", self.write(verdict="FAIL")]))

@@ -21,7 +21,13 @@ class RemovalTest(testcase.TestCase):
 
     def start(self, until: str) -> subprocess.Popen[bytes]:
         """Start a cloud and return when service ``until`` has a process."""
-        argv = [str(base.TOP / "tools" / "cloud" / "up"), "--hosts", "1", "--state", self.directory]
+        argv = [
+            str(base.TOP / "tools" / "cloud" / "up"),
+            "--hosts",
+            "1",
+            "--state",
+            self.directory,
+        ]
         up = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         self.addCleanup(up.wait)
         self.addCleanup(up.kill)
@@ -33,13 +39,20 @@ class RemovalTest(testcase.TestCase):
 
     def namespaces(self) -> set[str]:
         """Return the network and mount namespaces of the cloud's hosts."""
-        pids = [file.read_text().split()[0] for file in pathlib.Path(self.directory, "run").glob("host?-init.pid")]
+        pids = [
+            file.read_text().split()[0]
+            for file in pathlib.Path(self.directory, "run").glob("host?-init.pid")
+        ]
         self.assertEqual(2, len(pids))
         return {os.readlink(f"/proc/{pid}/ns/{kind}") for pid in pids for kind in ("net", "mnt")}
 
     def remains(self, namespaces: set[str]) -> list[str]:
         """Return what is left of the cloud: processes by namespace or by its directory, mounts."""
-        found = [line for line in pathlib.Path("/proc/mounts").read_text().splitlines() if self.directory in line]
+        found = [
+            line
+            for line in pathlib.Path("/proc/mounts").read_text().splitlines()
+            if self.directory in line
+        ]
         for directory in pathlib.Path("/proc").glob("[0-9]*"):
             try:
                 spaces = {os.readlink(directory / "ns" / kind) for kind in ("net", "mnt")}

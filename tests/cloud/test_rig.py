@@ -26,7 +26,9 @@ class ServicesTest(base.CloudTest):
         base.wait_for("its end", lambda: not pathlib.Path(f"/proc/{service['pid']}").exists())
         said = base.tool("status", check=False)
         self.assertEqual(1, said.returncode)
-        self.assertIn("host2-nova-compute has died; log/host2-nova-compute.log ends with: ", said.stdout)
+        self.assertIn(
+            "host2-nova-compute has died; log/host2-nova-compute.log ends with: ", said.stdout
+        )
         self.assertIn(", 1 services started", base.tool("up").stdout)
         self.assertEqual(0, base.tool("status").returncode)
 
@@ -46,7 +48,10 @@ class TunedGuestTest(base.CloudTest):
         host = self.cloud.compute.get_server(server.id).compute_host
 
         def used() -> bool:
-            return f"rx-{int(queues) - 1}" in base.on_host(host, "ls", f"/sys/class/net/{tap}/queues").split()
+            return (
+                f"rx-{int(queues) - 1}"
+                in base.on_host(host, "ls", f"/sys/class/net/{tap}/queues").split()
+            )
 
         base.wait_for(f"{queues} queues of {tap}", used)
 
@@ -77,5 +82,7 @@ class TunedGuestTest(base.CloudTest):
         self.check_tuned(self.settled(server, "ACTIVE", "host2"))
 
     def test_api_refuses_a_wrong_spec(self) -> None:
-        error = self.assertRaises(openstack.exceptions.BadRequestException, self.flavor, {"perf:vif_queues": "0"})
+        error = self.assertRaises(
+            openstack.exceptions.BadRequestException, self.flavor, {"perf:vif_queues": "0"}
+        )
         self.assertIn("perf:vif_queues='0'", str(error))

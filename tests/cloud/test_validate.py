@@ -14,8 +14,25 @@ from nova_perf_tuning.validation.cloud import model, run_store
 from nova_perf_tuning.validation.measure import store
 from tests.cloud import base
 
-QUICK = ("--benchmark", "cpu:seconds=1", "--benchmark", "iperf3:seconds=2", "--blocks", "1", "--max-loss", "0.9")
-GUESTS = ("--guest-ram", "192", "--no-guest-tx-offload", "--image", base.IMAGE, "--pair-time-limit", "20m")
+QUICK = (
+    "--benchmark",
+    "cpu:seconds=1",
+    "--benchmark",
+    "iperf3:seconds=2",
+    "--blocks",
+    "1",
+    "--max-loss",
+    "0.9",
+)
+GUESTS = (
+    "--guest-ram",
+    "192",
+    "--no-guest-tx-offload",
+    "--image",
+    base.IMAGE,
+    "--pair-time-limit",
+    "20m",
+)
 PROGRAM = (os.path.join(os.path.dirname(sys.executable), "openstack"), "perf")
 
 
@@ -24,7 +41,9 @@ class ValidateCase(base.CloudTest):
         super().setUp()
         self.directory = self.useFixture(fixtures.TempDir()).path
         self.url = f"sqlite:///{self.directory}/results.db"
-        self.environment = {key: value for key, value in os.environ.items() if not key.startswith("OS_")}
+        self.environment = {
+            key: value for key, value in os.environ.items() if not key.startswith("OS_")
+        }
         self.environment |= {
             "OS_CLIENT_CONFIG_FILE": str(self.state / "etc" / "clouds.yaml"),
             "OS_CLOUD": "perf",
@@ -50,7 +69,9 @@ class ValidateCase(base.CloudTest):
     def member(self):
         """Use a new project without an administrator's rights, and return it."""
         project = self.make_member()
-        [entry] = yaml.safe_load((self.state / "etc" / "clouds.yaml").read_text())["clouds"].values()
+        [entry] = yaml.safe_load((self.state / "etc" / "clouds.yaml").read_text())[
+            "clouds"
+        ].values()
         entry["auth"].update(username=self.prefix, password="secret", project_name=self.prefix)
         path = os.path.join(self.directory, "clouds.yaml")
         with open(path, "w") as file:
@@ -84,18 +105,31 @@ class ValidateTest(ValidateCase):
         self.assertEqual(0, running.returncode, output)
         environment = json.loads(shown)["environment"]
         fleet = environment["fleet"]
-        names = sorted(service.host for service in self.cloud.compute.services(binary="nova-compute"))
+        names = sorted(
+            service.host for service in self.cloud.compute.services(binary="nova-compute")
+        )
         self.assertEqual(names, [host["host"] for host in fleet["hosts"]])
         self.assertEqual(["done", "done"], [pair["state"] for pair in fleet["pairs"]])
-        self.assertEqual({tuple(names), tuple(names[::-1])}, {(p["client"], p["server"]) for p in fleet["pairs"]})
-        figures = {(figure["benchmark"], figure["arm"]) for pair in fleet["pairs"] for figure in pair["figures"]}
-        self.assertEqual({(b, arm) for b in ("cpu", "iperf3") for arm in ("untuned", "tuned")}, figures)
+        self.assertEqual(
+            {tuple(names), tuple(names[::-1])},
+            {(p["client"], p["server"]) for p in fleet["pairs"]},
+        )
+        figures = {
+            (figure["benchmark"], figure["arm"])
+            for pair in fleet["pairs"]
+            for figure in pair["figures"]
+        }
+        self.assertEqual(
+            {(b, arm) for b in ("cpu", "iperf3") for arm in ("untuned", "tuned")}, figures
+        )
         self.assertEqual([], environment["errors"])
         results = store.load(os.path.join(self.directory, "results.json"))
         self.assertTrue(all(trial.value for trial in results.trials if trial.primary))
         self.assert_soon(self.before, self.stacks)
         self.assertEqual([], self.cleanup())
-        print(f"NOTE: two hosts validated, pairs took {[pair['seconds'] for pair in fleet['pairs']]} s")
+        print(
+            f"NOTE: two hosts validated, pairs took {[pair['seconds'] for pair in fleet['pairs']]} s"
+        )
 
     def test_where_the_scheduler_puts_them_and_without_rights(self):
         self.member()
@@ -104,7 +138,9 @@ class ValidateTest(ValidateCase):
         self.assertEqual(0, running.returncode, output)
         results = store.load(os.path.join(self.directory, "results.json"))
         self.assertEqual([], results.environment.errors)
-        self.assertEqual({"cpu", "iperf3"}, {trial.benchmark for trial in results.trials if trial.value})
+        self.assertEqual(
+            {"cpu", "iperf3"}, {trial.benchmark for trial in results.trials if trial.value}
+        )
         self.assert_soon(self.before, self.stacks)
 
     def test_ctrl_c_leaves_nothing_and_the_run_goes_on(self):
@@ -130,7 +166,9 @@ class ValidateTest(ValidateCase):
         running.communicate()
         line = self.the_run()
         [listed] = self.cleanup("--list")
-        self.assertEqual((line.run_id, "died", "maybe"), (listed["Run"], listed["State"], listed["Leftovers"]))
+        self.assertEqual(
+            (line.run_id, "died", "maybe"), (listed["Run"], listed["State"], listed["Leftovers"])
+        )
         [removed] = self.cleanup()
         self.assertEqual(line.run_id, removed["Run"])
         self.assertTrue(removed["Removed"])
@@ -150,7 +188,9 @@ class MistakesTest(ValidateCase):
     def test_without_rights_and_quota(self):
         project = self.member()
         self.refused("only administrators may choose hosts", "--hosts", "all")
-        self.refused("making flavors (arms untuned, tuned) needs an administrator", "--hosts", "any")
+        self.refused(
+            "making flavors (arms untuned, tuned) needs an administrator", "--hosts", "any"
+        )
         flavor = self.flavor({}, vcpus=1)
         self.cloud.compute.update_quota_set(project, instances=1)
         self.refused("quota", "--hosts", "any", "--flavor", flavor.name)

@@ -214,7 +214,10 @@ def _serving(nic, queues):
 def _xps_faults(nic):
     """A CPU that serves queues is to send by all of those, each other CPU by one."""
     masks, serving = xps(nic), _serving(nic, r"output\.|TxRx-|tx-")
-    sends = [{queue for queue, mask in enumerate(masks) if mask >> cpu & 1} for cpu in range(os.cpu_count())]
+    sends = [
+        {queue for queue, mask in enumerate(masks) if mask >> cpu & 1}
+        for cpu in range(os.cpu_count())
+    ]
     right = serving and all(one == serving.get(cpu, one) and one for cpu, one in enumerate(sends))
     single = all(len(one) == 1 for cpu, one in enumerate(sends) if cpu not in serving)
     return bool(masks), "" if right and single else f"{nic} sends by {sends}, served by {serving}"
@@ -228,7 +231,9 @@ def _rps_faults(nic, cpus):
     right = helpers and sorted(sum(shared, [])) == helpers
     sizes = [len(worker) for worker in shared]
     even = max(sizes, default=0) - min(sizes, default=0) <= 1
-    return bool(masks), "" if right and even else f"{nic}: {helpers} are to share the receiving of {shared}"
+    return bool(
+        masks
+    ), "" if right and even else f"{nic}: {helpers} are to share the receiving of {shared}"
 
 
 def _guest_faults(guest, cpus):
@@ -317,7 +322,12 @@ def settle(event, wanted, appears=False, gone=False, hold=1.0, limit=300.0):
 
 
 #: How the threads of our classes are named by QEMU and by the kernel; of all others only the total tells.
-_CLASSES = {"vcpu": r"CPU \d+/KVM", "emulator": "emulator", "iothread": r"IO iothread\d+", "vhost": "vhost"}
+_CLASSES = {
+    "vcpu": r"CPU \d+/KVM",
+    "emulator": "emulator",
+    "iothread": r"IO iothread\d+",
+    "vhost": "vhost",
+}
 
 
 def spent(guest):
@@ -329,7 +339,9 @@ def spent(guest):
     for thread in threads(guest):
         for kind, name in _CLASSES.items():
             if re.fullmatch(name, thread["name"]):
-                seconds = _ticks_s(f"/proc/{pid if thread['own'] else thread['tid']}/task/{thread['tid']}/stat")
+                seconds = _ticks_s(
+                    f"/proc/{pid if thread['own'] else thread['tid']}/task/{thread['tid']}/stat"
+                )
                 found[kind] += seconds
                 count[kind] += 1
                 found["total"] += 0.0 if thread["own"] else seconds
@@ -350,7 +362,9 @@ def metrics(guest, port):
         text = answer.read().decode()
     after = spent(guest)
     seconds = {}
-    for labels, value in re.findall(r"^nova_perf_guest_host_cpu_seconds_total\{(.+)\} (\S+)$", text, re.MULTILINE):
+    for labels, value in re.findall(
+        r"^nova_perf_guest_host_cpu_seconds_total\{(.+)\} (\S+)$", text, re.MULTILINE
+    ):
         if f'guest="{guest}"' in labels:
             seconds[re.search(r'class="(\w+)"', labels).group(1)] = float(value)
     return {"before": before, "seconds": seconds, "after": after}
@@ -397,7 +411,11 @@ def _ask_irqbalance(question):
 
 
 def main():
-    functions = {name: value for name, value in globals().items() if callable(value) and not name.startswith("_")}
+    functions = {
+        name: value
+        for name, value in globals().items()
+        if callable(value) and not name.startswith("_")
+    }
     for line in sys.stdin:
         name, arguments = json.loads(line)
         try:

@@ -93,7 +93,9 @@ class Lab:
 
 def install_agent(lab: Lab) -> None:
     """Give the emulated host the project's unit and the configuration of these tests; nothing is started."""
-    lab.run("mkdir -p /run/lab /etc/nova /etc/nova-perf-tuning /etc/systemd/system/nova-perf-agent.service.d")
+    lab.run(
+        "mkdir -p /run/lab /etc/nova /etc/nova-perf-tuning /etc/systemd/system/nova-perf-agent.service.d"
+    )
     lab.run("cp /opt/perf/tree/etc/systemd/nova-perf-agent.service /etc/systemd/system/")
     lab.ask("put", "/etc/systemd/system/nova-perf-agent.service.d/lab.conf", DROP_IN)
     lab.ask("put", "/etc/nova/nova.conf", NOVA)
@@ -130,7 +132,10 @@ class LabCase(testcase.TestCase):
             self.addDetail(name, testtools.content.text_content(out))
 
     def start_agent(
-        self, options: str = "on_stop = leave\n", wanted: Sequence[Call] = (), what: str = "the agent's start"
+        self,
+        options: str = "on_stop = leave\n",
+        wanted: Sequence[Call] = (),
+        what: str = "the agent's start",
     ) -> None:
         """Start the agent and wait until it says that all is placed.
 
@@ -139,7 +144,9 @@ class LabCase(testcase.TestCase):
         self.lab.ask("put", "/etc/nova-perf-tuning/lab.conf", f"[agent]\n{options}")
         self.addCleanup(self.end_agent)
         self.lab.run("systemctl daemon-reload")
-        self.lab.ask("run", "systemctl reset-failed nova-perf-agent")  # fails where it has never run
+        self.lab.ask(
+            "run", "systemctl reset-failed nova-perf-agent"
+        )  # fails where it has never run
         if wanted:
             start = ["must", "systemctl start --no-block nova-perf-agent"]
             self.right_again(what, start, wanted, prepare=lambda: self._forget(wanted), loads=True)
@@ -150,7 +157,9 @@ class LabCase(testcase.TestCase):
         """End an agent that was late, undo what it has done, and see that there is something to do."""
         self.lab.run("systemctl stop nova-perf-agent")
         self.lab.ask("run", _RESTORE)
-        self.assertNotEqual([], self.lab.ask("faults", wanted)[1], "all is right before the agent starts")
+        self.assertNotEqual(
+            [], self.lab.ask("faults", wanted)[1], "all is right before the agent starts"
+        )
 
     def know_agent(self) -> None:
         """Remember the agent that runs: from now on it is to stay the same process."""
@@ -160,7 +169,11 @@ class LabCase(testcase.TestCase):
     def check_agent(self) -> None:
         """Assert that the agent is the process that was started: systemd starts one that has crashed again."""
         if self._agent is not None:
-            self.assertEqual(self._agent, self._unit(*self._agent), "the agent has crashed, or was started again")
+            self.assertEqual(
+                self._agent,
+                self._unit(*self._agent),
+                "the agent has crashed, or was started again",
+            )
 
     def _unit(self, *names: str) -> dict[str, str]:
         rows = self.lab.run(f"systemctl show -p {','.join(names)} nova-perf-agent").splitlines()
@@ -175,7 +188,9 @@ class LabCase(testcase.TestCase):
             self._agent = None
             self.lab.ask("run", "systemctl stop nova-perf-agent")
         if known is not None:
-            self.assertEqual(str(code), self._unit("ExecMainStatus")["ExecMainStatus"], "exit code of the agent")
+            self.assertEqual(
+                str(code), self._unit("ExecMainStatus")["ExecMainStatus"], "exit code of the agent"
+            )
 
     def kill_agent(self, wanted: Sequence[Call], disturb: Callable[[], None]) -> None:
         """Kill the agent when everything is wrong, and assert that the one that systemd starts puts it right.
@@ -210,10 +225,16 @@ class LabCase(testcase.TestCase):
         self.check_agent()
         self._agent = None
         self.lab.run("systemctl kill -s KILL nova-perf-agent")
-        self.until(lambda: self._unit("ActiveState")["ActiveState"] == "failed", "it is dead", note=False)
+        self.until(
+            lambda: self._unit("ActiveState")["ActiveState"] == "failed", "it is dead", note=False
+        )
 
     def _await_ready(self) -> None:
-        self.until(lambda: self._unit("ActiveState")["ActiveState"] == "active", "it is at work", note=False)
+        self.until(
+            lambda: self._unit("ActiveState")["ActiveState"] == "active",
+            "it is at work",
+            note=False,
+        )
 
     def end_agent(self) -> None:
         """Stop it and forget what it knows of the host: the next test's agent takes what it finds for original."""
@@ -276,18 +297,22 @@ class LabCase(testcase.TestCase):
             seconds, took, answer, wrong = self.lab.ask("settle", call, wanted, *options.values())
             if seconds is None:
                 if repeat and not late and options["appears"] and not self.begins():
-                    late.append("never, the guest has not booted")  # its emulated CPU may have lost its timer
+                    late.append(
+                        "never, the guest has not booted"
+                    )  # its emulated CPU may have lost its timer
                     continue
-                self.fail(f"{what}: never right again: {wrong}; the event said {str(answer)[-500:]!r}")
-            timing = (
-                f"{seconds:.2f} s after it (it took {took:.1f} s{f', loading {loading:.1f} s' if loads else ''})"
-            )
+                self.fail(
+                    f"{what}: never right again: {wrong}; the event said {str(answer)[-500:]!r}"
+                )
+            timing = f"{seconds:.2f} s after it (it took {took:.1f} s{f', loading {loading:.1f} s' if loads else ''})"
             allowed = RIGHT_AGAIN_S + LOADS * loading
             if seconds < allowed:
                 break
             late.append(timing)
             if not repeat or len(late) > 1:
-                self.fail(f"{what}: right again only {', then '.join(late)}; allowed are {allowed:.3g} s")
+                self.fail(
+                    f"{what}: right again only {', then '.join(late)}; allowed are {allowed:.3g} s"
+                )
         more = f"; at the first try only {late[0]}" if late else ""
         _late_first_tries.extend([what] * bool(late))
         self.assertLessEqual(len(_late_first_tries), LATE_FIRST_TRIES, _late_first_tries)
@@ -352,19 +377,24 @@ def domain_xml(
     """
     metadata = ""
     if specs is not None:
-        inner = "".join(f'<perf:spec name="perf:{key}">{value}</perf:spec>' for key, value in specs.items())
+        inner = "".join(
+            f'<perf:spec name="perf:{key}">{value}</perf:spec>' for key, value in specs.items()
+        )
         space = "http://openstack.org/xmlns/libvirt/nova-perf-tuning/1.0"
         metadata += f'<perf:request xmlns:perf="{space}">{inner}</perf:request>'
     if nova_specs is not None:
         inner = "".join(
-            f'<nova:extraSpec name="{key}">{value}</nova:extraSpec>' for key, value in nova_specs.items()
+            f'<nova:extraSpec name="{key}">{value}</nova:extraSpec>'
+            for key, value in nova_specs.items()
         )
         space = "http://openstack.org/xmlns/libvirt/nova/1.1"
         metadata += (
             f'<nova:instance xmlns:nova="{space}"><nova:name>{name}</nova:name><nova:flavor name="f">'
             f"<nova:extraSpecs>{inner}</nova:extraSpecs></nova:flavor></nova:instance>"
         )
-    pins = "".join(f'<vcpupin vcpu="{index}" cpuset="{cpus}"/>' for index, cpus in enumerate(vcpu_pins))
+    pins = "".join(
+        f'<vcpupin vcpu="{index}" cpuset="{cpus}"/>' for index, cpus in enumerate(vcpu_pins)
+    )
     number = int(name[1:])
     nic = interface_xml(f"tap-{name}", f"52:54:00:09:00:{number:02x}", vcpus)
     hostdevs = "".join(map(hostdev_xml, devices))
@@ -426,7 +456,9 @@ def main() -> None:
     lab.ask("put", "/run/lab/g1.xml", domain_xml("g1", lab.kernel, specs=specs))
     lab.run("systemctl daemon-reload")
     lab.close()
-    print("the unit nova-perf-agent and /run/lab/g1.xml are there; what the agent says goes to /run/lab/agent.log")
+    print(
+        "the unit nova-perf-agent and /run/lab/g1.xml are there; what the agent says goes to /run/lab/agent.log"
+    )
 
 
 if __name__ == "__main__":

@@ -36,8 +36,14 @@ def rebind(nic: str, bus: str, driver: str, after: str = "true") -> rig.Call:
 NIC_EVENTS = {
     "ip link down and up (igb)": link("igb1"),
     "ip link down and up (virtio)": link("nic1", "device/.."),
-    "ethtool -L 2 and 4 (virtio)": ["must", "ethtool -L nic1 combined 2 && ethtool -L nic1 combined 4"],
-    "ethtool -L 2 and 8 (igb)": ["must", "ethtool -L igb1 combined 2 && ethtool -L igb1 combined 8"],
+    "ethtool -L 2 and 4 (virtio)": [
+        "must",
+        "ethtool -L nic1 combined 2 && ethtool -L nic1 combined 4",
+    ],
+    "ethtool -L 2 and 8 (igb)": [
+        "must",
+        "ethtool -L igb1 combined 2 && ethtool -L igb1 combined 8",
+    ],
     "driver unbound and bound (igb)": rebind("igb1", "pci", "igb"),
     "driver unbound and bound (virtio)": rebind(
         "nic1", "virtio", "virtio_net", "ip addr replace 10.10.1.2/24 dev nic1"
@@ -61,7 +67,9 @@ class EventsTest(rig.LabCase):
         """Compare all that was there before; what came since, such as a guest's tap, had no value then."""
         after = self.lab.ask("originals")
         for part in ("irqs", "masks"):
-            self.assertEqual(self.before[part], {key: after[part].get(key) for key in self.before[part]})
+            self.assertEqual(
+                self.before[part], {key: after[part].get(key) for key in self.before[part]}
+            )
         self.assertEqual(self.before["new"], after["new"])
 
     def start_vhost_guest(self):
@@ -69,7 +77,9 @@ class EventsTest(rig.LabCase):
         self.right_again("a guest's start", self.start, [*rig.nics(), _GUEST])
         workers = self.workers()
         self.assertEqual(4, len(workers))
-        self.assertEqual(self.lab.kernel.startswith("6.12"), all(worker["own"] for worker in workers))
+        self.assertEqual(
+            self.lab.kernel.startswith("6.12"), all(worker["own"] for worker in workers)
+        )
 
     def test_everything_that_happens_with_a_guest(self):
         """NIC interrupts, vhost workers, emulator and I/O thread together, and at the end every original."""
@@ -92,16 +102,24 @@ class EventsTest(rig.LabCase):
     def with_two_channels(self):
         """What virtio leaves of the vectors of queues that are off is nobody's: the other NICs are looked at."""
         others = [nic for nic in rig.nics() if nic[1] != "nic1"]
-        self.right_again("ethtool -L 2 (virtio)", ["must", "ethtool -L nic1 combined 2"], [*others, _GUEST])
-        self.right_again("ethtool -L 4 (virtio)", ["must", "ethtool -L nic1 combined 4"], [*rig.nics(), _GUEST])
+        self.right_again(
+            "ethtool -L 2 (virtio)", ["must", "ethtool -L nic1 combined 2"], [*others, _GUEST]
+        )
+        self.right_again(
+            "ethtool -L 4 (virtio)", ["must", "ethtool -L nic1 combined 4"], [*rig.nics(), _GUEST]
+        )
 
     def take_cpus(self):
         """One that carries NIC interrupts alone, and one of the guest's node that carries its threads as well."""
-        self.right_again("CPU 1 offline", rig.online(1, 1, 0), [*rig.nics(nic0=[0], igb0=[0]), _GUEST])
+        self.right_again(
+            "CPU 1 offline", rig.online(1, 1, 0), [*rig.nics(nic0=[0], igb0=[0]), _GUEST]
+        )
         self.right_again("CPU 1 back", rig.online(1, 0, 1), [*rig.nics(), _GUEST])
         left = [4, 5, 6]
         wanted = [*rig.nics(nic1=left, igb1=left), ["guest", "g1", left]]
-        self.right_again("CPU 7 offline, the guest's threads were there", rig.online(7, 1, 0), wanted)
+        self.right_again(
+            "CPU 7 offline, the guest's threads were there", rig.online(7, 1, 0), wanted
+        )
         self.right_again("CPU 7 back", rig.online(7, 0, 1), [*rig.nics(), _GUEST])
 
     def pin_by_others(self):
@@ -111,8 +129,12 @@ class EventsTest(rig.LabCase):
             ("libvirtd's restart and an emulatorpin", [6, 7], "systemctl restart libvirtd && "),
         ):
             narrow = f"virsh emulatorpin g1 {cpus[0]}-{cpus[1]} --live"
-            self.right_again(what, ["must", f"{more}{wide} && {narrow}"], [*rig.nics(), ["guest", "g1", cpus]])
-            self.right_again(f"{what} back", ["must", f"{narrow} && {wide}"], [*rig.nics(), _GUEST])
+            self.right_again(
+                what, ["must", f"{more}{wide} && {narrow}"], [*rig.nics(), ["guest", "g1", cpus]]
+            )
+            self.right_again(
+                f"{what} back", ["must", f"{narrow} && {wide}"], [*rig.nics(), _GUEST]
+            )
 
     def pause(self):
         """A guest that stands still is kept as well, and what is wrong when it goes on is put right."""
@@ -123,7 +145,9 @@ class EventsTest(rig.LabCase):
 
     def plug(self):
         """Another NIC for the guest, with workers and a tap of its own."""
-        self.lab.ask("put", "/run/lab/nic.xml", rig.interface_xml("tap-g1b", "52:54:00:09:01:01", 2))
+        self.lab.ask(
+            "put", "/run/lab/nic.xml", rig.interface_xml("tap-g1b", "52:54:00:09:01:01", 2)
+        )
         attach = ["must", "virsh attach-device g1 /run/lab/nic.xml --live"]
         self.right_again("a NIC attached", attach, [*rig.nics(), _GUEST], repeat=False)
         self.assertEqual(6, len(self.workers()))
@@ -139,17 +163,26 @@ class EventsTest(rig.LabCase):
         self.await_guest()
         before = self.workers()
         self.reboot_guest()
-        self.assertEqual([thread["tid"] for thread in before], [worker["tid"] for worker in self.workers()])
+        self.assertEqual(
+            [thread["tid"] for thread in before], [worker["tid"] for worker in self.workers()]
+        )
         self.assertEqual([True, []], self.lab.ask("faults", [*rig.nics(), _GUEST]))
         saved = ["must", "virsh save g1 /run/lab/g1.state && virsh restore /run/lab/g1.state"]
-        for what, event in (("the guest's reboot by Nova", self.start), ("a new QEMU with its state", saved)):
+        for what, event in (
+            ("the guest's reboot by Nova", self.start),
+            ("a new QEMU with its state", saved),
+        ):
             before = self.workers()
             self.right_again(what, event, [*rig.nics(), _GUEST], prepare=self.await_guest)
-            both = {thread["tid"] for thread in before} & {worker["tid"] for worker in self.workers()}
+            both = {thread["tid"] for thread in before} & {
+                worker["tid"] for worker in self.workers()
+            }
             self.assertEqual((4, set()), (len(before), both))
 
     def kill_and_go_on(self):
-        self.kill_agent([["nic", "nic1", rig.NODE1], ["nic", "igb1", rig.NODE1], _GUEST], self.disturb)
+        self.kill_agent(
+            [["nic", "nic1", rig.NODE1], ["nic", "igb1", rig.NODE1], _GUEST], self.disturb
+        )
 
     def disturb(self):
         self.lab.run("ethtool -L nic1 combined 3 && ethtool -L nic1 combined 4")
@@ -188,7 +221,9 @@ class EventsTest(rig.LabCase):
         for nic, address in nics.items():
             found = [irq["cpus"] for irq in self.lab.ask("device_irqs", address) if irq["name"]]
             self.assertGreater(len(found), 8)
-            self.assertEqual([], [entry for entry in found if len(entry) != 1 or entry[0] not in rig.NICS[nic]])
+            self.assertEqual(
+                [], [entry for entry in found if len(entry) != 1 or entry[0] not in rig.NICS[nic]]
+            )
         self.stop_agent()
         self.check_originals()
 
@@ -206,7 +241,9 @@ class SpreadTest(rig.LabCase):
         for cpu in range(4):
             before = {worker["tid"]: worker["ran"] for worker in self.workers()}
             self.lab.ask(
-                "console", "g1", f"taskset {1 << cpu:x} ping -q -c 100 -i 0.02 -s 1400 10.9.0.1 >/dev/null"
+                "console",
+                "g1",
+                f"taskset {1 << cpu:x} ping -q -c 100 -i 0.02 -s 1400 10.9.0.1 >/dev/null",
             )
             ran = [
                 worker["ran"] - before[worker["tid"]]
@@ -217,5 +254,9 @@ class SpreadTest(rig.LabCase):
     def test_a_workers_cpu_goes_and_comes_back(self):
         self.start()
         self.addCleanup(self.lab.ask, *rig.online(7, 1))
-        self.right_again("a worker's CPU offline", rig.online(7, 1, 0), [["workers", "g1", [4, 5, 6]]])
-        self.right_again("a worker's CPU back", rig.online(7, 0, 1), [["workers", "g1", rig.NODE1]])
+        self.right_again(
+            "a worker's CPU offline", rig.online(7, 1, 0), [["workers", "g1", [4, 5, 6]]]
+        )
+        self.right_again(
+            "a worker's CPU back", rig.online(7, 0, 1), [["workers", "g1", rig.NODE1]]
+        )

@@ -13,14 +13,18 @@ class ScriptTest(rig.LabCase):
         super().setUp()
         for irq in self.irqs():  # irqbalance puts nothing back, and other tests look at all NICs
             path = f"/proc/irq/{irq['irq']}/smp_affinity_list"
-            self.addCleanup(self.lab.ask, "run", f"echo {','.join(map(str, irq['cpus']))} > {path}")
+            self.addCleanup(
+                self.lab.ask, "run", f"echo {','.join(map(str, irq['cpus']))} > {path}"
+            )
         self.lab.run(
             "systemd-run -q --unit lab-irqbalance -p RuntimeDirectory=irqbalance "
             f"irqbalance --foreground --interval=3 --banirq=9 --policyscript={_SCRIPT}"
         )
         self.addCleanup(self.lab.ask, "run", "systemctl stop lab-irqbalance")
         self.ours = {irq["irq"] for irq in self.irqs()}
-        self.until(lambda: self.moved() & self.ours, "irqbalance places interrupts of NICs", note=False)
+        self.until(
+            lambda: self.moved() & self.ours, "irqbalance places interrupts of NICs", note=False
+        )
 
     def irqs(self):
         return [irq for nic in _NICS for irq in self.lab.ask("nic_irqs", nic)]
@@ -31,13 +35,18 @@ class ScriptTest(rig.LabCase):
 
     def listed(self):
         return {
-            int(line) for line in self.lab.run(f"[ ! -e {_LIST} ] || grep -x '[0-9]*' {_LIST} || true").split()
+            int(line)
+            for line in self.lab.run(
+                f"[ ! -e {_LIST} ] || grep -x '[0-9]*' {_LIST} || true"
+            ).split()
         }
 
     def test_interrupts_that_it_knew_are_ours_until_the_restore(self):
         self.start_agent()
         self.assertEqual(self.ours, self.listed())
-        self.until(lambda: self.moved() and not self.moved() & self.ours, "irqbalance moves none of ours")
+        self.until(
+            lambda: self.moved() and not self.moved() & self.ours, "irqbalance moves none of ours"
+        )
         self.assertEqual([9], self.lab.ask("irqbalance_bans"))
         placed = self.irqs()
         self.lab.run("sleep 8")

@@ -36,7 +36,9 @@ class PassthroughTest(rig.LabCase):
                      "echo 2 > /sys/bus/pci/devices/0000:82:00.0/sriov_numvfs")  # fmt: skip
 
     def vectors(self, address=VFS[0]):
-        return [irq for irq in self.lab.ask("device_irqs", address) if "vfio" in (irq["name"] or "")]
+        return [
+            irq for irq in self.lab.ask("device_irqs", address) if "vfio" in (irq["name"] or "")
+        ]
 
     def start(self, cpus=rig.NODE1, **guest):
         """Start a guest, whose vectors are to be on ``cpus`` as soon as they are there."""
@@ -58,7 +60,9 @@ class PassthroughTest(rig.LabCase):
 
     def log(self):
         """Return what agents have logged since this was last called."""
-        return self.lab.run("cd /run/lab && touch agent.log && cat agent.log && truncate -s 0 agent.log")
+        return self.lab.run(
+            "cd /run/lab && touch agent.log && cat agent.log && truncate -s 0 agent.log"
+        )
 
     def test_it_stays_placed(self):
         self.start_agent()
@@ -68,14 +72,14 @@ class PassthroughTest(rig.LabCase):
             ("virsh reset", ["must", "virsh reset g1"]),
         ):
             begins = self.begins()
-            self.right_again(what, event, vectors(rig.NODE1), prepare=self.await_guest, gone=True, appears=True)
+            self.right_again(
+                what, event, vectors(rig.NODE1), prepare=self.await_guest, gone=True, appears=True
+            )
             self.await_guest(times=begins + 1)
         for pause in ("sleep 1", "true"):
             with self.subTest(pause):
                 # The quotes: what is typed there is echoed.
-                reload = (
-                    f"rmmod igbvf && {pause} && insmod /m/*igbvf.ko* && ip link set eth0 up && echo RELOA''DED"
-                )
+                reload = f"rmmod igbvf && {pause} && insmod /m/*igbvf.ko* && ip link set eth0 up && echo RELOA''DED"
                 answer = self.right_again(
                     f"the guest's driver reload ({pause} between)",
                     ["console", "g1", reload],
@@ -122,7 +126,9 @@ class PassthroughTest(rig.LabCase):
     def test_1_three_and_more_target_cpus(self):
         """The other agent's list of CPUs fails from three on (TypeError in list_to_range)."""
         self.start_agent()
-        self.start(cpus=[5, 6, 7], specs={"irq_placement": "vcpu"}, vcpus=3, vcpu_pins=("5", "6", "7"))
+        self.start(
+            cpus=[5, 6, 7], specs={"irq_placement": "vcpu"}, vcpus=3, vcpu_pins=("5", "6", "7")
+        )
         self.assertEqual([[5], [6], [7]], sorted(vector["cpus"] for vector in self.vectors()))
 
     def test_2_the_periodic_look_works(self):
@@ -134,7 +140,9 @@ class PassthroughTest(rig.LabCase):
         self.log()
         write = f"echo 0 > /proc/irq/{irq}/smp_affinity_list"
         self.right_again("a vector moved without an event", ["must", write], vectors(rig.NODE1))
-        causes = re.findall(r"^INFO (\S+): [1-9]\d* of \d+ settings written", self.log(), re.MULTILINE)
+        causes = re.findall(
+            r"^INFO (\S+): [1-9]\d* of \d+ settings written", self.log(), re.MULTILINE
+        )
         self.assertEqual({"verify"}, set(causes))
 
     def test_3_a_guest_without_devices_and_one_that_vanishes(self):
@@ -169,7 +177,9 @@ class PassthroughTest(rig.LabCase):
         self.start_agent()
         self.stop_agent()
         self.restore()
-        self.assertEqual([vector["cpus"] for vector in before], [vector["cpus"] for vector in self.vectors()])
+        self.assertEqual(
+            [vector["cpus"] for vector in before], [vector["cpus"] for vector in self.vectors()]
+        )
 
     def test_5_a_failure_is_no_success(self):
         """The other agent logs success after failure. No interrupt can go back to a CPU that is offline."""
@@ -187,7 +197,9 @@ class PassthroughTest(rig.LabCase):
         code, answer = self.nova_perf("restore")
         results = {row["target"]: row["result"] for row in answer["settings"]}
         # XPS, too, takes no CPU that is offline.
-        self.assertEqual((1, "failed", {"failed"}), (code, results[f"irq:{irq}"], set(results.values())))
+        self.assertEqual(
+            (1, "failed", {"failed"}), (code, results[f"irq:{irq}"], set(results.values()))
+        )
         self.lab.ask(*rig.online(1, 1))
         results = {row["target"]: row["result"] for row in json.loads(self.restore())["settings"]}
         self.assertEqual("restored", results[f"irq:{irq}"])
@@ -195,15 +207,22 @@ class PassthroughTest(rig.LabCase):
 
     def test_7_no_secret_in_its_log(self):
         """The other agent logs the bus's URL with its password."""
-        self.lab.ask("put", "/etc/nova/nova.conf", rig.NOVA + "[DEFAULT]\ntransport_url = rabbit://u:hunter2@h\n")
+        self.lab.ask(
+            "put",
+            "/etc/nova/nova.conf",
+            rig.NOVA + "[DEFAULT]\ntransport_url = rabbit://u:hunter2@h\n",
+        )
         self.lab.run("rm -f /run/lab/agent.log")
         self.start_agent()
-        self.assertNotIn("hunter2", self.lab.run("journalctl -q --no-pager -u nova-perf-agent || true"))
+        self.assertNotIn(
+            "hunter2", self.lab.run("journalctl -q --no-pager -u nova-perf-agent || true")
+        )
         places = "/run/lab/agent.log /var/lib/nova-perf-tuning /run/nova-perf-tuning"
         self.lab.run(f"ls -d {places}")
         self.assertEqual([1, ""], self.lab.ask("run", f"grep -ral hunter2 {places}"))
         self.assertEqual(
-            [0, "/etc/nova/nova.conf\n"], self.lab.ask("run", f"grep -ral hunter2 {places} /etc/nova")
+            [0, "/etc/nova/nova.conf\n"],
+            self.lab.ask("run", f"grep -ral hunter2 {places} /etc/nova"),
         )
         self.stop_agent()
         self.assertEqual([1, ""], self.lab.ask("run", "grep -ral hunter2 /run/lab/agent.log"))

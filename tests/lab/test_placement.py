@@ -34,7 +34,9 @@ class PlacementTest(rig.LabCase):
             self.assertEqual(sum(grown), grown[one["cpus"][0]], one)
             fired[one["cpus"][0]] += sum(grown)
         self.assertGreater(min(fired.values()), 40, fired)
-        print(f"NOTE: lab, kernel {self.lab.release}: interrupts of nic1 after {what}, CPU by CPU: {fired}")
+        print(
+            f"NOTE: lab, kernel {self.lab.release}: interrupts of nic1 after {what}, CPU by CPU: {fired}"
+        )
 
     def ping_from_each(self, count):
         for cpu in rig.NODE1:
@@ -80,7 +82,9 @@ class PlacementTest(rig.LabCase):
             ]
 
         self.until(reported, "a competing writer is reported")
-        self.assertEqual([f"may be written by tuned (pid {pid})"], [report["text"] for report in reported()])
+        self.assertEqual(
+            [f"may be written by tuned (pid {pid})"], [report["text"] for report in reported()]
+        )
         written = sum(self.status()["written"].values())
         self.lab.run("sleep 10")
         self.assertLessEqual(sum(self.status()["written"].values()) - written, 2)

@@ -41,14 +41,17 @@ class RulesTest(rig.LabCase):
         code, answer = self.nova_perf(*words, "--state-dir", _STATE)
         self.assertEqual([], answer.get("warnings", []))
         return code, sorted(
-            (setting["target"], setting.get("state") or setting["result"]) for setting in answer["settings"]
+            (setting["target"], setting.get("state") or setting["result"])
+            for setting in answer["settings"]
         )
 
     def await_link(self, nic: str | None) -> None:
         """Wait until a NIC is up again: one that is down is judged by no rule."""
         if nic:
             command = f"cat /sys/class/net/{nic}/carrier /sys/class/net/{nic}/operstate"
-            self.until(lambda: self.lab.ask("run", command) == [0, "1\nup\n"], f"{nic} is up", note=False)
+            self.until(
+                lambda: self.lab.ask("run", command) == [0, "1\nup\n"], f"{nic} is up", note=False
+            )
 
     def round_trip(
         self, rule: str, settings: list[tuple[str, str, str, str]], show: str, put: str, *,
@@ -129,7 +132,9 @@ class RulesTest(rig.LabCase):
         self.lab.run(f"ip link set {nic} nomaster && ethtool -K {nic} lro off")
         self.lab.run(f"ethtool -K {nic} lro on && ip link set {nic} down")
 
-        self.lab.run("modprobe bonding max_bonds=0 && ip link add rules1 type bond mode active-backup")
+        self.lab.run(
+            "modprobe bonding max_bonds=0 && ip link add rules1 type bond mode active-backup"
+        )
         self.addCleanup(self.lab.run, "ip link del rules1 && modprobe -r bonding")
         self.lab.run(f"ip link set {nic} master rules1 && ip link set rules1 up")
         self.await_link(nic)
@@ -143,7 +148,10 @@ class RulesTest(rig.LabCase):
         files = "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor"
         settings = [("governor", f"policy{cpu}", "schedutil", "performance") for cpu in range(8)]
         self.round_trip(
-            "cpu-governor", settings, f"cat {files}", f"for file in {files}; do echo {{}} >$file; done"
+            "cpu-governor",
+            settings,
+            f"cat {files}",
+            f"for file in {files}; do echo {{}} >$file; done",
         )
 
     def drawn(self) -> dict[str, set[int]]:

@@ -7,7 +7,16 @@ from tests.lab import rig
 _CAPABILITIES = 1 << 12 | 1 << 23
 
 
-_DIRECTORIES = ("/etc", "/usr", "/opt/perf", "/var/lib", "/var/log", "/run", "/run/libvirt", "/sys/fs/cgroup/lab")
+_DIRECTORIES = (
+    "/etc",
+    "/usr",
+    "/opt/perf",
+    "/var/lib",
+    "/var/log",
+    "/run",
+    "/run/libvirt",
+    "/sys/fs/cgroup/lab",
+)
 _OPENED = (
     "true >>/proc/sys/vm/swappiness",
     "true >>/proc/sysrq-trigger",
@@ -40,19 +49,28 @@ class UnitTest(rig.LabCase):
         self.start_agent()
         self.lab.run("mkdir -p /sys/fs/cgroup/lab")
         self.addCleanup(self.lab.ask, "run", "rmdir /sys/fs/cgroup/lab")
-        for attempt in (*(f"mkdir {path}/attempt && rmdir {path}/attempt" for path in _DIRECTORIES), *_OPENED):
+        for attempt in (
+            *(f"mkdir {path}/attempt && rmdir {path}/attempt" for path in _DIRECTORIES),
+            *_OPENED,
+        ):
             with self.subTest(attempt):
                 self.lab.run(attempt)
                 code, out = self.within(attempt)
                 self.assertNotEqual(0, code, attempt)
                 self.assertRegex(
-                    out, "Read-only file system|/dev/vda: (Permission denied|Operation not permitted)"
+                    out,
+                    "Read-only file system|/dev/vda: (Permission denied|Operation not permitted)",
                 )
         for path in ("/var/lib/nova-perf-tuning", "/run/nova-perf-tuning", "/tmp"):
             with self.subTest(path):
-                self.assertEqual([0, ""], self.within(f"mkdir {path}/attempt && rmdir {path}/attempt"), path)
+                self.assertEqual(
+                    [0, ""], self.within(f"mkdir {path}/attempt && rmdir {path}/attempt"), path
+                )
         irq = self.lab.ask("nic_irqs", "igb1")[1]["irq"]
-        for path in (f"/proc/irq/{irq}/smp_affinity_list", "/sys/class/net/igb1/queues/tx-0/xps_cpus"):
+        for path in (
+            f"/proc/irq/{irq}/smp_affinity_list",
+            "/sys/class/net/igb1/queues/tx-0/xps_cpus",
+        ):
             with self.subTest(path):
                 self.assertEqual([0, ""], self.within(f"true >>{path}"), path)
         self.assertEqual([0, "/home:\n\n/root:\n"], self.within("ls /home /root"))
@@ -84,9 +102,16 @@ class UnitTest(rig.LabCase):
         # Counted from its end by the watchdog, after what it has not seen.
         ended = ["must", f"while [ -e /proc/{pid} ]; do sleep 0.05; done"]
         self.right_again(
-            "the agent's start after it hung", ended, rig.nics(), prepare=hang, repeat=False, loads=True
+            "the agent's start after it hung",
+            ended,
+            rig.nics(),
+            prepare=hang,
+            repeat=False,
+            loads=True,
         )
-        self.until(lambda: self._unit("ActiveState")["ActiveState"] == "active", "it is at work again")
+        self.until(
+            lambda: self._unit("ActiveState")["ActiveState"] == "active", "it is at work again"
+        )
         self.assertNotIn(self.pid(), ("0", pid))
 
     def disturb(self):

@@ -44,7 +44,16 @@ class BrokenLauncher(libvirt.LibvirtLauncher):
             domain.setSchedulerParametersFlags(limits, live)
         if arm.name == "limited":
             # What the tap sends its guest receives. libvirt's own limit wants sfq, which small kernels lack.
-            limit = ["tc", "qdisc", "replace", "dev", str(pair.server.interface), "root", "tbf", *_LIMIT]
+            limit = [
+                "tc",
+                "qdisc",
+                "replace",
+                "dev",
+                str(pair.server.interface),
+                "root",
+                "tbf",
+                *_LIMIT,
+            ]
             done = patience.run(limit)
             if done.returncode:
                 raise base.LaunchError(f"tc: {done.stderr}")
@@ -92,7 +101,9 @@ class VerdictsTest(rig.GuestCase):
             time_limit_s=3 * patience.LIMIT_S,
             with_host=False,
         )
-        launcher = BrokenLauncher(accelerator="tcg", image_directory=self.image, boot_timeout_s=patience.LIMIT_S)
+        launcher = BrokenLauncher(
+            accelerator="tcg", image_directory=self.image, boot_timeout_s=patience.LIMIT_S
+        )
         with launcher:
             running = session.Session(launcher, plan, lambda _: None)
             results = running.run(lambda results: verdicts(results) != wanted)
@@ -106,9 +117,15 @@ class VerdictsTest(rig.GuestCase):
         wanted = {"cpu": verdict.Verdict.FAIL}
         # With trials of one second, 3 boots separated 20 % from 5 % on one day and 15 on another.
         results = self.measure(arms, budgets, wanted, blocks=4, seconds=3)
-        for equal in verdict.judge_all(results, [budget("cpu", "again"), budget("iperf3", "again")]):
-            self.assertIn(equal.verdict, (verdict.Verdict.PASS, verdict.Verdict.INCONCLUSIVE), equal.reasons)
-            assert equal.loss is not None and equal.loss.low is not None, equal.reasons  # it was judged
+        for equal in verdict.judge_all(
+            results, [budget("cpu", "again"), budget("iperf3", "again")]
+        ):
+            self.assertIn(
+                equal.verdict, (verdict.Verdict.PASS, verdict.Verdict.INCONCLUSIVE), equal.reasons
+            )
+            assert equal.loss is not None and equal.loss.low is not None, (
+                equal.reasons
+            )  # it was judged
         judged = verdict.judge_all(results, budgets)
         advice = diagnosis.diagnose(results, judged)
         assert advice is not None
@@ -128,6 +145,10 @@ class VerdictsTest(rig.GuestCase):
         self.assertEqual("network", advice.culprit, advice.headline)
         self.assertIn(reasons.ReasonCode.CHECK_NETWORK, [action.code for action in advice.actions])
         values = [
-            trial.value for trial in results.trials if (trial.arm, trial.metric) == ("limited", "throughput")
+            trial.value
+            for trial in results.trials
+            if (trial.arm, trial.metric) == ("limited", "throughput")
         ]
-        self.assertTrue(values and all(value and value < 1.5 * _LIMIT_MBITS for value in values), values)
+        self.assertTrue(
+            values and all(value and value < 1.5 * _LIMIT_MBITS for value in values), values
+        )

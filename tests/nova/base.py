@@ -50,7 +50,9 @@ class PerfTestCase(testcase.SubTests, base.ServersTestBase):
 
     def setUp(self):
         # Nova's wheel has its api-paste.ini as data below sys.prefix; its fixture looks beside the package.
-        self.flags(api_paste_config=os.path.join(sys.prefix, "etc/nova/api-paste.ini"), group="wsgi")
+        self.flags(
+            api_paste_config=os.path.join(sys.prefix, "etc/nova/api-paste.ini"), group="wsgi"
+        )
         super().setUp()
         self.flags(cpu_dedicated_set=self.dedicated, cpu_shared_set=self.shared, group="compute")
         self.flags(virt_type=self.virt_type, group="libvirt")
@@ -66,7 +68,9 @@ class PerfTestCase(testcase.SubTests, base.ServersTestBase):
             self.xml_of_nova.append(conf.to_xml())
             return conf
 
-        self.useFixture(fixtures.MonkeyPatch("nova.virt.libvirt.driver.LibvirtDriver._get_guest_config", spy))
+        self.useFixture(
+            fixtures.MonkeyPatch("nova.virt.libvirt.driver.LibvirtDriver._get_guest_config", spy)
+        )
 
     def _setup_compute_service(self):
         self.flags(compute_driver=self.compute_driver)
@@ -97,7 +101,9 @@ class PerfTestCase(testcase.SubTests, base.ServersTestBase):
     def image(self, identifier, properties):
         """Add an image with these properties and return its id."""
         plain = self.glance.image1
-        self.glance.create(None, plain | {"id": identifier, "properties": plain["properties"] | properties})
+        self.glance.create(
+            None, plain | {"id": identifier, "properties": plain["properties"] | properties}
+        )
         return identifier
 
     def attach_volume(self, server, volume):
@@ -125,12 +131,16 @@ class PerfTestCase(testcase.SubTests, base.ServersTestBase):
         drivers = domain.findall("devices/interface/driver")
         self.assertEqual(interfaces, len(drivers))
         for driver in drivers:
-            self.assertEqual({"name": "vhost", "queues": "2", "rx_queue_size": "1024"}, dict(driver.attrib))
+            self.assertEqual(
+                {"name": "vhost", "queues": "2", "rx_queue_size": "1024"}, dict(driver.attrib)
+            )
             self.assertEqual({"mrg_rxbuf": "off"}, dict(driver.find("host").attrib))
             self.assertEqual({"tso4": "off"}, dict(driver.find("guest").attrib))
         self.assertEqual("2", domain.findtext("iothreads"))
         self.assertEqual(emulator, domain.find("cputune/emulatorpin").get("cpuset"))
-        pins = {pin.get("iothread"): pin.get("cpuset") for pin in domain.findall("cputune/iothreadpin")}
+        pins = {
+            pin.get("iothread"): pin.get("cpuset") for pin in domain.findall("cputune/iothreadpin")
+        }
         self.assertEqual(dict.fromkeys(threads, emulator), pins)
         disks = domain.xpath("devices/disk[target/@bus='virtio'][@device='disk']")
         self.assertTrue(disks)

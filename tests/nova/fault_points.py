@@ -21,7 +21,9 @@ PACKAGES = (nova_perf_tuning.nova, nova_perf_tuning.guest, nova_perf_tuning.spec
 ELSEWHERE = ("extra_specs", "weigher", "metadefs")
 
 #: The guard itself: what keeps a fault from Nova cannot be kept from it.
-GUARD = frozenset(f"nova.error_policy.{name}" for name, value in vars(error_policy).items() if callable(value))
+GUARD = frozenset(
+    f"nova.error_policy.{name}" for name, value in vars(error_policy).items() if callable(value)
+)
 
 
 def overrides(cls):
@@ -36,9 +38,15 @@ def overrides(cls):
 #: What Nova calls: the overrides, what stands in for Nova's guest object, and for the rendering of a device.
 ENTRIES = frozenset(
     {
-        *(f"nova.driver.PerfTuningLibvirtDriver.{name}" for name in overrides(driver.PerfTuningLibvirtDriver)),
+        *(
+            f"nova.driver.PerfTuningLibvirtDriver.{name}"
+            for name in overrides(driver.PerfTuningLibvirtDriver)
+        ),
         *(f"nova.driver.PerfVIFDriver.{name}" for name in overrides(driver.PerfVIFDriver)),
-        *(f"nova.migration.MigratingGuest.{name}" for name in ("__init__", *migration.MigratingGuest.__dict__)),
+        *(
+            f"nova.migration.MigratingGuest.{name}"
+            for name in ("__init__", *migration.MigratingGuest.__dict__)
+        ),
         *(
             f"nova.driver.PerfTuningLibvirtDriver.{name}"
             for name in ("_tune", "_tuned", "_mistake", "_destination_xml")
@@ -68,9 +76,14 @@ def functions():
             if inspect.isclass(value):
                 for attribute, member in list(vars(value).items()):
                     # dataclasses write methods of their own
-                    if inspect.isfunction(member) and member.__code__.co_filename == module.__file__:
+                    if (
+                        inspect.isfunction(member)
+                        and member.__code__.co_filename == module.__file__
+                    ):
                         yield f"{stem}.{name}.{attribute}", value, attribute, member
-            elif inspect.isfunction(inspect.unwrap(value)) and not inspect.isgeneratorfunction(value):
+            elif inspect.isfunction(inspect.unwrap(value)) and not inspect.isgeneratorfunction(
+                value
+            ):
                 yield f"{stem}.{name}", module, name, value
 
 
@@ -102,11 +115,17 @@ class FaultPoints(fixtures.Fixture):
         for name, owner, attribute, function in functions():
             self.names.add(name)
             if name not in GUARD:
-                self.useFixture(fixtures.MonkeyPatch(self._path(owner, attribute), self._wrap(name, function)))
+                self.useFixture(
+                    fixtures.MonkeyPatch(self._path(owner, attribute), self._wrap(name, function))
+                )
 
     @staticmethod
     def _path(owner, attribute):
-        module = owner.__name__ if inspect.ismodule(owner) else f"{owner.__module__}.{owner.__qualname__}"
+        module = (
+            owner.__name__
+            if inspect.ismodule(owner)
+            else f"{owner.__module__}.{owner.__qualname__}"
+        )
         return f"{module}.{attribute}"
 
     def _wrap(self, name, function):

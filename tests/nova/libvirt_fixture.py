@@ -39,7 +39,9 @@ def _as_running(tree):
             target = device.find("target")
             bus = "virtio" if target is None else target.get("bus", "virtio")
             if device.find("address") is None and bus == "virtio":
-                slot = next(text for text in (f"0x{n:02x}" for n in range(3, 32)) if text not in taken)
+                slot = next(
+                    text for text in (f"0x{n:02x}" for n in range(3, 32)) if text not in taken
+                )
                 taken.add(slot)
                 place = {"domain": "0x0000", "bus": "0x00", "slot": slot, "function": "0x0"}
                 etree.SubElement(device, "address", type="pci", **place)
@@ -103,13 +105,17 @@ class LosslessDomainFixture(fixtures.Fixture):
             ("detachDevice", detach_device),
             ("setMetadata", set_metadata),
         ):
-            self.useFixture(fixtures.MonkeyPatch(f"nova.tests.fixtures.libvirt.Domain.{name}", function))
+            self.useFixture(
+                fixtures.MonkeyPatch(f"nova.tests.fixtures.libvirt.Domain.{name}", function)
+            )
 
     def look_at(self, tree):
         """Check one domain; parts that only a started domain has are valid as well."""
         tree = copy.deepcopy(tree)
         for source in tree.iterfind("devices/disk/source[@protocol='fake']"):
-            source.set("protocol", "rbd")  # Nova's fake volumes are of a kind that libvirt does not know
+            source.set(
+                "protocol", "rbd"
+            )  # Nova's fake volumes are of a kind that libvirt does not know
         try:
             check(tree)
         except AssertionError as error:

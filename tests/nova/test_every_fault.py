@@ -30,14 +30,18 @@ TESTED_IN = {
     "_live_migration_operation": "LiveMigrationTest",
 }
 #: A request that touches as much of our code as one can: a profile of the operator, auto, everything of TUNED.
-EVERYTHING = base.TUNED | {"perf:profile": "own", "perf:vif_queues": "auto", "perf:disk_queues": "auto"}
+EVERYTHING = base.TUNED | {
+    "perf:profile": "own",
+    "perf:vif_queues": "auto",
+    "perf:disk_queues": "auto",
+}
 
 
 class SurfaceTest(testcase.TestCase):
     def test_no_override_without_a_fault_test(self):
-        overrides = fault_points.overrides(driver.PerfTuningLibvirtDriver) | fault_points.overrides(
-            driver.PerfVIFDriver
-        )
+        overrides = fault_points.overrides(
+            driver.PerfTuningLibvirtDriver
+        ) | fault_points.overrides(driver.PerfVIFDriver)
         self.assertEqual(set(TESTED_IN), overrides)
 
     def test_functions_are_found(self):
@@ -58,7 +62,9 @@ class EveryFaultTestCase(base.PerfTestCase):
         super().setUp()
         directory = self.useFixture(fixtures.TempDir()).path
         with open(f"{directory}/own.yaml", "w", encoding="utf-8") as file:
-            file.write("name: own\ndescription: x\nspecs:\n  'perf:vhost_placement': {value: numa, reason: y}\n")
+            file.write(
+                "name: own\ndescription: x\nspecs:\n  'perf:vhost_placement': {value: numa, reason: y}\n"
+            )
         self.flags(profile_dir=directory, group="nova_perf_tuning")
         self.points = self.useFixture(fault_points.FaultPoints())
 
@@ -160,12 +166,17 @@ class BeforehandTest(EveryFaultTestCase):
         went_on = []
         for name in ("_hard_reboot", "migrate_disk_and_power_off"):
             novas = f"nova.virt.libvirt.driver.LibvirtDriver.{name}"
-            self.useFixture(fixtures.MonkeyPatch(novas, lambda *_, name=name: went_on.append(name)))
+            self.useFixture(
+                fixtures.MonkeyPatch(novas, lambda *_, name=name: went_on.append(name))
+            )
         self.start()
         self.boot(EVERYTHING)
         driver = self.computes["compute1"].driver
         instance = self.arguments("_get_guest_config")[0][0]
-        for name, args in (("_hard_reboot", ()), ("migrate_disk_and_power_off", ("dest", instance.flavor))):
+        for name, args in (
+            ("_hard_reboot", ()),
+            ("migrate_disk_and_power_off", ("dest", instance.flavor)),
+        ):
             with self.subTest(name):
 
                 def call(name=name, args=args):
@@ -193,7 +204,9 @@ class HostTest(EveryFaultTestCase):
         with self.points.failing():
             self.restart_compute_service("compute1")
             self._run_periodics()
-            self.assertEqual("up", self.api.get_services(host="compute1", binary="nova-compute")[0]["state"])
+            self.assertEqual(
+                "up", self.api.get_services(host="compute1", binary="nova-compute")[0]["state"]
+            )
 
 
 class PathTestCase(EveryFaultTestCase):
@@ -204,20 +217,26 @@ class PathTestCase(EveryFaultTestCase):
 
     def wait_for(self, state):
         """Wait until the guest has a state and no task; return it."""
-        return self._wait_for_server_parameter(self.server, {"status": state, "OS-EXT-STS:task_state": None})
+        return self._wait_for_server_parameter(
+            self.server, {"status": state, "OS-EXT-STS:task_state": None}
+        )
 
     def shown_to_user(self, server):
         """Return what a user gets to read: the fault, and the events of the last action."""
         server = self.api.get_server(server["id"])
         action = self.api.get_instance_actions(server["id"])[0]
-        events = self.api.api_get(f"/servers/{server['id']}/os-instance-actions/{action['request_id']}").body
+        events = self.api.api_get(
+            f"/servers/{server['id']}/os-instance-actions/{action['request_id']}"
+        ).body
         return server.get("fault", {}).get("message", "") + str(events["instanceAction"]["events"])
 
     def host_of(self, server):
         return self.api.get_server(server["id"])["OS-EXT-SRV-ATTR:host"]
 
     def assert_refused_to_user(self, server, where):
-        self.assertIn("nova-perf-tuning: internal error, Injected: in", self.shown_to_user(server), where)
+        self.assertIn(
+            "nova-perf-tuning: internal error, Injected: in", self.shown_to_user(server), where
+        )
 
     def assert_whole_again(self, server, where):
         """A hard reboot tunes the guest, whatever has happened to it."""
@@ -233,7 +252,11 @@ class PathTestCase(EveryFaultTestCase):
 WRITING = {
     "hard reboot": ({"reboot": {"type": "HARD"}}, "ERROR", "ACTIVE"),
     "start": ({"os-start": None}, "SHUTOFF", "ACTIVE"),
-    "rebuild": ({"rebuild": {"imageRef": nova_fixtures.GlanceFixture.image2["id"]}}, "ERROR", "ACTIVE"),
+    "rebuild": (
+        {"rebuild": {"imageRef": nova_fixtures.GlanceFixture.image2["id"]}},
+        "ERROR",
+        "ACTIVE",
+    ),
     "rescue": ({"rescue": {"adminPass": "x"}}, "ERROR", "RESCUE"),
     "unshelve": ({"unshelve": None}, "SHELVED_OFFLOADED", "ACTIVE"),
 }
@@ -309,9 +332,14 @@ class OneHostPathsTest(PathTestCase):
         interface = {"interfaceAttachment": {"port_id": port}}
         attachment = {"volumeAttachment": {"volumeId": volume}}
         with self.points.failing():
-            for plug, body in ((self.api.attach_interface, interface), (self.api.post_server_volume, attachment)):
+            for plug, body in (
+                (self.api.attach_interface, interface),
+                (self.api.post_server_volume, attachment),
+            ):
                 with self.subTest(plug):
-                    self.assertRaises(base.client.OpenStackApiException, plug, self.server["id"], body)
+                    self.assertRaises(
+                        base.client.OpenStackApiException, plug, self.server["id"], body
+                    )
                     self.assertEqual("ACTIVE", self.api.get_server(self.server["id"])["status"])
             self.assert_refused_to_user(self.server, "volume")
         self.assert_tuned(self.domain(self.server))
@@ -322,7 +350,10 @@ class OneHostPathsTest(PathTestCase):
             domain = self.domain(self.server)
             self.assertEqual(["2"], domain.xpath("devices/interface/driver/@queues")[:1])
             self.assertEqual(2, len(domain.xpath("devices/disk/driver/@iothread")))
-            self.assertEqual((2, 3), tuple(len(domain.findall(f"devices/{tag}")) for tag in ("interface", "disk")))
+            self.assertEqual(
+                (2, 3),
+                tuple(len(domain.findall(f"devices/{tag}")) for tag in ("interface", "disk")),
+            )
         self._detach_interface(self.server, port)
         self.assert_whole_again(self.server, "plugging")
 
@@ -429,7 +460,9 @@ class LiveMigrationTest(test_migration.LiveMigrationTestCase):
         running = etree.tostring(self.domain(self.server, "host_b"), encoding="unicode")
 
         def operate():
-            self.computes["host_a"].driver._live_migration_operation(*ahead, Guest(), devices, **operation_kwargs)
+            self.computes["host_a"].driver._live_migration_operation(
+                *ahead, Guest(), devices, **operation_kwargs
+            )
 
         for _ in self.each(operate):
             operate()

@@ -16,7 +16,9 @@ class OneHostTest(base.PerfTestCase):
     def test_new_guest_is_tuned(self):
         domain = self.domain(self.server)
         self.assert_tuned(domain)
-        self.assertEqual({key: text for key, text in base.TUNED.items() if "perf:" in key}, self.request(domain))
+        self.assertEqual(
+            {key: text for key, text in base.TUNED.items() if "perf:" in key}, self.request(domain)
+        )
         pins = {pin.get("vcpu"): pin.get("cpuset") for pin in domain.findall("cputune/vcpupin")}
         self.assertEqual({"0": "1", "1": "2", "2": "3"}, pins)
 
@@ -62,10 +64,14 @@ class TwoHostsTest(base.PerfTestCase):
         self._resize_server(self.server, self._create_flavor(vcpu=3, extra_spec=specs))
         self._confirm_resize(self.server)
         domain = self.domain(self.server, "host_b")
-        self.assertEqual({"name": "vhost", "queues": "3"}, dict(domain.find("devices/interface/driver").attrib))
+        self.assertEqual(
+            {"name": "vhost", "queues": "3"}, dict(domain.find("devices/interface/driver").attrib)
+        )
         self.assertEqual("1", domain.findtext("iothreads"))
         self.assertEqual({"perf:iothreads": "1", "perf:vif_queues": "3"}, self.request(domain))
-        self.assertEqual({None}, {driver.get("queues") for driver in domain.findall("devices/disk/driver")})
+        self.assertEqual(
+            {None}, {driver.get("queues") for driver in domain.findall("devices/disk/driver")}
+        )
 
     def test_evacuated_guest_is_tuned_for_its_new_host(self):
         self.computes["host_a"].stop()
@@ -80,7 +86,9 @@ class RequestTest(base.PerfTestCase):
 
     def test_image_properties(self):
         wanted = {"iothreads": "2", "vif_rx_queue_size": "512", "emulator_placement": "numa"}
-        image = self.image(uuids.tuned_image, {f"hw_perf_{name}": text for name, text in wanted.items()})
+        image = self.image(
+            uuids.tuned_image, {f"hw_perf_{name}": text for name, text in wanted.items()}
+        )
         self.start()
         domain = self.domain(self.boot(base.PLAIN, image_uuid=image))
         self.assertEqual("2", domain.findtext("iothreads"))
@@ -94,7 +102,10 @@ class RequestTest(base.PerfTestCase):
         image = self.image(uuids.reporting_image, {"hw_perf_free_page_reporting": "true"})
         self.start()
         balloon = self.domain(self.boot({}, 2, image_uuid=image)).find("devices/memballoon")
-        self.assertEqual({"model": "virtio", "autodeflate": "on", "freePageReporting": "on"}, dict(balloon.attrib))
+        self.assertEqual(
+            {"model": "virtio", "autodeflate": "on", "freePageReporting": "on"},
+            dict(balloon.attrib),
+        )
         self.assertEqual(["10"], balloon.xpath("stats/@period"))
 
     def test_cpus_of_its_own_by_their_resource_class(self):
@@ -167,7 +178,9 @@ class SwitchedTest(base.PerfTestCase):
         server = self.boot(base.TUNED)
         self.assertEqual({}, self.request(self.domain(server)))
         self.restart_with(base.OUR_DRIVER)
-        self.attach_volume(server, self.cinder.SWAP_OLD_VOL)  # an I/O thread only if the guest has one
+        self.attach_volume(
+            server, self.cinder.SWAP_OLD_VOL
+        )  # an I/O thread only if the guest has one
         self.assertEqual({}, self.request(self.domain(server)))
         self._reboot_server(server, hard=True)
         domain = self.domain(server)

@@ -25,9 +25,13 @@ class LiveMigrationTestCase(nova_base.LibvirtMigrationMixin, base.PerfTestCase):
             self.rewritten.append(update(*args, **kwargs))
             return self.rewritten[-1]
 
-        self.useFixture(fixtures.MonkeyPatch("nova.virt.libvirt.migration.get_updated_guest_xml", spy))
+        self.useFixture(
+            fixtures.MonkeyPatch("nova.virt.libvirt.migration.get_updated_guest_xml", spy)
+        )
         self.start("host_a")
-        self.flags(cpu_dedicated_set=self.dedicated_b, cpu_shared_set=self.shared_b, group="compute")
+        self.flags(
+            cpu_dedicated_set=self.dedicated_b, cpu_shared_set=self.shared_b, group="compute"
+        )
         self.start("host_b")
         self.src, self.dest = self.computes["host_a"], self.computes["host_b"]
 
@@ -46,13 +50,17 @@ class LiveMigrationTestCase(nova_base.LibvirtMigrationMixin, base.PerfTestCase):
         self.flags(compute_driver=driver)
         self.flags(cpu_dedicated_set=self.dedicated, cpu_shared_set=self.shared, group="compute")
         self.restart_compute_service("host_a")
-        self.flags(cpu_dedicated_set=self.dedicated_b, cpu_shared_set=self.shared_b, group="compute")
+        self.flags(
+            cpu_dedicated_set=self.dedicated_b, cpu_shared_set=self.shared_b, group="compute"
+        )
         self.restart_compute_service("host_b")
         self.src, self.dest = self.computes["host_a"], self.computes["host_b"]
 
     def migrate(self):
         """Migrate the guest away from host a; options of the compute that works on it are host b's."""
-        self.flags(cpu_dedicated_set=self.dedicated_b, cpu_shared_set=self.shared_b, group="compute")
+        self.flags(
+            cpu_dedicated_set=self.dedicated_b, cpu_shared_set=self.shared_b, group="compute"
+        )
         self._live_migrate(self.server, "completed")
         self.assertTrue(self.migrate_stub_ran)
         return self.domain(self.server, "host_b")
@@ -82,7 +90,9 @@ class LiveMigrationTest(LiveMigrationTestCase):
         self.boot_on_a(base.TUNED | {"perf:vif_rx_queue_size": "512"})
         self.flags(rx_queue_size=256, max_queues=1, group="libvirt")
         driver = self.migrate().find("devices/interface/driver")
-        self.assertEqual({"name": "vhost", "queues": "2", "rx_queue_size": "512"}, dict(driver.attrib))
+        self.assertEqual(
+            {"name": "vhost", "queues": "2", "rx_queue_size": "512"}, dict(driver.attrib)
+        )
 
     def test_guest_of_before_migrates_as_it_runs(self):
         """Booted without the hook, its flavor has a request: the running guest's devices are what counts."""
@@ -119,7 +129,11 @@ class OtherCpusTest(LiveMigrationTestCase):
 
     def test_floating_guest(self):
         """Nova has the shared CPUs of a host in the XML, and renews them; what is asked stays."""
-        specs = {"hw:vif_multiqueue_enabled": "true", "perf:vif_queues": "2", "perf:iothreads": "2"}
+        specs = {
+            "hw:vif_multiqueue_enabled": "true",
+            "perf:vif_queues": "2",
+            "perf:iothreads": "2",
+        }
         self.boot_on_a(specs, vcpus=2)
         self.assertEqual("0,4", self.domain(self.server, "host_a").find("vcpu").get("cpuset"))
         domain = self.migrate()
@@ -148,7 +162,9 @@ class EmulatedMigrationTest(LiveMigrationTestCase):
         self.boot_on_a({"hw:vif_multiqueue_enabled": "true", "perf:vif_queues": "2"}, vcpus=2)
         self._attach_interface(self.server, self.new_port())
         drivers = self.migrate().findall("devices/interface/driver")
-        self.assertEqual([{"name": "qemu", "queues": "2"}] * 2, [dict(driver.attrib) for driver in drivers])
+        self.assertEqual(
+            [{"name": "qemu", "queues": "2"}] * 2, [dict(driver.attrib) for driver in drivers]
+        )
 
 
 class NoSharedCpusTest(LiveMigrationTestCase):

@@ -46,7 +46,9 @@ class ConfigurationTest(OperatorTestCase):
         self._run_periodics()
         self.assert_tuned(self.domain(self.boot(base.TUNED)))
         # the default holds: fail
-        self.assertIn("more than the 2 vCPUs", self.refused(base.PLAIN | {"perf:vif_queues": "3"}, vcpus=2))
+        self.assertIn(
+            "more than the 2 vCPUs", self.refused(base.PLAIN | {"perf:vif_queues": "3"}, vcpus=2)
+        )
         self.boot({}, vcpus=1, networks="none")
 
     def test_profile_directory_vanishes_while_guests_run(self):
@@ -55,7 +57,9 @@ class ConfigurationTest(OperatorTestCase):
         def fill():
             os.mkdir(directory)
             with open(f"{directory}/own.yaml", "w", encoding="utf-8") as file:
-                file.write("name: own\ndescription: x\nspecs:\n  'perf:iothreads': {value: 2, reason: y}\n")
+                file.write(
+                    "name: own\ndescription: x\nspecs:\n  'perf:iothreads': {value: 2, reason: y}\n"
+                )
 
         fill()
         self.flags(profile_dir=directory, group="nova_perf_tuning")
@@ -99,7 +103,10 @@ class RequestsTest(RequestsTestCase):
         contradicts = self.image(uuids.contradicts, CONTRADICTS)
         server = self.boot(base.TUNED, image_uuid=contradicts)
         self.assert_tuned(self.domain(server))
-        self.assertIn("perf:iothreads=2 of the flavor contradicts hw_perf_iothreads=4", self.stdlog.logger.output)
+        self.assertIn(
+            "perf:iothreads=2 of the flavor contradicts hw_perf_iothreads=4",
+            self.stdlog.logger.output,
+        )
         self._rebuild_server(server, nova_fixtures.GlanceFixture.image2["id"])
         self._rebuild_server(server, contradicts)
         self.assert_tuned(self.domain(server))
@@ -126,7 +133,10 @@ class RequestsTest(RequestsTestCase):
         self.assertTrue(len(lines) > 40, lines)
         for line in lines:
             self.assertTrue("\x1b" not in line and len(line) < 1000, line)
-        self.assertEqual([], [line for line in self.log_lines("root logged in") if line.startswith("2026-01-01")])
+        self.assertEqual(
+            [],
+            [line for line in self.log_lines("root logged in") if line.startswith("2026-01-01")],
+        )
         self.assertEqual(0, self.failed_builds())
 
 
@@ -144,7 +154,9 @@ class InternalFaultTest(RequestsTestCase):
     def test_fail_names_the_specs(self):
         with self.inject("guest.transform.write"):
             message = self.refused(base.PLAIN | {"perf:iothreads": "2"})
-        self.assertIn("internal error, RuntimeError: injected (request: perf:iothreads=2)", message)
+        self.assertIn(
+            "internal error, RuntimeError: injected (request: perf:iothreads=2)", message
+        )
 
     def test_what_an_image_asks_never_counts_as_a_failure_of_the_host(self):
         """Nova weighs hosts by their failed builds: an image's owner must not push others' guests away."""
@@ -164,10 +176,14 @@ class InternalFaultTest(RequestsTestCase):
             raise OSError("no such device")
 
         port = self.new_port()
-        self.useFixture(fixtures.MonkeyPatch("nova.virt.libvirt.vif.LibvirtGenericVIFDriver.unplug", unplug))
+        self.useFixture(
+            fixtures.MonkeyPatch("nova.virt.libvirt.vif.LibvirtGenericVIFDriver.unplug", unplug)
+        )
         with self.inject("guest.network.write"):
             body = {"interfaceAttachment": {"port_id": port}}
-            self.assertRaises(base.client.OpenStackApiException, self.api.attach_interface, server["id"], body)
+            self.assertRaises(
+                base.client.OpenStackApiException, self.api.attach_interface, server["id"], body
+            )
         self.assertEqual([port], taken)
         # That it cannot be taken away does not hide why.
         self.assertIn("A device of the refused interface is left", self.stdlog.logger.output)
@@ -186,7 +202,9 @@ class BeforehandTest(OperatorTestCase):
         Nova notes it after all else that it has to say of the instance.
         """
         for _ in range(600):
-            fault = objects.InstanceFault.get_latest_for_instance(context.get_admin_context(), server["id"])
+            fault = objects.InstanceFault.get_latest_for_instance(
+                context.get_admin_context(), server["id"]
+            )
             if fault is not None:
                 return fault.message
             time.sleep(0.1)
@@ -201,7 +219,9 @@ class BeforehandTest(OperatorTestCase):
             server["id"], {"resize": {"flavorRef": wrong}}, check_response_status=[202, 500]
         )
         self._wait_for_migration_status(server, ["error"])
-        server = self._wait_for_server_parameter(server, {"status": "ACTIVE", "OS-EXT-STS:task_state": None})
+        server = self._wait_for_server_parameter(
+            server, {"status": "ACTIVE", "OS-EXT-STS:task_state": None}
+        )
         self.assertIn("perf:vif_queues=4 is more than the 3 vCPUs", self.fault_of(server))
         copied.assert_not_called()
         self.assertEqual("host_a", server["OS-EXT-SRV-ATTR:host"])
@@ -221,14 +241,22 @@ class BeforehandTest(OperatorTestCase):
         server = self.boot(base.PLAIN | {"perf:vif_queues": "3"}, vcpus=2)
         (number,) = (self.domain(server).get("id"),)
         self.flags(on_error="fail", group="nova_perf_tuning")
-        self.api.post_server_action(server["id"], {"reboot": {"type": "HARD"}}, check_response_status=[202, 500])
-        server = self._wait_for_server_parameter(server, {"status": "ACTIVE", "OS-EXT-STS:task_state": None})
+        self.api.post_server_action(
+            server["id"], {"reboot": {"type": "HARD"}}, check_response_status=[202, 500]
+        )
+        server = self._wait_for_server_parameter(
+            server, {"status": "ACTIVE", "OS-EXT-STS:task_state": None}
+        )
         self.assertIn("perf:vif_queues=3 is more than the 2 vCPUs", self.fault_of(server))
         self.assertEqual(number, self.domain(server).get("id"))
         # Stopped, it stays so.
         self._stop_server(server)
-        self.api.post_server_action(server["id"], {"os-start": None}, check_response_status=[202, 500])
-        self._wait_for_server_parameter(server, {"status": "SHUTOFF", "OS-EXT-STS:task_state": None})
+        self.api.post_server_action(
+            server["id"], {"os-start": None}, check_response_status=[202, 500]
+        )
+        self._wait_for_server_parameter(
+            server, {"status": "SHUTOFF", "OS-EXT-STS:task_state": None}
+        )
         self.flags(on_error="ignore", group="nova_perf_tuning")
         self._start_server(server)
         self.assertIn("more than the 2 vCPUs", self.untuned_reason(self.domain(server)))

@@ -75,7 +75,11 @@ class EmulatedQueuesTest(QueuesTestCase):
         for specs, vcpus, queues in (
             ({"perf:vif_queues": "2"}, 4, "2"),
             ({"perf:vif_queues": "4"}, 4, "4"),
-            ({"perf:vif_rx_queue_size": "512"}, 3, "3"),  # none asked: as many as the tap device was made for
+            (
+                {"perf:vif_rx_queue_size": "512"},
+                3,
+                "3",
+            ),  # none asked: as many as the tap device was made for
             ({"perf:vif_queues": "2"}, 12, "2"),
         ):
             with self.subTest(specs):
@@ -121,13 +125,19 @@ class UntouchedFlavorsTest(base.PerfTestCase):
 
     def both(self, specs, properties):
         """Return XML of the guest booted last with other specs and image properties: Nova's and ours."""
-        args, kwargs = self.points.arguments["nova.driver.PerfTuningLibvirtDriver._get_guest_config"]
+        args, kwargs = self.points.arguments[
+            "nova.driver.PerfTuningLibvirtDriver._get_guest_config"
+        ]
         args = args[1:]
         instance = args[0]
         instance.flavor.extra_specs, instance.system_metadata = specs, properties
         ours = self.driver._get_guest_config(*args, **kwargs).to_xml()
-        with mock.patch.object(self.driver, "vif_driver", nova_vif.LibvirtGenericVIFDriver(self.driver._host)):
-            novas = nova_driver.LibvirtDriver._get_guest_config(self.driver, *args, **kwargs).to_xml()
+        with mock.patch.object(
+            self.driver, "vif_driver", nova_vif.LibvirtGenericVIFDriver(self.driver._host)
+        ):
+            novas = nova_driver.LibvirtDriver._get_guest_config(
+                self.driver, *args, **kwargs
+            ).to_xml()
         return [re.sub("<nova:creationTime>[^<]*", "", xml) for xml in (novas, ours)]
 
     def compare(self, base_specs, vcpus):

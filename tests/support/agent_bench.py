@@ -49,9 +49,13 @@ class Bench:
         self._open()
 
     def _open(self):
-        self.journal = journal.Journal(os.path.join(self.directory, "state"), self.directory, writer=True)
+        self.journal = journal.Journal(
+            os.path.join(self.directory, "state"), self.directory, writer=True
+        )
         session = OneJournal(self.journal)
-        self.agent = reconcile.Reconciler(self.host, session, rewrite_limit.RewriteLimit(), clock=lambda: self.now)
+        self.agent = reconcile.Reconciler(
+            self.host, session, rewrite_limit.RewriteLimit(), clock=lambda: self.now
+        )
 
     def close(self):
         self.journal.close()
@@ -90,10 +94,14 @@ class Bench:
     def wrong(self):
         """Return what the plan wants and the host does not hold, but for what the kernel refuses for good."""
         kinds, facts = self.host.kinds(), self.host.facts()
-        refused = {f"irq:{number}" for number, (_error, lasting) in self.host.refuses.items() if lasting}
+        refused = {
+            f"irq:{number}" for number, (_error, lasting) in self.host.refuses.items() if lasting
+        }
         return [
             f"{setting.kind} {setting.target} is {setting.current}, planned {setting.value}"
-            for setting in self.host.plan(facts, self.agent.refusals.known(facts, self.host.boot())).settings
+            for setting in self.host.plan(
+                facts, self.agent.refusals.known(facts, self.host.boot())
+            ).settings
             if setting.target not in refused
             and not setting.identity.endswith("|")
             and not kinds[setting.kind].holds(setting.target, setting.value, setting.current)
@@ -167,7 +175,9 @@ class LoopCase(testcase.TestCase):
         bench = Bench()
         self.addCleanup(bench.close)
         self.host = bench.host = SlowHost()
-        self.reconciler = reconcile.Reconciler(self.host, OneJournal(bench.journal), rewrite_limit.RewriteLimit())
+        self.reconciler = reconcile.Reconciler(
+            self.host, OneJournal(bench.journal), rewrite_limit.RewriteLimit()
+        )
         directory = tempfile.TemporaryDirectory(prefix="nova-perf-loop-", dir=sysroots.workplace())
         self.root = pathlib.Path(self.enterContext(directory))
         self.daemons = findings.CompetingDaemons(str(self.root))
@@ -179,7 +189,12 @@ class LoopCase(testcase.TestCase):
         intervals = ("interval", "verify_interval", "passthrough_interval")
         timing = types.SimpleNamespace(**{name: options.pop(name, 3600.0) for name in intervals})
         agent = service.Service(
-            self.reconciler, sources.Poller(str(self.root)), timing, str(self.root), self.daemons, **options
+            self.reconciler,
+            sources.Poller(str(self.root)),
+            timing,
+            str(self.root),
+            self.daemons,
+            **options,
         )
         self.addCleanup(agent.close)
         agent.add(sources.GuestFiles(str(self.root)))
@@ -208,8 +223,14 @@ class LoopCase(testcase.TestCase):
             thread.join()
 
     def nic_vectors(self):
-        return [number for number, vector in sorted(self.host.vectors.items()) if "eth0" in (vector.name or "")]
+        return [
+            number
+            for number, vector in sorted(self.host.vectors.items())
+            if "eth0" in (vector.name or "")
+        ]
 
     def vector(self):
         """The number of a passed-through device's vector."""
-        return min(number for number, vector in self.host.vectors.items() if "vfio" in (vector.name or ""))
+        return min(
+            number for number, vector in self.host.vectors.items() if "vfio" in (vector.name or "")
+        )

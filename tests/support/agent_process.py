@@ -23,7 +23,9 @@ class AgentCase(testcase.TestCase):
         super().setUp()
         self.root = sysroots.make_host(self)
         self.before = sysroots.content(self.root)
-        directory = tempfile.TemporaryDirectory(prefix="nova-perf-agent-", dir=sysroots.workplace())
+        directory = tempfile.TemporaryDirectory(
+            prefix="nova-perf-agent-", dir=sysroots.workplace()
+        )
         self.directory = pathlib.Path(self.enterContext(directory))
 
     def start(self, options=QUICK):
@@ -36,7 +38,15 @@ class AgentCase(testcase.TestCase):
         notes.bind(str(path))
         notes.settimeout(patience.LIMIT_S)
         process = subprocess.Popen(
-            [sys.executable, "-m", "nova_perf_tuning.agent.main", "--sysroot", self.root, "--config-file", config],
+            [
+                sys.executable,
+                "-m",
+                "nova_perf_tuning.agent.main",
+                "--sysroot",
+                self.root,
+                "--config-file",
+                config,
+            ],
             env={**os.environ, "NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "3000000"},
             stderr=subprocess.PIPE,
             text=True,

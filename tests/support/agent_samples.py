@@ -16,7 +16,12 @@ _BOARDS = pathlib.Path(__file__).parents[2] / "etc/grafana"
 def agent_state(**changes):
     """Return the state of this process as if it were an agent, with ``changes``."""
     values = dict.fromkeys(("settings", "guests"), 0)
-    values |= {"pid": os.getpid(), "pid_start": state.process_start(os.getpid()), "started": 0.0, "updated": 0.0}
+    values |= {
+        "pid": os.getpid(),
+        "pid_start": state.process_start(os.getpid()),
+        "started": 0.0,
+        "updated": 0.0,
+    }
     values |= {"updated_monotonic": time.monotonic(), "cpu_s": 0.0, "error": ""}
     values |= {"findings": [], "findings_total": {}, "warnings": []}
     return state.AgentState(**(values | changes))
@@ -34,5 +39,12 @@ def verdict_file(directory):
 
 def queries():
     """Return the queries of all boards for Grafana."""
-    boards = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(_BOARDS.glob("*.json"))]
-    return [target["expr"] for board in boards for panel in board["panels"] for target in panel["targets"]]
+    boards = [
+        json.loads(path.read_text(encoding="utf-8")) for path in sorted(_BOARDS.glob("*.json"))
+    ]
+    return [
+        target["expr"]
+        for board in boards
+        for panel in board["panels"]
+        for target in panel["targets"]
+    ]

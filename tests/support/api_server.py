@@ -57,10 +57,15 @@ class ApiServer(fixtures.Fixture):
     def __init__(self):
         self.flavors, self.images, self.services, self.providers = {}, {}, {}, {}
         self.traits = {"COMPUTE_NODE"}
-        self.stacks, self.stuck = {}, set()  # name -> stack; names of stacks that cannot be deleted
+        self.stacks, self.stuck = (
+            {},
+            set(),
+        )  # name -> stack; names of stacks that cannot be deleted
         self.made, self.events = [], []  # requests for stacks; events of every stack
         self.status = "CREATE_IN_PROGRESS", ""  # of every stack that is made, and the reason
-        self.deleted = lambda name: None  # returns a stack's new status and reason, None: it is gone
+        self.deleted = lambda name: (
+            None
+        )  # returns a stack's new status and reason, None: it is gone
         self.faults, self.requests = [], []
         self.admin = True
         self.without = ()  # services left out of the catalog
@@ -69,7 +74,9 @@ class ApiServer(fixtures.Fixture):
 
     def _setUp(self):
         soon = tenacity.wait_fixed(0.01)
-        self.useFixture(fixtures.MockPatchObject(tenacity, "wait_random_exponential", lambda **_: soon))
+        self.useFixture(
+            fixtures.MockPatchObject(tenacity, "wait_random_exponential", lambda **_: soon)
+        )
         self.over = threading.Event()
         self.lock = threading.RLock()
         server = QuietServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"cloud": self}))
@@ -117,19 +124,31 @@ class ApiServer(fixtures.Fixture):
 
         :param free: resource class -> what is free of it; :param topology: of its CPUs, as Nova shows it.
         """
-        provider = {"uuid": str(uuid.uuid4()), "name": name, "generation": 3, "traits": {"COMPUTE_NODE", *traits}}
+        provider = {
+            "uuid": str(uuid.uuid4()),
+            "name": name,
+            "generation": 3,
+            "traits": {"COMPUTE_NODE", *traits},
+        }
         provider |= {"free": dict(free), "topology": topology}
         self.traits |= set(traits)
         self.providers[provider["uuid"]] = provider
         service = {"id": str(uuid.uuid4()), "binary": "nova-compute", "host": name, "zone": "nova"}
         service |= {"status": "enabled", "state": "up", "disabled_reason": None, **fields}
-        self.services[service["id"]] = {"service": service, "provider": provider["uuid"] if hypervisor else None}
+        self.services[service["id"]] = {
+            "service": service,
+            "provider": provider["uuid"] if hypervisor else None,
+        }
         self.services[service["id"]]["qemu"] = qemu
         return provider
 
     def service(self, host):
         """Return the service of a host as Nova shows it."""
-        return next(entry["service"] for entry in self.services.values() if entry["service"]["host"] == host)
+        return next(
+            entry["service"]
+            for entry in self.services.values()
+            if entry["service"]["host"] == host
+        )
 
     # ---- Keystone ----
 
@@ -137,11 +156,20 @@ class ApiServer(fixtures.Fixture):
         if path == "/v3/auth/tokens" and method == "POST":
             user = body["auth"]["identity"]["password"]["user"]
             if user["password"] != "secret":
-                raise Answer(401, {"error": {"code": 401, "title": "Unauthorized", "message": REFUSED}})
+                raise Answer(
+                    401, {"error": {"code": 401, "title": "Unauthorized", "message": REFUSED}}
+                )
             return 201, {"token": self.token(user["name"])}
         link = [{"rel": "self", "href": f"{self.url}/identity/v3/"}]
-        version = {"id": "v3.14", "status": "stable", "updated": "2020-04-07T00:00:00Z", "links": link}
-        return 200, {"version": version} if path.startswith("/v3") else {"versions": {"values": [version]}}
+        version = {
+            "id": "v3.14",
+            "status": "stable",
+            "updated": "2020-04-07T00:00:00Z",
+            "links": link,
+        }
+        return 200, {"version": version} if path.startswith("/v3") else {
+            "versions": {"values": [version]}
+        }
 
     def token(self, user):
         catalog = {
@@ -154,13 +182,19 @@ class ApiServer(fixtures.Fixture):
         return {
             "methods": ["password"],
             "user": {"id": "u", "name": user, "domain": {"id": "default", "name": "Default"}},
-            "project": {"id": "p", "name": "project", "domain": {"id": "default", "name": "Default"}},
+            "project": {
+                "id": "p",
+                "name": "project",
+                "domain": {"id": "default", "name": "Default"},
+            },
             "roles": [{"id": "r", "name": "admin" if self.admin else "member"}],
             "expires_at": "2099-11-21T12:00:00.000000Z",
             "catalog": [
                 {
                     "type": kind,
-                    "endpoints": [{"interface": "public", "region_id": "RegionOne", "url": self.url + path}],
+                    "endpoints": [
+                        {"interface": "public", "region_id": "RegionOne", "url": self.url + path}
+                    ],
                 }
                 for kind, path in catalog.items()
                 if kind not in self.without
@@ -173,7 +207,13 @@ class ApiServer(fixtures.Fixture):
         path = path.removeprefix("/v2.1")
         if path in ("", "/"):
             link = [{"rel": "self", "href": f"{self.url}/compute/v2.1/"}]
-            shown = {"id": "v2.1", "status": "CURRENT", "version": "2.103", "min_version": "2.1", "links": link}
+            shown = {
+                "id": "v2.1",
+                "status": "CURRENT",
+                "version": "2.103",
+                "min_version": "2.1",
+                "links": link,
+            }
             return 200, {"version": shown}
         version = headers.get("OpenStack-API-Version", "compute 2.1").removeprefix("compute ")
         microversion = tuple(map(int, version.split(".")))
@@ -182,19 +222,29 @@ class ApiServer(fixtures.Fixture):
         if match := re.fullmatch("/servers/([^/]+)/action", path):
             return 200, {"output": f"Kernel panic of {match[1]}"}
         if not self.admin:
-            rule = "os-services:list" if path.startswith("/os-services") else "os-hypervisors:list-detail"
-            raise nova_error(403, "forbidden", f"Policy doesn't allow os_compute_api:{rule} to be performed.")
+            rule = (
+                "os-services:list"
+                if path.startswith("/os-services")
+                else "os-hypervisors:list-detail"
+            )
+            raise nova_error(
+                403, "forbidden", f"Policy doesn't allow os_compute_api:{rule} to be performed."
+            )
         if path == "/os-services":
             shown = [entry["service"] for entry in self.services.values()]
             wanted = query.get("binary")
-            return 200, {"services": [entry for entry in shown if wanted in (None, entry["binary"])]}
+            return 200, {
+                "services": [entry for entry in shown if wanted in (None, entry["binary"])]
+            }
         if match := re.fullmatch("/os-services/([^/]+)", path):
             service = self.services[match[1]]["service"]
             service |= {"disabled_reason": None} if body["status"] == "enabled" else {}
             service |= body
             return 200, {"service": service}
         if path == "/os-hypervisors/detail":
-            shown = [self.hypervisor(entry) for entry in self.services.values() if entry["provider"]]
+            shown = [
+                self.hypervisor(entry) for entry in self.services.values() if entry["provider"]
+            ]
             return 200, {"hypervisors": shown}
         raise nova_error(404, "itemNotFound", "The resource could not be found.")
 
@@ -204,7 +254,11 @@ class ApiServer(fixtures.Fixture):
             "hypervisor_hostname": self.providers[entry["provider"]]["name"],
             "state": entry["service"]["state"],
             "status": entry["service"]["status"],
-            "service": {"id": entry["service"]["id"], "host": entry["service"]["host"], "disabled_reason": None},
+            "service": {
+                "id": entry["service"]["id"],
+                "host": entry["service"]["host"],
+                "disabled_reason": None,
+            },
             "cpu_info": {"topology": self.providers[entry["provider"]]["topology"]},
             "vcpus": 4,
             "hypervisor_type": "QEMU",
@@ -215,12 +269,18 @@ class ApiServer(fixtures.Fixture):
         if path == "/flavors/detail" or (path == "/flavors" and method == "GET"):
             return 200, {"flavors": list(self.flavors.values())}
         if method != "GET" and not self.admin:
-            rule = "os-flavor-manage:create" if path == "/flavors" else "os-flavor-extra-specs:create"
-            raise nova_error(403, "forbidden", f"Policy doesn't allow os_compute_api:{rule} to be performed.")
+            rule = (
+                "os-flavor-manage:create" if path == "/flavors" else "os-flavor-extra-specs:create"
+            )
+            raise nova_error(
+                403, "forbidden", f"Policy doesn't allow os_compute_api:{rule} to be performed."
+            )
         if path == "/flavors":
             fields = body["flavor"]
             if any(flavor["name"] == fields["name"] for flavor in self.flavors.values()):
-                raise nova_error(409, "conflictingRequest", f"Flavor with name {fields['name']} already exists.")
+                raise nova_error(
+                    409, "conflictingRequest", f"Flavor with name {fields['name']} already exists."
+                )
             return 200, {"flavor": self.new_flavor(fields)}
         _, _, flavor_id, *rest = path.split("/")
         if flavor_id not in self.flavors:
@@ -258,10 +318,17 @@ class ApiServer(fixtures.Fixture):
 
     def placement(self, method, path, query, body, _headers):
         if path in ("", "/"):
-            version = {"id": "v1.0", "min_version": "1.0", "max_version": "1.39", "status": "CURRENT"}
+            version = {
+                "id": "v1.0",
+                "min_version": "1.0",
+                "max_version": "1.39",
+                "status": "CURRENT",
+            }
             return 200, {"versions": [{**version, "links": [{"rel": "self", "href": ""}]}]}
         if not self.admin:
-            raise self.placement_error(403, "Forbidden", "Policy does not allow placement:traits:list.")
+            raise self.placement_error(
+                403, "Forbidden", "Policy does not allow placement:traits:list."
+            )
         if path == "/traits":
             start = query["name"].removeprefix("startswith:")
             used = {trait for provider in self.providers.values() for trait in provider["traits"]}
@@ -271,22 +338,36 @@ class ApiServer(fixtures.Fixture):
             self.traits.add(match[1])
             return (201 if created else 204), None
         if path in ("/resource_providers", "/allocation_candidates"):
-            able = [provider for provider in self.providers.values() if self.offers(provider, query)]
-            roots = [dict.fromkeys(("uuid", "root_provider_uuid"), provider["uuid"]) for provider in able]
+            able = [
+                provider for provider in self.providers.values() if self.offers(provider, query)
+            ]
+            roots = [
+                dict.fromkeys(("uuid", "root_provider_uuid"), provider["uuid"])
+                for provider in able
+            ]
             summaries = {root["uuid"]: root for root in roots}
-            return 200, {"resource_providers": roots} if path[1] == "r" else {"provider_summaries": summaries}
+            return 200, {"resource_providers": roots} if path[1] == "r" else {
+                "provider_summaries": summaries
+            }
         provider = self.providers[path.split("/")[2]]
         if method == "PUT":
             if self.before_traits_put is not None:
                 self.before_traits_put(provider)
             if body["resource_provider_generation"] != provider["generation"]:
-                raise self.placement_error(409, "Conflict", "resource provider generation conflict")
+                raise self.placement_error(
+                    409, "Conflict", "resource provider generation conflict"
+                )
             unknown = set(body["traits"]) - self.traits
             if unknown:
-                raise self.placement_error(400, "Bad Request", f"No such trait {', '.join(sorted(unknown))}.")
+                raise self.placement_error(
+                    400, "Bad Request", f"No such trait {', '.join(sorted(unknown))}."
+                )
             provider["traits"] = set(body["traits"])
             provider["generation"] += 1
-        return 200, {"traits": sorted(provider["traits"]), "resource_provider_generation": provider["generation"]}
+        return 200, {
+            "traits": sorted(provider["traits"]),
+            "resource_provider_generation": provider["generation"],
+        }
 
     def offers(self, provider, query):
         """Whether a provider has all traits of a query, and its resources for all groups at once."""
@@ -305,7 +386,13 @@ class ApiServer(fixtures.Fixture):
 
     @staticmethod
     def placement_error(status, title, detail):
-        error = {"status": status, "title": title, "detail": detail, "code": "placement.x", "request_id": "req-1"}
+        error = {
+            "status": status,
+            "title": title,
+            "detail": detail,
+            "code": "placement.x",
+            "request_id": "req-1",
+        }
         return Answer(status, {"errors": [error]})
 
     # ---- Glance ----
@@ -326,11 +413,19 @@ class ApiServer(fixtures.Fixture):
         if match := re.fullmatch("/v2/images/([^/]+)", path):
             if match[1] not in self.images:
                 raise Answer(
-                    404, b"<html><title>404 Not Found</title><h1>404 Not Found</h1>No image</html>", "text/html"
+                    404,
+                    b"<html><title>404 Not Found</title><h1>404 Not Found</h1>No image</html>",
+                    "text/html",
                 )
             return 200, self.images[match[1]]
-        images = [image for image in self.images.values() if query.get("name", image["name"]) == image["name"]]
-        images = [image for image in images if query.get("owner", image["owner"]) == image["owner"]]
+        images = [
+            image
+            for image in self.images.values()
+            if query.get("name", image["name"]) == image["name"]
+        ]
+        images = [
+            image for image in images if query.get("owner", image["owner"]) == image["owner"]
+        ]
         images = images if query.get("os_hidden", "false").lower() != "true" else []
         return 200, {"images": images, "first": "/v2/images", "schema": "/v2/schemas/images"}
 
@@ -353,7 +448,10 @@ class ApiServer(fixtures.Fixture):
         if method == "POST":
             self.made.append(body)
             if body["stack_name"] in self.stacks:
-                raise Answer(409, {"error": {"message": f"The Stack ({body['stack_name']}) already exists."}})
+                raise Answer(
+                    409,
+                    {"error": {"message": f"The Stack ({body['stack_name']}) already exists."}},
+                )
             return 201, {"stack": self.add_stack(body["stack_name"], *self.status)}
         if not name:
             return 200, {"stacks": list(self.stacks.values())}
@@ -362,10 +460,15 @@ class ApiServer(fixtures.Fixture):
         if "events" in rest:
             return 200, {"events": self.events}
         if "resources" in rest:
-            made = [{"resource_name": role, "physical_resource_id": f"{role}-id"} for role in ("client", "server")]
+            made = [
+                {"resource_name": role, "physical_resource_id": f"{role}-id"}
+                for role in ("client", "server")
+            ]
             return 200, {"resources": made}
         if method == "DELETE" and name in self.stuck:
-            raise Answer(403, {"code": 403, "title": "Forbidden", "error": {"message": "it is pinned"}})
+            raise Answer(
+                403, {"code": 403, "title": "Forbidden", "error": {"message": "it is pinned"}}
+            )
         if method == "DELETE":
             if (now := self.deleted(name)) is None:
                 del self.stacks[name]
@@ -390,7 +493,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         query = dict(urllib.parse.parse_qsl(url.query))
         size = int(self.headers.get("Content-Length") or 0)
         sent = self.rfile.read(size)
-        body = json.loads(sent) if size and "json" in self.headers["Content-Type"] else sent or None
+        body = (
+            json.loads(sent) if size and "json" in self.headers["Content-Type"] else sent or None
+        )
         try:
             fault = self.fault(url.path)
             with self.cloud.lock:
@@ -399,7 +504,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                     self.cloud.requests.append((self.command, self.path, version, body))
                 if fault is not None and not fault.done:
                     raise fault
-                status, data = getattr(self.cloud, service)(self.command, path, query, body, self.headers)
+                status, data = getattr(self.cloud, service)(
+                    self.command, path, query, body, self.headers
+                )
             raise fault or Answer(status, data if data is not None else b"")
         except Answer as answer:
             self.send_response(answer.status)

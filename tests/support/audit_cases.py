@@ -50,7 +50,9 @@ def _sysctl(key: str, value: str) -> dict[str, str | None]:
 
 
 def _irqs(first: int, second: int) -> dict[str, str | None]:
-    return hosts.irq(40, "eth0-TxRx-0", first, hosts.ETH0) | hosts.irq(41, "eth0-TxRx-1", second, hosts.ETH0)
+    return hosts.irq(40, "eth0-TxRx-0", first, hosts.ETH0) | hosts.irq(
+        41, "eth0-TxRx-1", second, hosts.ETH0
+    )
 
 
 def _ovs(thread: str, cpus: str) -> dict[str, str | None]:
@@ -58,7 +60,9 @@ def _ovs(thread: str, cpus: str) -> dict[str, str | None]:
 
 
 _FAR = hosts.domain(pins=("6", "7"))
-_POWER_OFF = {_NOVA: hosts.NOVA_CONF.replace("cpu_power_management = true", "cpu_power_management = false")}
+_POWER_OFF = {
+    _NOVA: hosts.NOVA_CONF.replace("cpu_power_management = true", "cpu_power_management = false")
+}
 
 CASES: dict[str, Case] = {
     # processors
@@ -131,7 +135,9 @@ CASES: dict[str, Case] = {
         _irqs(0, 9),
         "warning",
         "0 (eth0-TxRx-0)",
-        message=("1 interrupt of eth0 (25000 Mbit/s) served by CPU 0 beside the timers of the whole host"),
+        message=(
+            "1 interrupt of eth0 (25000 Mbit/s) served by CPU 0 beside the timers of the whole host"
+        ),
     ),
     "nic-irq-remote-node": Case(
         _irqs(4, 9),
@@ -143,7 +149,9 @@ CASES: dict[str, Case] = {
         _irqs(2, 9),
         "warning",
         "2 (eth0-TxRx-0)",
-        message=("1 interrupt of eth0 (25000 Mbit/s) on CPU 2, owned by guests or programs, or isolated for them"),
+        message=(
+            "1 interrupt of eth0 (25000 Mbit/s) on CPU 2, owned by guests or programs, or isolated for them"
+        ),
     ),
     "nic-irq-one-cpu": Case(
         _irqs(9, 9),
@@ -163,7 +171,9 @@ CASES: dict[str, Case] = {
         {"proc/300/comm": "irqbalance\n"},
         "warning",
         "no bans",
-        message=("irqbalance runs without a ban: what is placed by hand is moved again within ten seconds"),
+        message=(
+            "irqbalance runs without a ban: what is placed by hand is moved again within ten seconds"
+        ),
     ),
     # guests
     "guest-floats-over-nodes": Case(
@@ -281,7 +291,9 @@ CASES: dict[str, Case] = {
         _sysctl("net/bridge/bridge-nf-call-iptables", "1"),
         "info",
         "1",
-        message=("packets of eth0, tap0 go through iptables, and nothing shows that security groups filter there"),
+        message=(
+            "packets of eth0, tap0 go through iptables, and nothing shows that security groups filter there"
+        ),
     ),
     "bridge-netfilter-off": Case(
         {
@@ -290,7 +302,9 @@ CASES: dict[str, Case] = {
         },
         "error",
         "0",
-        holds={"etc/neutron/plugins/ml2/ml2_conf.ini": "[securitygroup]\nfirewall_driver = openvswitch\n"},
+        holds={
+            "etc/neutron/plugins/ml2/ml2_conf.ini": "[securitygroup]\nfirewall_driver = openvswitch\n"
+        },
         message=(
             "/etc/neutron/plugins/ml2/ml2_conf.ini [securitygroup] firewall_driver = "
             "iptables_hybrid: with net.bridge.bridge-nf-call-iptables, "
@@ -363,7 +377,10 @@ CASES: dict[str, Case] = {
         ),
     ),
     "guest-without-kvm": Case(
-        {_GUEST: hosts.domain(type="qemu")}, "error", "kvm", message="1 guest without KVM: instance-1"
+        {_GUEST: hosts.domain(type="qemu")},
+        "error",
+        "kvm",
+        message="1 guest without KVM: instance-1",
     ),
     "vhost-net-missing": Case(
         {"sys/class/misc/vhost-net": None, "sys/module/vhost_net": None},
@@ -388,12 +405,18 @@ CASES: dict[str, Case] = {
         message="1 NIC of instance-1: e1000",
     ),
     "guest-emulated-disk": Case(
-        {_GUEST: hosts.domain(bus="ide")}, "warning", "vda: bus ide", message="1 disk of instance-1 on ide"
+        {_GUEST: hosts.domain(bus="ide")},
+        "warning",
+        "vda: bus ide",
+        message="1 disk of instance-1 on ide",
     ),
     "guest-scsi-controller": Case(
         {
             _SCSI: hosts.domain(
-                "scsi", pins=("6", "7"), bus="scsi", devices="<controller type='scsi' model='lsilogic'/>"
+                "scsi",
+                pins=("6", "7"),
+                bus="scsi",
+                devices="<controller type='scsi' model='lsilogic'/>",
             )
         },
         "warning",
@@ -423,7 +446,11 @@ CASES: dict[str, Case] = {
         message="instance-1 has memory encrypted by sev-es: all its I/O is bounced",
     ),
     "guest-queues": Case(
-        {_GUEST: hosts.domain(vcpus=4, pins=("2", "3", "10", "11"), driver="<driver name='vhost'/>")},
+        {
+            _GUEST: hosts.domain(
+                vcpus=4, pins=("2", "3", "10", "11"), driver="<driver name='vhost'/>"
+            )
+        },
         "info",
         "4 vCPUs, 1 queue",
         message="1 guest of four or more vCPUs with one queue: instance-1",
@@ -442,13 +469,18 @@ CASES: dict[str, Case] = {
         message="it names CPUs 16-40; this host has only CPUs 0-15",
     ),
     "nova-power-management-overlap": Case(
-        _irqs(2, 9), "warning", "true", message="interrupts of eth0 are on CPU 2, which Nova powers down"
+        _irqs(2, 9),
+        "warning",
+        "true",
+        message="interrupts of eth0 are on CPU 2, which Nova powers down",
     ),
     "nova-vcpu-pin-set": Case(
         {_NOVA: "[DEFAULT]\nvcpu_pin_set = 2-7\n" + hosts.NOVA_CONF},
         "error",
         "2-3,6-7,10-11,14-15",
-        message=("vcpu_pin_set and cpu_dedicated_set exclude each other: nova-compute refuses to start"),
+        message=(
+            "vcpu_pin_set and cpu_dedicated_set exclude each other: nova-compute refuses to start"
+        ),
     ),
     "nova-shared-set-missing": Case(
         {_NOVA: "[compute]\ncpu_dedicated_set = 2-7\n"},
@@ -475,7 +507,9 @@ class ApplyCase(testcase.TestCase):
         self.before = hosts.content(self.root)
 
     def command(self, *arguments: str, code: int = 0) -> dict[str, object]:
-        result: dict[str, object] = program.document(self, *arguments, "--sysroot", self.root, code=code)
+        result: dict[str, object] = program.document(
+            self, *arguments, "--sysroot", self.root, code=code
+        )
         return result
 
     def text(self, path: str) -> str:

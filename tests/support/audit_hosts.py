@@ -58,7 +58,9 @@ def changed(tree: Tree, changes: Tree) -> dict[str, str | None]:
 
 def grow(test: testcase.TestCase, tree: Tree) -> str:
     """Write a host into a directory that is removed after ``test``, and return its root."""
-    return trees.grow(test, {path: None if text == DIRECTORY else text for path, text in tree.items()}, end="")
+    return trees.grow(
+        test, {path: None if text == DIRECTORY else text for path, text in tree.items()}, end=""
+    )
 
 
 def content(root: str) -> dict[str, bytes | None]:
@@ -85,7 +87,13 @@ def view(tree: Tree, **options: object) -> host_module.Host:
 
 
 def nic(
-    name: str, *, node: int, mtu: int = 9000, speed: int = 25000, master: str = "", address: str = ""
+    name: str,
+    *,
+    node: int,
+    mtu: int = 9000,
+    speed: int = 25000,
+    master: str = "",
+    address: str = "",
 ) -> dict[str, str | None]:
     """Return a physical NIC with counters and features."""
     address = address or f"0000:{0x41 + node:02x}:00.0"
@@ -107,14 +115,23 @@ def nic(
         f"sys/bus/pci/devices/{address}": f"-> ../../../{device[4:]}",
         f"nova-perf/ethtool/{name}.json": ethtool(),
     }
-    counters = {"rx_packets": 5000000, "tx_packets": 5000000, "rx_missed_errors": 0, "rx_fifo_errors": 0}
-    tree |= {f"{directory}/statistics/{counter}": f"{count}\n" for counter, count in counters.items()}
+    counters = {
+        "rx_packets": 5000000,
+        "tx_packets": 5000000,
+        "rx_missed_errors": 0,
+        "rx_fifo_errors": 0,
+    }
+    tree |= {
+        f"{directory}/statistics/{counter}": f"{count}\n" for counter, count in counters.items()
+    }
     if master:
         tree[f"{directory}/master"] = "-> ../../../../virtual/net/" + master
     return tree
 
 
-def ethtool(features: Mapping[str, bool] | None = None, rings: object = None, channels: object = None) -> str:
+def ethtool(
+    features: Mapping[str, bool] | None = None, rings: object = None, channels: object = None
+) -> str:
     """Return the record of a NIC's features."""
     return json.dumps(
         {
@@ -126,7 +143,9 @@ def ethtool(features: Mapping[str, bool] | None = None, rings: object = None, ch
     )
 
 
-def irq(number: int, name: str, cpu: int, device: str, *, allowed: str = "") -> dict[str, str | None]:
+def irq(
+    number: int, name: str, cpu: int, device: str, *, allowed: str = ""
+) -> dict[str, str | None]:
     """Return an interrupt that fires on ``cpu``."""
     return {
         f"proc/irq/{number}/smp_affinity_list": f"{allowed or cpu}\n",
@@ -137,7 +156,9 @@ def irq(number: int, name: str, cpu: int, device: str, *, allowed: str = "") -> 
     }
 
 
-def virtual(name: str, kind: str, mtu: int, *, master: str = "", drops: int = 0) -> dict[str, str | None]:
+def virtual(
+    name: str, kind: str, mtu: int, *, master: str = "", drops: int = 0
+) -> dict[str, str | None]:
     """Return a bridge, bond or tap."""
     directory = f"sys/devices/virtual/net/{name}"
     mark = {"bridge": "bridge/bridge_id", "bond": "bonding/mode", "tap": "tun_flags"}[kind]
@@ -179,7 +200,9 @@ def domain(
     device: str = "tap0",
 ) -> str:
     """Return domain XML of the shape Nova gives to libvirt."""
-    pinned = "".join(f"<vcpupin vcpu='{index}' cpuset='{cpus}'/>" for index, cpus in enumerate(pins))
+    pinned = "".join(
+        f"<vcpupin vcpu='{index}' cpuset='{cpus}'/>" for index, cpus in enumerate(pins)
+    )
     return (
         f"<domain type='{type}'><name>{name}</name><uuid>7cf42b4b-0000-4000-8000-000000000001</uuid>"
         "<metadata><nova:instance xmlns:nova='http://openstack.org/xmlns/libvirt/nova/1.1'><nova:flavor><nova:extraSpecs>"
@@ -217,16 +240,23 @@ def process(
     return tree
 
 
-def napi_thread(cpus: str, name: str = "napi/eth0-8193", parent: int = 2, tid: int = 600) -> dict[str, str | None]:
+def napi_thread(
+    cpus: str, name: str = "napi/eth0-8193", parent: int = 2, tid: int = 600
+) -> dict[str, str | None]:
     """Return a thread that polls a NIC."""
-    fields, ids = " ".join(["0"] * 17), f"Name:\t{name}\nTgid:\t{tid}\nPid:\t{tid}\nPPid:\t{parent}\n"
+    fields, ids = (
+        " ".join(["0"] * 17),
+        f"Name:\t{name}\nTgid:\t{tid}\nPid:\t{tid}\nPPid:\t{parent}\n",
+    )
     return {
         f"proc/{tid}/stat": f"{tid} ({name}) S {parent} {fields} 55 {fields} 0 0\n",
         f"proc/{tid}/status": f"{ids}Cpus_allowed_list:\t{cpus}\n",
     }
 
 
-def cpus(count: int, packages: int, *, online: str, smt: bool = True, per_core: int = 2) -> dict[str, str | None]:
+def cpus(
+    count: int, packages: int, *, online: str, smt: bool = True, per_core: int = 2
+) -> dict[str, str | None]:
     """Return CPUs; with ``smt`` the second threads are the upper half, else neighbours."""
     tree: dict[str, str | None] = {
         f"{_CPU}/online": f"{online}\n",
@@ -237,7 +267,11 @@ def cpus(count: int, packages: int, *, online: str, smt: bool = True, per_core: 
     for cpu in range(count):
         core = cpu % half if smt else cpu // per_core
         package = core // (half // packages) if smt else cpu // (count // packages)
-        siblings = f"{core},{core + half}" if smt else f"{core * per_core}-{core * per_core + per_core - 1}"
+        siblings = (
+            f"{core},{core + half}"
+            if smt
+            else f"{core * per_core}-{core * per_core + per_core - 1}"
+        )
         directory = f"{_CPU}/cpu{cpu}/topology"
         tree |= {
             f"{directory}/core_cpus_list": f"{siblings}\n",
@@ -249,7 +283,9 @@ def cpus(count: int, packages: int, *, online: str, smt: bool = True, per_core: 
 
 def nodes(lists: tuple[str, ...], memory_gib: int = 64) -> dict[str, str | None]:
     """Return NUMA nodes."""
-    tree: dict[str, str | None] = {f"{_NODE}/online": f"0-{len(lists) - 1}\n" if len(lists) > 1 else "0\n"}
+    tree: dict[str, str | None] = {
+        f"{_NODE}/online": f"0-{len(lists) - 1}\n" if len(lists) > 1 else "0\n"
+    }
     for node, text in enumerate(lists):
         distances = ("10" if other == node else "21" for other in range(len(lists)))
         tree |= {
@@ -350,15 +386,23 @@ def oracle(*, tuned: bool) -> dict[str, str | None]:
     """
     online = "0-19" if tuned else "0-159"
     tree = cpus(160, 8, online=online, smt=False)
-    tree |= nodes(("0-19",) if tuned else tuple(f"{start}-{start + 19}" for start in range(0, 160, 20)), 32)
+    tree |= nodes(
+        ("0-19",) if tuned else tuple(f"{start}-{start + 19}" for start in range(0, 160, 20)), 32
+    )
     mtu = 9000 if tuned else 1500
     tree |= nic("eth4", node=0, mtu=mtu, speed=10000, master="br0", address="0000:10:00.0")
-    off = {} if tuned else {"tx-tcp-segmentation": False, "tx-checksum-ip-generic": False, "rx-gro": False}
+    off = (
+        {}
+        if tuned
+        else {"tx-tcp-segmentation": False, "tx-checksum-ip-generic": False, "rx-gro": False}
+    )
     channels = {"combined": 4, "combined_max": 4}
     tree["nova-perf/ethtool/eth4.json"] = ethtool(off | {"rx-lro": not tuned}, channels=channels)
     for queue in range(4):
         cpu = queue + 2 if tuned else (0, 45, 0, 121)[queue]
-        tree |= irq(320 + queue, f"eth4-TxRx-{queue}", cpu, _ORACLE_ETH, allowed="" if tuned else "0-159")
+        tree |= irq(
+            320 + queue, f"eth4-TxRx-{queue}", cpu, _ORACLE_ETH, allowed="" if tuned else "0-159"
+        )
     tree |= virtual("br0", "bridge", mtu) | virtual("vif1.0", "tap", mtu, master="br0")
     nf = "0" if tuned else "1"
     tree |= {
@@ -368,13 +412,21 @@ def oracle(*, tuned: bool) -> dict[str, str | None]:
         "proc/sys/net/core/rmem_max": "134217728\n" if tuned else "131071\n",
         "proc/sys/net/core/wmem_max": "134217728\n" if tuned else "131071\n",
         "proc/sys/net/core/netdev_max_backlog": "300000\n" if tuned else "1000\n",
-        "proc/sys/net/ipv4/tcp_rmem": "4096\t87380\t134217728\n" if tuned else "4096\t87380\t4194304\n",
-        "proc/sys/net/ipv4/tcp_wmem": "4096\t65536\t134217728\n" if tuned else "4096\t16384\t4194304\n",
+        "proc/sys/net/ipv4/tcp_rmem": "4096\t87380\t134217728\n"
+        if tuned
+        else "4096\t87380\t4194304\n",
+        "proc/sys/net/ipv4/tcp_wmem": "4096\t65536\t134217728\n"
+        if tuned
+        else "4096\t16384\t4194304\n",
         "proc/sys/net/ipv4/tcp_moderate_rcvbuf": "1\n" if tuned else "0\n",
-        "proc/net/softnet_stat": ("0f49a1f0 00000000 00000000\n" if tuned else "0f49a1f0 00013a5e 00000300\n") * 4,
+        "proc/net/softnet_stat": (
+            "0f49a1f0 00000000 00000000\n" if tuned else "0f49a1f0 00013a5e 00000300\n"
+        )
+        * 4,
     }
     tree |= {
-        f"proc/sys/net/bridge/bridge-nf-call-{name}": f"{nf}\n" for name in ("iptables", "ip6tables", "arptables")
+        f"proc/sys/net/bridge/bridge-nf-call-{name}": f"{nf}\n"
+        for name in ("iptables", "ip6tables", "arptables")
     }
     pins = ("0-19", "0-19") if tuned else ()
     plain = functools.partial(domain, policy="shared", driver="", features="", backing="")

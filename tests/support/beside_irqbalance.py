@@ -30,17 +30,31 @@ NUMBERS = (*sorted(OURS | THEIRS), BANNED)
 
 
 def main() -> None:
-    words = [sys.argv[1], "--foreground", "--interval=1", f"--banirq={BANNED}", f"--policyscript={SCRIPT}"]
+    words = [
+        sys.argv[1],
+        "--foreground",
+        "--interval=1",
+        f"--banirq={BANNED}",
+        f"--policyscript={SCRIPT}",
+    ]
     daemons = findings.CompetingDaemons()
-    placed = [Setting("irq_affinity", f"irq:{number}", "0", "0", "", "nic-irq-local", "x|y") for number in OURS]
+    placed = [
+        Setting("irq_affinity", f"irq:{number}", "0", "0", "", "nic-irq-local", "x|y")
+        for number in OURS
+    ]
     process = start(words)
     try:
         patience.until(lambda: moved(process) >= OURS, "irqbalance moves all")
         tell("started", moved(process))
-        with tempfile.TemporaryDirectory() as directory, journal.Journal(directory, "/", writer=True) as session:
+        with (
+            tempfile.TemporaryDirectory() as directory,
+            journal.Journal(directory, "/", writer=True) as session,
+        ):
             apply.apply(daemons.ban(placed), registry.kinds("/"), session, "boot")
             # As the agent does when it finds them moved.
-            patience.until(lambda: daemons.moved() or not moved(process) & OURS, "it lets go of ours")
+            patience.until(
+                lambda: daemons.moved() or not moved(process) & OURS, "it lets go of ours"
+            )
             tell("placed", moved(process))
             tell("banned", asked(process, "setup"))
             process.terminate()

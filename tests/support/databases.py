@@ -63,7 +63,11 @@ class Server:
         if os.geteuid() == 0:
             entry = pwd.getpwnam(self.user)
             os.chown(self.directory, entry.pw_uid, entry.pw_gid)
-            self._as_user += [f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--clear-groups"]
+            self._as_user += [
+                f"--reuid={entry.pw_uid}",
+                f"--regid={entry.pw_gid}",
+                "--clear-groups",
+            ]
         self.url, maker, self._program = self.commands()
         made = patience.run([*self._as_user, *maker], cwd=self.directory)
         assert made.returncode == 0, made.stderr
@@ -84,7 +88,11 @@ class Server:
     @contextlib.contextmanager
     def halted(self):
         """Let all processes of the server stand still."""
-        children = pathlib.Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        children = (
+            pathlib.Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+            .read_text()
+            .split()
+        )
         processes = [self._process.pid, *map(int, children)]
         for pid in processes:
             os.kill(pid, signal.SIGSTOP)
@@ -114,8 +122,16 @@ class Mariadb(Server):
     connections, kill = "SELECT id FROM information_schema.processlist WHERE db = :name", "KILL {}"
 
     def commands(self):
-        socket, common = f"{self.directory}/socket", ["--no-defaults", f"--datadir={self.directory}/data"]
-        made = ["mariadb-install-db", *common, "--auth-root-authentication-method=normal", "--skip-test-db"]
+        socket, common = (
+            f"{self.directory}/socket",
+            ["--no-defaults", f"--datadir={self.directory}/data"],
+        )
+        made = [
+            "mariadb-install-db",
+            *common,
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+        ]
         network = ["--skip-networking", f"--socket={socket}", "--character-set-server=utf8mb4"]
         url = f"mysql+pymysql://root@localhost/mysql?unix_socket={socket}"
         return url, made, ["/usr/sbin/mariadbd", *common, *network]

@@ -24,8 +24,13 @@ def validate(output):
     first, *rest = (HOME / "verdicts").read_text().splitlines()
     (HOME / "verdicts").write_text("\n".join(rest or [first]))
     details = [{"benchmark": "cpu", "codes": ["slow" if LIE != "reason" else "faster"]}]
-    hosts = [{"host": f"host{n}", "verdict": word, "details": details} for n, word in enumerate(first.split(), 1)]
-    pathlib.Path(output, "results.json").write_text(json.dumps({"environment": {"fleet": {"hosts": hosts}}}))
+    hosts = [
+        {"host": f"host{n}", "verdict": word, "details": details}
+        for n, word in enumerate(first.split(), 1)
+    ]
+    pathlib.Path(output, "results.json").write_text(
+        json.dumps({"environment": {"fleet": {"hosts": hosts}}})
+    )
     return int("FAIL" in first)
 
 
@@ -39,13 +44,21 @@ def run(number, command):
         return int(LIE != "accepted")
     if "--validated" in words:
         good = "FAIL" if LIE == "trait" else "PASS"
-        print("\n".join(f"host{path.name[-1]}" for path in HOME.glob("trait?") if good in path.read_text()))
+        print(
+            "\n".join(
+                f"host{path.name[-1]}" for path in HOME.glob("trait?") if good in path.read_text()
+            )
+        )
     elif words.startswith("nova-perf publish"):
         hosts = json.loads(pathlib.Path(command[2]).read_text())["environment"]["fleet"]["hosts"]
         traits.write_text(hosts[int(number) - 1]["verdict"])
     elif "server create" in words:
         host = "host2" if LIE == "placed" else "host1"
-        print(json.dumps({"OS-EXT-SRV-ATTR:host": host, "OS-EXT-SRV-ATTR:instance_name": "instance-1"}))
+        print(
+            json.dumps(
+                {"OS-EXT-SRV-ATTR:host": host, "OS-EXT-SRV-ATTR:instance_name": "instance-1"}
+            )
+        )
     elif "domstate" in words:
         print("running")
     elif "dumpxml" in words:
@@ -76,7 +89,11 @@ def main():
     if what == "up":
         (state / "run").mkdir()
         (state / "log").mkdir()
-        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        quiet = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.DEVNULL,
+            "stderr": subprocess.DEVNULL,
+        }
         libvirtd = subprocess.Popen(["sleep", "600"], start_new_session=True, **quiet)
         (state / "run" / "host2-libvirtd.pid").write_text(f"{libvirtd.pid} 1\n")
     elif what == "down" and (state / "run").exists():

@@ -32,12 +32,18 @@ def expected(arm=0, trials=2, jobs=("iperf3", "fio")):
     """Return what was asked of one arm."""
     arms = model.Arm("untuned"), model.Arm("tuned")
     plan = model.MeasurePlan("run1", arms, tuple(plugins.jobs(jobs)), trials, 600.0)
-    return collector.Expected(plan, arms[arm].name, arm, GRID, BEGUN, BEGUN + 60 + GRID.length_s * 4 * trials)
+    return collector.Expected(
+        plan, arms[arm].name, arm, GRID, BEGUN, BEGUN + 60 + GRID.length_s * 4 * trials
+    )
 
 
 def following(grid, arm, moment):
     """Return the first slot of ``arm`` that begins at ``moment`` or later, as heat/runner.sh works it out."""
-    return next(slot for slot in itertools.count(math.ceil(moment / grid.length_s)) if grid.arm(slot) == arm)
+    return next(
+        slot
+        for slot in itertools.count(math.ceil(moment / grid.length_s))
+        if grid.arm(slot) == arm
+    )
 
 
 def document(wanted):

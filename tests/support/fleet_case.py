@@ -19,7 +19,11 @@ QUICK = ("--benchmark", "iperf3", "--benchmark", "cpu")
 
 def parse(*arguments):
     """Return the options of the command."""
-    return cloud_validate.Validate(None, None).get_parser("openstack perf validate").parse_args(arguments)
+    return (
+        cloud_validate.Validate(None, None)
+        .get_parser("openstack perf validate")
+        .parse_args(arguments)
+    )
 
 
 class SimulatedCloud(heat_pair.HeatCloud):
@@ -61,7 +65,10 @@ class SimulatedValidation(directories.DirectoryCase):
         args = parse(*quick, "--output", self.output, "--database", self.url, *arguments)
         self.cloud = cloud or SimulatedCloud()
         self.out, self.err = io.StringIO(), io.StringIO()
-        with fixtures.MonkeyPatch("sys.stdout", self.out), fixtures.MonkeyPatch("sys.stderr", self.err):
+        with (
+            fixtures.MonkeyPatch("sys.stdout", self.out),
+            fixtures.MonkeyPatch("sys.stderr", self.err),
+        ):
             return cloud_validate_run.Run(args, self.cloud).run()
 
     def budget(self, line):

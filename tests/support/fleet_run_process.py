@@ -21,7 +21,9 @@ class LoggingLauncher(simulation.SimulatedLauncher):
     def __init__(self, directory, scale):
         cloud = simulation.Cloud(faults=0.05, directory=os.path.join(directory, "stacks"))
         super().__init__(cloud, simulation.RealTime(scale))
-        self._log = os.open(os.path.join(directory, "log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._log = os.open(
+            os.path.join(directory, "log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600
+        )
 
     def measured(self, pair, *rest):
         os.write(self._log, f"begin {pair.client} {pair.server}\n".encode())

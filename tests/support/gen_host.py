@@ -25,11 +25,25 @@ from nova_perf_tuning.cpulist import format as cpulist
 
 #: CPUs, nodes, packages, NICs, queues of each and guests.
 SIZES = ("cpus", "nodes", "packages", "nics", "queues", "guests")
-PRESETS = {"tiny": (8, 2, 2, 1, 4, 2), "small": (64, 2, 2, 2, 16, 16), "huge": (1024, 8, 2, 16, 128, 512)}
+PRESETS = {
+    "tiny": (8, 2, 2, 1, 4, 2),
+    "small": (64, 2, 2, 2, 16, 16),
+    "huge": (1024, 8, 2, 16, 128, 512),
+}
 LLC_CORES = 8
-CACHES = (("1", "Data", 48), ("1", "Instruction", 32), ("2", "Unified", 2048), ("3", "Unified", 32768))
+CACHES = (
+    ("1", "Data", 48),
+    ("1", "Instruction", 32),
+    ("2", "Unified", 2048),
+    ("3", "Unified", 32768),
+)
 SYSCTL = {
-    "net/core": {"busy_poll": 0, "netdev_max_backlog": 1000, "rmem_max": 212992, "wmem_max": 212992},
+    "net/core": {
+        "busy_poll": 0,
+        "netdev_max_backlog": 1000,
+        "rmem_max": 212992,
+        "wmem_max": 212992,
+    },
     "net/ipv4": {"tcp_rmem": "4096\t131072\t6291456", "tcp_wmem": "4096\t16384\t4194304"},
     "net/bridge": {"bridge-nf-call-iptables": 0, "bridge-nf-call-ip6tables": 0},
     "kernel": {"numa_balancing": 1, "osrelease": "6.12.0-synthetic"},
@@ -62,7 +76,9 @@ class Tree:
         self.mkdir(directory)
         for name, value in values.items():
             data = f"{value}\n".encode()
-            fd = os.open(f"{self.root}/{directory}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+            fd = os.open(
+                f"{self.root}/{directory}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644
+            )
             os.write(fd, data)
             os.close(fd)
 
@@ -80,7 +96,9 @@ class Host:
         self.opt, self.n = opt, opt.cpus
         self.cores = opt.cpus // 2
         self.per_node = self.cores // opt.nodes
-        self.llc_cores = math.gcd(LLC_CORES, self.per_node)  # a last-level cache never spans two nodes
+        self.llc_cores = math.gcd(
+            LLC_CORES, self.per_node
+        )  # a last-level cache never spans two nodes
         self.rng = random.Random(1)
 
     def mask(self, cpus):
@@ -107,22 +125,36 @@ class Host:
         cores = list(range(node * self.per_node, (node + 1) * self.per_node))
         keep = max(1, len(cores) // 8)
         split = keep + max(1, len(cores) * 5 // 8)
-        return [self.threads(part) for part in (cores[:keep], cores[keep:split], cores[split:] or cores[:keep])]
+        return [
+            self.threads(part)
+            for part in (cores[:keep], cores[keep:split], cores[split:] or cores[:keep])
+        ]
 
 
 def write_cpus(tree, host):
     opt, base, every = host.opt, "sys/devices/system", f"0-{host.n - 1}"
     values = {"online": every, "possible": every, "present": every, "offline": "", "isolated": ""}
     tree.put(f"{base}/cpu", {**values, "nohz_full": "(null)"})
-    packages = [tuple(c for c in range(host.n) if host.package_of(c) == pkg) for pkg in range(opt.packages)]
-    view = functools.lru_cache(None)(lambda cpus: (host.mask(cpus), cpulist(cpus)))  # many CPUs share a mask
+    packages = [
+        tuple(c for c in range(host.n) if host.package_of(c) == pkg) for pkg in range(opt.packages)
+    ]
+    view = functools.lru_cache(None)(
+        lambda cpus: (host.mask(cpus), cpulist(cpus))
+    )  # many CPUs share a mask
     for cpu in range(host.n):
         core, node, pkg = cpu % host.cores, host.node_of(cpu), host.package_of(cpu)
-        smt, llc, whole = (view(tuple(cpus)) for cpus in (host.threads([core]), host.llc_cpus(cpu), packages[pkg]))
+        smt, llc, whole = (
+            view(tuple(cpus)) for cpus in (host.threads([core]), host.llc_cpus(cpu), packages[pkg])
+        )
         path = f"{base}/cpu/cpu{cpu}"
         if cpu:
             tree.put(path, {"online": 1})
-        topology = {"physical_package_id": pkg, "core_id": core, "core_cpus": smt[0], "core_cpus_list": smt[1]}
+        topology = {
+            "physical_package_id": pkg,
+            "core_id": core,
+            "core_cpus": smt[0],
+            "core_cpus_list": smt[1],
+        }
         topology |= {"package_cpus_list": whole[1], "core_siblings": whole[0]}
         tree.put(f"{path}/topology", topology)
         for index, (level, kind, kib) in enumerate(CACHES):
@@ -137,9 +169,12 @@ def write_cpus(tree, host):
     for node in range(opt.nodes):
         cpus, path = host.node_cpus(node), f"{base}/node/node{node}"
         same = [
-            opt.packages * other // opt.nodes == opt.packages * node // opt.nodes for other in range(opt.nodes)
+            opt.packages * other // opt.nodes == opt.packages * node // opt.nodes
+            for other in range(opt.nodes)
         ]
-        far = " ".join("10" if other == node else "12" if near else "32" for other, near in enumerate(same))
+        far = " ".join(
+            "10" if other == node else "12" if near else "32" for other, near in enumerate(same)
+        )
         total = mem * host.per_node
         values = {"cpumap": host.mask(cpus), "cpulist": cpulist(cpus), "distance": far}
         tree.put(path, {**values, "meminfo": f"Node {node} MemTotal:       {total} kB"})
@@ -148,7 +183,9 @@ def write_cpus(tree, host):
             tree.link(f"{path}/cpu{cpu}", f"{base}/cpu/cpu{cpu}")
     cpuinfo = f"processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: Synthetic CPU\nflags\t\t: {FLAGS}\n"
     meminfo = f"MemTotal:       {mem * host.cores} kB"
-    tree.put("proc", {"cpuinfo": cpuinfo, "cmdline": "root=/dev/vda1 ro quiet", "meminfo": meminfo})
+    tree.put(
+        "proc", {"cpuinfo": cpuinfo, "cmdline": "root=/dev/vda1 ro quiet", "meminfo": meminfo}
+    )
     for directory, values in SYSCTL.items():
         tree.put(f"proc/sys/{directory}", values)
 
@@ -157,7 +194,10 @@ def write_netdev(tree, host, path, index, speed, queues):
     """One network device: attributes and its queues (RPS off, XPS off)."""
     name, none = path.rsplit("/", 1)[1], host.mask(())
     values = {"ifindex": index, "operstate": "up", "carrier": 1, "speed": speed, "mtu": 1500}
-    tree.put(path, {**values, "flags": "0x1003", "type": 1, "uevent": f"INTERFACE={name}\nIFINDEX={index}"})
+    tree.put(
+        path,
+        {**values, "flags": "0x1003", "type": 1, "uevent": f"INTERFACE={name}\nIFINDEX={index}"},
+    )
     for q in range(queues):
         tree.put(f"{path}/queues/rx-{q}", {"rps_cpus": none})
         tree.put(f"{path}/queues/tx-{q}", {"xps_cpus": none})
@@ -175,8 +215,16 @@ def write_nics(tree, host):
     for nic in range(opt.nics):
         node, bus = nic % opt.nodes, 0x10 + nic * 4
         addr = f"0000:{bus + 1:02x}:00.0"
-        dev, cpus = f"sys/devices/pci0000:{bus:02x}/0000:{bus:02x}:01.0/{addr}", host.node_cpus(node)
-        local = {"numa_node": node, "local_cpulist": cpulist(cpus), "local_cpus": host.mask(cpus), "irq": 0}
+        dev, cpus = (
+            f"sys/devices/pci0000:{bus:02x}/0000:{bus:02x}:01.0/{addr}",
+            host.node_cpus(node),
+        )
+        local = {
+            "numa_node": node,
+            "local_cpulist": cpulist(cpus),
+            "local_cpus": host.mask(cpus),
+            "irq": 0,
+        }
         tree.put(dev, {**local, "class": "0x020000", "vendor": "0x8086", "device": "0x1592"})
         tree.mkdir("sys/bus/pci/drivers/ice")
         tree.link(f"{dev}/driver", "sys/bus/pci/drivers/ice")
@@ -186,7 +234,9 @@ def write_nics(tree, host):
         tree.link(f"{dev}/net/{name}/device", dev)
         tree.put(f"{dev}/msi_irqs", {number + q: "msix" for q in range(opt.queues)})
         for q in range(opt.queues):
-            irqs.append((number, f"{name}-TxRx-{q}", f"PCI-MSIX-{addr}", q, node, cpus[q % len(cpus)]))
+            irqs.append(
+                (number, f"{name}-TxRx-{q}", f"PCI-MSIX-{addr}", q, node, cpus[q % len(cpus)])
+            )
             number += 1
     return irqs
 
@@ -208,7 +258,10 @@ def write_irqs(tree, host, irqs):
         row[cpu] = f" {count:10d}"
         out.append(f"{number:{prec}d}:{''.join(row)} {chip:>8s} {vector:{prec}d}-edge      {name}")
     tree.put("proc/irq", {"default_smp_affinity": every})
-    rows = [[host.rng.randrange(1 << 22) for _ in range(4)] + [100, 0, 50, 0, 0, 0] for _ in range(host.n)]
+    rows = [
+        [host.rng.randrange(1 << 22) for _ in range(4)] + [100, 0, 50, 0, 0, 0]
+        for _ in range(host.n)
+    ]
     intr = [totals.get(number, 0) for number in range(irqs[-1][0] + 1)]
     lines = ["cpu  " + " ".join(str(sum(col)) for col in zip(*rows, strict=True))]
     lines += [f"cpu{cpu} " + " ".join(map(str, row)) for cpu, row in enumerate(rows)]
@@ -238,7 +291,9 @@ def write_task(tree, host, directory, tid, tgid, comm, cpus, threads):
 def domain_xml(name, ident, vcpus, pins, emulator, node, queues, tap, specs):
     """Domain definition of the shape Nova gives to libvirt."""
     extra = "".join(f'<nova:extraSpec name="{k}">{v}</nova:extraSpec>' for k, v in specs.items())
-    pin = "".join(f"\n    <vcpupin vcpu='{i}' cpuset='{cpulist(cpus)}'/>" for i, cpus in enumerate(pins))
+    pin = "".join(
+        f"\n    <vcpupin vcpu='{i}' cpuset='{cpulist(cpus)}'/>" for i, cpus in enumerate(pins)
+    )
     multi = f" queues='{queues}'" if queues > 1 else ""
     return f"""<domain type='kvm'>
   <name>{name}</name>
@@ -292,7 +347,9 @@ def write_guests(tree, host):
         tree.put("run/libvirt/qemu", {f"{name}.pid": pid})
         write_task(tree, host, f"proc/{pid}", pid, pid, threads[0][0], threads[0][1], len(threads))
         for i, (comm, cpus) in enumerate(threads):
-            write_task(tree, host, f"proc/{pid}/task/{pid + i}", pid + i, pid, comm, cpus, len(threads))
+            write_task(
+                tree, host, f"proc/{pid}/task/{pid + i}", pid + i, pid, comm, cpus, len(threads)
+            )
         write_netdev(tree, host, f"sys/devices/virtual/net/{tap}", 100 + guest, 10000, queues)
         pid += len(threads) + 1
 

@@ -10,7 +10,9 @@ from nova_perf_tuning.nova import host_result
 NOW = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC)
 NAMES = strategies.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", fullmatch=True)
 TIMES = strategies.datetimes(
-    datetime.datetime(2000, 1, 1), datetime.datetime(2100, 1, 1), timezones=strategies.just(datetime.UTC)
+    datetime.datetime(2000, 1, 1),
+    datetime.datetime(2100, 1, 1),
+    timezones=strategies.just(datetime.UTC),
 )
 VERDICTS = strategies.sampled_from(host_result.VERDICTS)
 RESULTS = strategies.builds(

@@ -21,9 +21,15 @@ def cpus_of(layout, smt=1, offline=(), capacity=None):
     for thread in range(smt):
         for core, node in enumerate(cores):
             number = thread * len(cores) + core
-            siblings = cpulist.format({core + sibling * len(cores) for sibling in range(smt)} - set(offline))
+            siblings = cpulist.format(
+                {core + sibling * len(cores) for sibling in range(smt)} - set(offline)
+            )
             online = number not in offline
-            result.append(model.Cpu(number, core, 0, node, online, siblings, capacity(core) if capacity else None))
+            result.append(
+                model.Cpu(
+                    number, core, 0, node, online, siblings, capacity(core) if capacity else None
+                )
+            )
     return tuple(result)
 
 
@@ -31,25 +37,55 @@ def irq(number, name, device=None, affinity=None, node=None):
     return model.Irq(number, name, device, affinity, affinity, node)
 
 
-def nic(name, irqs, node=0, pci="0000:10:00.0", speed=10000, queues=None, kind="physical", mask="0", driver="ice"):
+def nic(
+    name,
+    irqs,
+    node=0,
+    pci="0000:10:00.0",
+    speed=10000,
+    queues=None,
+    kind="physical",
+    mask="0",
+    driver="ice",
+):
     queues = len(irqs) if queues is None else queues
     masks = (mask,) * queues
     xps = masks if queues > 1 else (None,) * queues
     return model.Nic(
-        name, kind, driver, pci, node, None, None, 1500, speed, "up", queues, queues, tuple(irqs), masks, xps
+        name,
+        kind,
+        driver,
+        pci,
+        node,
+        None,
+        None,
+        1500,
+        speed,
+        "up",
+        queues,
+        queues,
+        tuple(irqs),
+        masks,
+        xps,
     )
 
 
 def nic_with_irqs(name, count, first=24, node=0, pci="0000:10:00.0", speed=10000, affinity=None):
     """Return a NIC and its interrupts, one for each queue."""
     numbers = range(first, first + count)
-    irqs = [irq(number, f"{name}-TxRx-{number - first}", pci, affinity, node) for number in numbers]
+    irqs = [
+        irq(number, f"{name}-TxRx-{number - first}", pci, affinity, node) for number in numbers
+    ]
     return nic(name, numbers, node, pci, speed), irqs
 
 
-def facts(cpus, nics=(), irqs=(), guests=(), distances=None, domains=(), isolated="", nodes=None, **more):
+def facts(
+    cpus, nics=(), irqs=(), guests=(), distances=None, domains=(), isolated="", nodes=None, **more
+):
     numbers = sorted({cpu.node for cpu in cpus if cpu.node is not None} | set(nodes or ()))
-    table = distances or {node: {other: 10 if node == other else 20 for other in numbers} for node in numbers}
+    table = distances or {
+        node: {other: 10 if node == other else 20 for other in numbers} for node in numbers
+    }
     return model.HostFacts(
         cpus=tuple(cpus),
         nodes=tuple(
@@ -73,7 +109,10 @@ def facts(cpus, nics=(), irqs=(), guests=(), distances=None, domains=(), isolate
         virtualization="none",
         boot_id=None,
         sysctls={},
-        **{name: tuple(value) if isinstance(value, list) else value for name, value in more.items()},
+        **{
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in more.items()
+        },
     )
 
 
@@ -100,11 +139,18 @@ def guest(
 ):
     """Return a running guest; ``pins`` are the cpulists of its vCPUs, ``asks`` the keywords of its request."""
     threads = [model.Thread(pid, "emulator", None, affinity, 1000 + pid)]
-    threads += [model.Thread(pid + 1 + index, "vhost", index, affinity, 1000 + pid) for index in range(workers)]
     threads += [
-        model.Thread(pid + 40 + index, "iothread", index + 1, affinity, 1000 + pid) for index in range(iothreads)
+        model.Thread(pid + 1 + index, "vhost", index, affinity, 1000 + pid)
+        for index in range(workers)
     ]
-    threads += [model.Thread(pid + 50 + index, "vcpu", index, text, 1000 + pid) for index, text in enumerate(pins)]
+    threads += [
+        model.Thread(pid + 40 + index, "iothread", index + 1, affinity, 1000 + pid)
+        for index in range(iothreads)
+    ]
+    threads += [
+        model.Thread(pid + 50 + index, "vcpu", index, text, 1000 + pid)
+        for index, text in enumerate(pins)
+    ]
     owned = all(text.isdigit() for text in pins) and len(set(pins)) == len(pins) > 0
     interface = domain.Interface("ethernet", tap, None, "virtio", "vhost", max(workers, 1))
     described = domain.Domain(
@@ -115,7 +161,9 @@ def guest(
         vcpu_pins=dict(enumerate(pins)),
         emulator_pin=emulator_pin,
         iothreads=iothreads,
-        iothread_pins={index + 1: iothread_pin for index in range(iothreads)} if iothread_pin else {},
+        iothread_pins={index + 1: iothread_pin for index in range(iothreads)}
+        if iothread_pin
+        else {},
         memory_nodes=memory_nodes,
         interfaces=(interface,) if workers or tap else (),
         hostdevs=tuple(hostdevs),
@@ -136,23 +184,31 @@ def applied(before, plan):
         )
 
     def queues(kind, nic, side, masks):
-        return tuple(values.get((kind, f"{nic.name}/{side}-{index}"), mask) for index, mask in enumerate(masks))
+        return tuple(
+            values.get((kind, f"{nic.name}/{side}-{index}"), mask)
+            for index, mask in enumerate(masks)
+        )
 
     return dataclasses.replace(
         before,
         irqs={
-            number: dataclasses.replace(irq, affinity=values.get(("irq_affinity", f"irq:{number}"), irq.affinity))
+            number: dataclasses.replace(
+                irq, affinity=values.get(("irq_affinity", f"irq:{number}"), irq.affinity)
+            )
             for number, irq in before.irqs.items()
         },
         guests=tuple(
-            dataclasses.replace(guest, threads=tuple(map(moved, guest.threads))) for guest in before.guests
+            dataclasses.replace(guest, threads=tuple(map(moved, guest.threads)))
+            for guest in before.guests
         ),
         nics=tuple(
             dataclasses.replace(
                 nic,
                 xps=queues("xps", nic, "tx", nic.xps),
                 rps=queues("rps", nic, "rx", nic.rps),
-                napis=tuple(dataclasses.replace(napi, thread=moved(napi.thread)) for napi in nic.napis),
+                napis=tuple(
+                    dataclasses.replace(napi, thread=moved(napi.thread)) for napi in nic.napis
+                ),
             )
             for nic in before.nics
         ),
@@ -163,7 +219,11 @@ def applied(before, plan):
 def topologies(draw):
     """CPUs, nodes (some without CPUs, ids with holes, or none at all) and distances."""
     numa = draw(st.booleans()) or draw(st.booleans())
-    ids = draw(st.lists(st.sampled_from(NODE_IDS), min_size=1, max_size=4, unique=True)) if numa else [None]
+    ids = (
+        draw(st.lists(st.sampled_from(NODE_IDS), min_size=1, max_size=4, unique=True))
+        if numa
+        else [None]
+    )
     layout = [(node, draw(st.integers(1, 4))) for node in ids]
     smt = draw(st.sampled_from((1, 2, 2, 4)))
     total = smt * sum(count for _node, count in layout)
@@ -176,7 +236,11 @@ def topologies(draw):
     if draw(st.booleans()):
         for node in numbers:
             for other in numbers:
-                far = 10 if node == other else distances[other].get(node) or draw(st.integers(11, 40))
+                far = (
+                    10
+                    if node == other
+                    else distances[other].get(node) or draw(st.integers(11, 40))
+                )
                 distances[node][other] = far
     return cpus, numbers, distances
 
@@ -220,9 +284,14 @@ def hosts(draw, speeds=(None, 1000, 25000, 100000)):
         titles = [title for queue in range(queues) for title in naming(name, queue)]
         titles += draw(st.sampled_from(([], [f"{name}-event-0"], [name], ["virtio7-config"])))
         del titles[: draw(st.integers(0, 1))]  # a queue whose vector is not known
-        mine = [irq(number + at, title, pci, affinities(draw, cpus), node) for at, title in enumerate(titles)]
+        mine = [
+            irq(number + at, title, pci, affinities(draw, cpus), node)
+            for at, title in enumerate(titles)
+        ]
         numbers_of = range(number, number + len(mine))
-        nics.append(nic(name, numbers_of, node, pci, draw(st.sampled_from(speeds)), queues, driver=driver))
+        nics.append(
+            nic(name, numbers_of, node, pci, draw(st.sampled_from(speeds)), queues, driver=driver)
+        )
         if draw(st.booleans()):
             nics[-1].napis = napis(draw, cpus, mine, 100 * (index + 1))
         irqs += mine
@@ -236,7 +305,15 @@ def hosts(draw, speeds=(None, 1000, 25000, 100000)):
         number += len(vectors)
         if made.domain.interfaces[0].device:
             nics.append(
-                nic(made.domain.interfaces[0].device, (), None, None, 10000, draw(st.integers(1, 4)), "tap")
+                nic(
+                    made.domain.interfaces[0].device,
+                    (),
+                    None,
+                    None,
+                    10000,
+                    draw(st.integers(1, 4)),
+                    "tap",
+                )
             )
     isolated = cpulist.format(draw(st.sets(st.sampled_from([cpu.id for cpu in cpus]), max_size=2)))
     more = draw(_claims([cpu.id for cpu in cpus]))
@@ -252,10 +329,14 @@ def _claims(draw, numbers):
     some = st.sets(st.sampled_from(numbers), min_size=1, max_size=max(len(numbers) // 3, 1))
     some_or_none = st.one_of(some, st.just(frozenset()))
     slices = []
-    for path in draw(st.sets(st.sampled_from(("machine.slice", "machine.slice/machine-rt.slice", "dpdk.slice")))):
+    for path in draw(
+        st.sets(st.sampled_from(("machine.slice", "machine.slice/machine-rt.slice", "dpdk.slice")))
+    ):
         cpus = cpulist.format(draw(some))
         partition = draw(
-            st.sampled_from(("member", "root", "isolated", "isolated invalid (Parent is not a partition)"))
+            st.sampled_from(
+                ("member", "root", "isolated", "isolated invalid (Parent is not a partition)")
+            )
         )
         slices.append(model.Slice(path, cpus, cpus, partition))
     return {
@@ -288,11 +369,21 @@ def _guests(draw, index, cpus, numbers, free, number):
         hostdevs = (f"0000:a{index}:10.0",)
         node = draw(st.sampled_from([None, *numbers]))
         vectors = [
-            irq(number + at, f"vfio-msix[{at}]({hostdevs[0]})", hostdevs[0], affinities(draw, cpus), node)
+            irq(
+                number + at,
+                f"vfio-msix[{at}]({hostdevs[0]})",
+                hostdevs[0],
+                affinities(draw, cpus),
+                node,
+            )
             for at in range(draw(st.integers(0, 5)))
         ]
     emulator_pin = draw(
-        st.one_of(st.none(), st.just(every), st.sets(st.sampled_from([cpu.id for cpu in cpus]), min_size=1))
+        st.one_of(
+            st.none(),
+            st.just(every),
+            st.sets(st.sampled_from([cpu.id for cpu in cpus]), min_size=1),
+        )
     )
     made = guest(
         f"guest{index}",
@@ -301,9 +392,13 @@ def _guests(draw, index, cpus, numbers, free, number):
         workers=draw(st.integers(0, 5)),
         affinity=affinities(draw, cpus),
         asks=asks,
-        emulator_pin=emulator_pin if not isinstance(emulator_pin, set) else cpulist.format(emulator_pin),
+        emulator_pin=emulator_pin
+        if not isinstance(emulator_pin, set)
+        else cpulist.format(emulator_pin),
         memory_nodes=draw(
-            st.sampled_from([None, *map(str, numbers), *([cpulist.format(numbers)] if numbers else [])])
+            st.sampled_from(
+                [None, *map(str, numbers), *([cpulist.format(numbers)] if numbers else [])]
+            )
         ),
         hostdevs=hostdevs,
         tap=f"tap{index}",

@@ -91,7 +91,9 @@ def _read_console(text: str) -> Expected:
     for node, parent in nodes:
         node.cpus = parent.cpus
     hidden = re.search(r"^\d+ processors not represented in topology: (\S+)", text, re.MULTILINE)
-    return Expected(objects, _bits(hidden[1]) if hidden else set(), _console_distances(text, objects))
+    return Expected(
+        objects, _bits(hidden[1]) if hidden else set(), _console_distances(text, objects)
+    )
 
 
 def _console_distances(text: str, objects: list[Object]) -> dict[tuple[int, int], int]:
@@ -102,7 +104,9 @@ def _console_distances(text: str, objects: list[Object]) -> dict[tuple[int, int]
             columns = [int(word) for word in next(lines).split()[1:]]
             rows = [[int(word) for word in next(lines).split()] for _ in columns]
             return {
-                (numbers[row[0]], numbers[to]): d for row in rows for to, d in zip(columns, row[1:], strict=True)
+                (numbers[row[0]], numbers[to]): d
+                for row in rows
+                for to, d in zip(columns, row[1:], strict=True)
             }
     return {}
 
@@ -115,15 +119,30 @@ def _read_xml(path: pathlib.Path) -> Expected:
     for element in machine.iter("object"):
         kind, number = element.attrib["type"], element.get("os_index")
         if kind in ("Package", "L3Cache", "Core", "PU", "NUMANode"):
-            item = Object(kind, int(number) if number else None, len(objects), _bits(element.attrib["cpuset"]))
+            item = Object(
+                kind,
+                int(number) if number else None,
+                len(objects),
+                _bits(element.attrib["cpuset"]),
+            )
             if kind == "NUMANode":
                 item.memory = int(element.attrib["local_memory"]) // 1024, 1
             objects.append(item)
     distances = {}
     matrix = root.find("distances2[@name='NUMALatency']")
     if matrix is not None:
-        ids = [int(word) for element in matrix.findall("indexes") for word in (element.text or "").split()]
-        values = [int(word) for element in matrix.findall("u64values") for word in (element.text or "").split()]
-        distances = {(a, b): values[i * len(ids) + j] for i, a in enumerate(ids) for j, b in enumerate(ids)}
+        ids = [
+            int(word)
+            for element in matrix.findall("indexes")
+            for word in (element.text or "").split()
+        ]
+        values = [
+            int(word)
+            for element in matrix.findall("u64values")
+            for word in (element.text or "").split()
+        ]
+        distances = {
+            (a, b): values[i * len(ids) + j] for i, a in enumerate(ids) for j, b in enumerate(ids)
+        }
     hidden = _bits(machine.attrib["complete_cpuset"]) - _bits(machine.attrib["cpuset"])
     return Expected(objects, hidden, distances)

@@ -25,5 +25,7 @@ def find(directory: str) -> str:
         return named
     done = patience.run(["sh", "-ec", _UNPACK, "sh", directory])
     if done.returncode:
-        raise AssertionError(f"no irqbalance: install it or name one in NOVA_PERF_IRQBALANCE: {done.stderr}")
+        raise AssertionError(
+            f"no irqbalance: install it or name one in NOVA_PERF_IRQBALANCE: {done.stderr}"
+        )
     return f"{directory}/usr/sbin/irqbalance"

@@ -54,7 +54,9 @@ class Cut:
         self.later = [
             setting
             if setting.kind in ("irq_affinity", "thread_affinity") and root == "/"
-            else dataclasses.replace(setting, value=others.get(setting.value) or other_file(setting))
+            else dataclasses.replace(
+                setting, value=others.get(setting.value) or other_file(setting)
+            )
             for setting in settings
         ]
         self.content = content
@@ -64,7 +66,9 @@ class Cut:
     def apply(self, settings: list[Setting]) -> list[apply.Outcome]:
         """Apply all ``settings``."""
         with journal.Journal(self.state_dir, self.root, writer=True) as session:
-            return apply.apply(settings, registry.kinds(self.root), session, apply.boot_id(self.root))
+            return apply.apply(
+                settings, registry.kinds(self.root), session, apply.boot_id(self.root)
+            )
 
     def restore(self) -> list[restore.Restoration]:
         """Restore everything."""
@@ -105,7 +109,9 @@ class Cut:
     def check(self, where: str) -> None:
         """Restore, twice, and compare every byte of the host."""
         with journal.Journal(self.state_dir, self.root) as session:  # readable as the kill left it
-            verify.verify([entry.setting() for entry in session.entries()], registry.kinds(self.root))
+            verify.verify(
+                [entry.setting() for entry in session.entries()], registry.kinds(self.root)
+            )
         bad = [
             f"{restoration.entry.target} {restoration.result.value}"
             for restoration in self.restore()
@@ -116,10 +122,16 @@ class Cut:
         if self.restore():
             self.wrong.append(f"{where}: a second restore found something to do")
         # A kill leaves the new file of a write under a name that nothing reads.
-        after = {path: data for path, data in self.content().items() if not os.path.basename(path).startswith(".")}
+        after = {
+            path: data
+            for path, data in self.content().items()
+            if not os.path.basename(path).startswith(".")
+        }
         changed = sorted(path for path in self.before if after.get(path) != self.before[path])
         if changed or set(after) != set(self.before):
-            self.wrong.append(f"{where}: differ: {changed[:5]} {sorted(set(after) ^ set(self.before))[:5]}")
+            self.wrong.append(
+                f"{where}: differ: {changed[:5]} {sorted(set(after) ^ set(self.before))[:5]}"
+            )
         shutil.rmtree(self.state_dir)
 
     def phase(self, prepare: Callable[[], object], work: Callable[[], object], torn: int) -> int:
@@ -159,19 +171,31 @@ def run(cut: Cut) -> dict[str, object]:
             boundaries[f"{name}{', torn' if torn else ''}"] = cut.phase(prepare, work, torn)
             if cut.wrong:
                 break
-    return {"results": results, "second": second, "letters": letters, "boundaries": boundaries, "wrong": cut.wrong}
+    return {
+        "results": results,
+        "second": second,
+        "letters": letters,
+        "boundaries": boundaries,
+        "wrong": cut.wrong,
+    }
 
 
 def everything(root: str) -> dict[str, bytes]:
     """Return every file below ``root`` with its bytes, and every empty directory."""
-    return {path: b"directory" if data is None else data for path, data in audit_hosts.content(root).items()}
+    return {
+        path: b"directory" if data is None else data
+        for path, data in audit_hosts.content(root).items()
+    }
 
 
 def proposed(path: str) -> list[Setting]:
     """Return the settings that rules proposed, files of the configuration among them."""
     names = [field.name for field in dataclasses.fields(Setting)]
     data = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-    return [Setting(**{name: item[name] for name in names if name in item}) for item in data["settings"]]
+    return [
+        Setting(**{name: item[name] for name in names if name in item})
+        for item in data["settings"]
+    ]
 
 
 def main() -> None:
@@ -181,7 +205,9 @@ def main() -> None:
     directory = sys.argv[2]
     if len(sys.argv) > 3:
         root = sys.argv[3]
-        result = run(Cut(library, root, directory, proposed(sys.argv[4]), lambda: everything(root)))
+        result = run(
+            Cut(library, root, directory, proposed(sys.argv[4]), lambda: everything(root))
+        )
     else:
         with live_objects.LiveObjects(directory) as objects:
             result = run(Cut(library, "/", directory, objects.settings(), objects.content))

@@ -35,7 +35,9 @@ def idle_interrupts(count: int) -> list[str]:
             if any(entry.is_dir() for entry in directory.iterdir()) and "," not in line:
                 numbers.append(number)
     if len(numbers) < count:
-        raise AssertionError(f"{len(numbers)} idle interrupts with a handler on this machine, {count} are needed")
+        raise AssertionError(
+            f"{len(numbers)} idle interrupts with a handler on this machine, {count} are needed"
+        )
     return numbers[:count]
 
 
@@ -59,7 +61,10 @@ class LiveObjects:
             subprocess.run(command, check=True)
 
         run("mount", "-t", "sysfs", "sysfs", "/sys")
-        run(*"ip link add npv0 numrxqueues 2 numtxqueues 2 type veth".split(), *"peer name npv1".split())
+        run(
+            *"ip link add npv0 numrxqueues 2 numtxqueues 2 type veth".split(),
+            *"peer name npv1".split(),
+        )
         run(*"ip tuntap add dev nptap0 mode tap multi_queue".split())
         program = os.path.join(self.directory, "qemu-system-of-a-test")
         shutil.copy(shutil.which("sleep") or "/bin/sleep", program)
@@ -81,7 +86,9 @@ class LiveObjects:
 
     def wanted(self) -> list[tuple[str, str, str]]:
         """Return kind, target and value of what is to be changed; none of it holds now."""
-        effective = pathlib.Path(f"/proc/irq/{self.irq}/effective_affinity_list").read_text().strip()
+        effective = (
+            pathlib.Path(f"/proc/irq/{self.irq}/effective_affinity_list").read_text().strip()
+        )
         online = cpulist.parse(pathlib.Path("/sys/devices/system/cpu/online").read_text())
         other = cpulist.format(online - cpulist.parse(effective) or online)
         return [
@@ -101,7 +108,13 @@ class LiveObjects:
         kinds = registry.kinds(ROOT)
         return [
             Setting(
-                kind, target, value, kinds[kind].read(target), "for a test", "test", kinds[kind].identity(target)
+                kind,
+                target,
+                value,
+                kinds[kind].read(target),
+                "for a test",
+                "test",
+                kinds[kind].identity(target),
             )
             for kind, target, value in self.wanted()
         ]
@@ -111,7 +124,9 @@ class LiveObjects:
         paths = [f"/proc/irq/{self.irq}/smp_affinity_list", f"/proc/irq/{self.irq}/smp_affinity"]
         paths += ["/proc/sys/net/core/somaxconn", "/proc/sys/net/ipv4/tcp_rmem"]
         for device in ("npv0", "npv1", "nptap0"):
-            paths += map(str, sorted(pathlib.Path(f"/sys/class/net/{device}/queues").glob("*/?ps_cpus")))
+            paths += map(
+                str, sorted(pathlib.Path(f"/sys/class/net/{device}/queues").glob("*/?ps_cpus"))
+            )
         contents = {path: pathlib.Path(path).read_bytes() for path in paths}
         contents["thread"] = cpulist.format(os.sched_getaffinity(self.pid)).encode()
         for switch, device in (("-k", "npv0"), ("-l", "npv0"), ("-c", "nptap0")):

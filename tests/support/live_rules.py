@@ -81,9 +81,13 @@ _INTERRUPTS = Live(lasts=False)
 OF_A_NAMESPACE: Mapping[str, Live] = {
     "tcp-autotuning-off": _net("ipv4/tcp_moderate_rcvbuf", "0"),
     "tcp-buffers-too-small": _net("ipv4/tcp_rmem", "4096 131072 6291456", *_FAR),
-    "offloads-off": Live(commands=(f"ethtool -K {NIC} tso off gro off tx-checksum-ip-generic off",)),
+    "offloads-off": Live(
+        commands=(f"ethtool -K {NIC} tso off gro off tx-checksum-ip-generic off",)
+    ),
     "channels-vs-housekeeping": Live(
-        commands=(f"ethtool -L {NIC} rx 4 tx 4",), nova=_DEDICATED.format("1", "0"), guest={"pins": ("1",)}
+        commands=(f"ethtool -L {NIC} rx 4 tx 4",),
+        nova=_DEDICATED.format("1", "0"),
+        guest={"pins": ("1",)},
     ),
     "napi-thread-on-dedicated": Live(
         commands=(
@@ -103,8 +107,12 @@ OF_THE_MACHINE: Mapping[str, Live] = {
     "nic-irq-on-dedicated": dataclasses.replace(_INTERRUPTS, nova=_DEDICATED.format("0", "1")),
     "nic-irq-remote-node": _INTERRUPTS,
     "softnet-drops": _net("core/netdev_max_backlog", "1000"),
-    "numa-balancing-with-pinned-guests": Live({"/proc/sys/kernel/numa_balancing": "1"}, guest=_PINNED),
-    "thp-never": Live({"/sys/kernel/mm/transparent_hugepage/enabled": "never"}, guest={"backing": ""}),
+    "numa-balancing-with-pinned-guests": Live(
+        {"/proc/sys/kernel/numa_balancing": "1"}, guest=_PINNED
+    ),
+    "thp-never": Live(
+        {"/sys/kernel/mm/transparent_hugepage/enabled": "never"}, guest={"backing": ""}
+    ),
     "ksm-with-pinned-guests": Live({"/sys/kernel/mm/ksm/run": "1"}, guest=_PINNED),
 }
 EVERY: Mapping[str, Live] = {**OF_A_NAMESPACE, **OF_THE_MACHINE}
@@ -124,7 +132,9 @@ class Stage:
         self.directory = directory
         self.own_devices = own_devices
         self.irqs = live_objects.idle_interrupts(2)
-        self._affinities = {irq: pathlib.Path(f"/proc/irq/{irq}/smp_affinity_list") for irq in self.irqs}
+        self._affinities = {
+            irq: pathlib.Path(f"/proc/irq/{irq}/smp_affinity_list") for irq in self.irqs
+        }
         self._before = {path: path.read_bytes() for path in self._affinities.values()}
         self._guest: subprocess.Popen[bytes] | None = None
 
@@ -154,7 +164,9 @@ class Stage:
     def _stage_kernel(self) -> None:
         """Drops that were counted, and a NIC's interrupts that move at once, as with interrupt remapping."""
         if not self.own_devices:
-            net = f"/proc/{os.getpid()}/net"  # a mount on a file below it is lost with the next look
+            net = (
+                f"/proc/{os.getpid()}/net"  # a mount on a file below it is lost with the next look
+            )
             _shell(f"mount -t tmpfs tmpfs {net}")
             pathlib.Path(net, "softnet_stat").write_text("0049a1f0 00000400 00000002\n")
         for queue, irq in enumerate(self.irqs):
@@ -218,7 +230,9 @@ class Stage:
         paths = [*live_rule.bad, *map(str, self._affinities.values())]
         paths += [f"/proc/irq/{irq}/smp_affinity" for irq in self.irqs]
         for place in _PRIVATE[:-1]:
-            paths += [str(path) for path in sorted(pathlib.Path(place).rglob("*")) if path.is_file()]
+            paths += [
+                str(path) for path in sorted(pathlib.Path(place).rglob("*")) if path.is_file()
+            ]
         contents = {path: pathlib.Path(path).read_bytes().hex() for path in paths}
         for place in pathlib.Path("/proc").glob("[0-9]*/comm") if self.own_devices else ():
             with contextlib.suppress(OSError):  # it has ended
@@ -246,9 +260,14 @@ def _add(nic: str) -> None:
     rules = pathlib.Path("/", persist.UDEV)
     text = rules.read_text()
     rules.write_text(text.replace(f'KERNELS=="{_ADDRESS}"', f'KERNEL=="{nic}"'))
-    _shell("mount -t sysfs sysfs /sys")  # over the staged one: udev looks at nothing but a real sysfs
+    _shell(
+        "mount -t sysfs sysfs /sys"
+    )  # over the staged one: udev looks at nothing but a real sysfs
     done = subprocess.run(
-        ["udevadm", "test", "--action=add", f"/sys/class/net/{nic}"], capture_output=True, text=True, check=True
+        ["udevadm", "test", "--action=add", f"/sys/class/net/{nic}"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     _shell("umount /sys")
     rules.write_text(text)
@@ -311,10 +330,18 @@ def _steps(stage: Stage, rule: str, live_rule: Live) -> Iterator[tuple[str, Any]
         yield "booted", len(findings())
     yield "restore", _command("restore", *state)[0]
     after = stage.content(live_rule)
-    yield "differ", sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+    yield (
+        "differ",
+        sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key)),
+    )
     if read_only(live_rule):
         return
-    lines = [line for each in first for line in each["remedy"].splitlines() if not line.startswith("nova-perf ")]
+    lines = [
+        line
+        for each in first
+        for line in each["remedy"].splitlines()
+        if not line.startswith("nova-perf ")
+    ]
     for line in lines:
         _shell(line)
     yield "pasted", len(findings()) if lines else None
@@ -323,14 +350,25 @@ def _steps(stage: Stage, rule: str, live_rule: Live) -> Iterator[tuple[str, Any]
 def run(directory: str, rules: list[str]) -> dict[str, dict[str, Any]]:
     """Return the steps of ``rules``; whatever happens, the kernel holds afterwards what it held before."""
     table = {rule: EVERY[rule] for rule in rules}
-    there = [path for live_rule in table.values() for path in live_rule.bad if path not in absent(live_rule)]
-    originals = {path: pathlib.Path(path).read_bytes() for path in there if os.stat(path).st_mode & 0o200}
+    there = [
+        path
+        for live_rule in table.values()
+        for path in live_rule.bad
+        if path not in absent(live_rule)
+    ]
+    originals = {
+        path: pathlib.Path(path).read_bytes() for path in there if os.stat(path).st_mode & 0o200
+    }
     try:
         with Stage(directory, rules[0] in OF_A_NAMESPACE) as stage:
-            return {rule: dict(_steps(stage, rule, live_rule)) for rule, live_rule in table.items()}
+            return {
+                rule: dict(_steps(stage, rule, live_rule)) for rule, live_rule in table.items()
+            }
     finally:
         for path, data in originals.items():
-            chosen = data.decode().partition("[")[2].partition("]")[0]  # a file that shows all its choices
+            chosen = (
+                data.decode().partition("[")[2].partition("]")[0]
+            )  # a file that shows all its choices
             pathlib.Path(path).write_text(f"{chosen}\n" if chosen else data.decode())
 
 

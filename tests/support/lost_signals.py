@@ -19,7 +19,9 @@ class Swallowing(fixtures.Fixture):
         own = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
         for number, handler in own.items():
             self.addCleanup(signal.signal, number, signal.signal(number, handler))
-        hook = fixtures.MonkeyPatch("sys.unraisablehook", lambda lost: self.swallowed.append(lost.exc_type))
+        hook = fixtures.MonkeyPatch(
+            "sys.unraisablehook", lambda lost: self.swallowed.append(lost.exc_type)
+        )
         self.useFixture(hook)
 
     def send(self, number):

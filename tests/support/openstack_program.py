@@ -55,7 +55,9 @@ class ProgramTestCase(directories.DirectoryCase):
         self.useFixture(fixtures.MonkeyPatch("sys.stdin", io.StringIO()))
         for name in [name for name in os.environ if name.startswith("OS_")]:
             self.useFixture(fixtures.EnvironmentVariable(name))
-        self.useFixture(fixtures.EnvironmentVariable("OS_CLIENT_CONFIG_FILE", f"{self.directory}/clouds.yaml"))
+        self.useFixture(
+            fixtures.EnvironmentVariable("OS_CLIENT_CONFIG_FILE", f"{self.directory}/clouds.yaml")
+        )
         self.useFixture(fixtures.EnvironmentVariable("HOME", str(self.directory)))
         self.write_clouds()
 

@@ -11,7 +11,9 @@ def program(
 
     :param ids: its four user ids; empty for a record without them.
     """
-    tree: dict[str, str | None] = {f"proc/{pid}/stat": f"{pid} ({name}) S {parent} " + "0 " * 40 + "\n"}
+    tree: dict[str, str | None] = {
+        f"proc/{pid}/stat": f"{pid} ({name}) S {parent} " + "0 " * 40 + "\n"
+    }
     for tid, (comm, cpus) in enumerate(threads.items(), pid):
         task = f"proc/{pid}/task/{tid}"
         user = "Uid:\t" + "\t".join(ids.split()) + "\n" if ids else ""
@@ -21,7 +23,13 @@ def program(
     return tree
 
 
-def slice_of(path: str, cpus: str, *, effective: str = "", partition: str = "member") -> dict[str, str | None]:
+def slice_of(
+    path: str, cpus: str, *, effective: str = "", partition: str = "member"
+) -> dict[str, str | None]:
     """Return the files of a slice."""
-    files = {"cpuset.cpus": cpus, "cpuset.cpus.effective": effective or cpus, "cpuset.cpus.partition": partition}
+    files = {
+        "cpuset.cpus": cpus,
+        "cpuset.cpus.effective": effective or cpus,
+        "cpuset.cpus.partition": partition,
+    }
     return {f"sys/fs/cgroup/{path}/{name}": f"{text}\n" for name, text in files.items()}

@@ -48,11 +48,17 @@ def finish(process: subprocess.Popen[str], *, limit_s: float = LIMIT_S) -> tuple
     except subprocess.TimeoutExpired:
         lasted_s = time.monotonic() - begun
     said = "\n".join(_end(process).splitlines()[-_TAIL_LINES:])
-    program = process.args if isinstance(process.args, str) else " ".join(map(str, process.args))[:500]  # type: ignore[arg-type]
-    raise AssertionError(f"{program} did not end within {lasted_s:.0f} s; {_load()}; it had printed:\n{said}")
+    program = (
+        process.args if isinstance(process.args, str) else " ".join(map(str, process.args))[:500]
+    )  # type: ignore[arg-type]
+    raise AssertionError(
+        f"{program} did not end within {lasted_s:.0f} s; {_load()}; it had printed:\n{said}"
+    )
 
 
-def until(condition: Callable[[], Any], what: str, *, limit_s: float = LIMIT_S, pause_s: float = 0.05) -> Any:
+def until(
+    condition: Callable[[], Any], what: str, *, limit_s: float = LIMIT_S, pause_s: float = 0.05
+) -> Any:
     """Wait until ``condition`` holds, and return what it gave.
 
     :raises AssertionError: it does not within the limit; ``what`` says what was waited for.
@@ -73,9 +79,15 @@ def _end(process: subprocess.Popen[str]) -> str:
         try:
             parts = [*process.communicate(timeout=_LEAVE_S)]
             break
-        except subprocess.TimeoutExpired as error:  # after a kill: a child of it holds the pipes open
+        except (
+            subprocess.TimeoutExpired
+        ) as error:  # after a kill: a child of it holds the pipes open
             parts = [error.stdout, error.stderr]
-    return "".join(part.decode(errors="replace") if isinstance(part, bytes) else part for part in parts if part)
+    return "".join(
+        part.decode(errors="replace") if isinstance(part, bytes) else part
+        for part in parts
+        if part
+    )
 
 
 def _load() -> str:

@@ -39,8 +39,12 @@ def expected(facts, sets):
     polled = programs(facts)
     avoid = dedicated | (polled - configured - shared_set - given)
     isolated = cpulist.union((facts.isolated, facts.nohz_full, facts.isolated_now))
-    isolated |= cpulist.union(group.effective for group in facts.slices if group.partition == "isolated")
-    partitions = cpulist.union(group.effective for group in facts.slices if group.partition == "root")
+    isolated |= cpulist.union(
+        group.effective for group in facts.slices if group.partition == "isolated"
+    )
+    partitions = cpulist.union(
+        group.effective for group in facts.slices if group.partition == "root"
+    )
     keep = (given & online) - avoid if given else online - avoid - polled - isolated - partitions
     shared = (shared_set & online) - avoid
     shared = (shared - isolated or shared) or keep
@@ -61,7 +65,11 @@ def programs(facts):
 
 
 def cpus_of(setting):
-    return cpulist.parse_mask(setting.value) if setting.kind in ("xps", "rps") else cpulist.parse(setting.value)
+    return (
+        cpulist.parse_mask(setting.value)
+        if setting.kind in ("xps", "rps")
+        else cpulist.parse(setting.value)
+    )
 
 
 def problems(facts, sets, plan):
@@ -75,7 +83,9 @@ def problems(facts, sets, plan):
     wrong += _napis(facts, plan, real)
     targets = [(setting.kind, setting.target) for setting in plan.settings]
     wrong += [
-        f"{target} is planned twice" for target, number in collections.Counter(targets).items() if number > 1
+        f"{target} is planned twice"
+        for target, number in collections.Counter(targets).items()
+        if number > 1
     ]
     return wrong
 
@@ -131,14 +141,18 @@ def _nodes(facts, plan, real):
 
 
 def _warned(plan, code, **params):
-    return any(note.code is code and params.items() <= note.params.items() for note in plan.warnings)
+    return any(
+        note.code is code and params.items() <= note.params.items() for note in plan.warnings
+    )
 
 
 def _guest_nodes(guest, plan, real, slice_cpus):
     domain = guest.domain
     if domain is None or not domain.memory_nodes:
         return
-    limit = slice_cpus & (cpulist.parse(domain.emulator_pin) if domain.emulator_pin else real.online)
+    limit = slice_cpus & (
+        cpulist.parse(domain.emulator_pin) if domain.emulator_pin else real.online
+    )
     home = cpulist.parse(domain.memory_nodes)
     near = {cpu for cpu in (real.shared | real.housekeeping) & limit if real.node_of[cpu] in home}
     tids = {f"tid:{thread.tid}" for thread in guest.threads if thread.kind != "iothread"}
@@ -158,7 +172,11 @@ def _napis(facts, plan, real):
             tid = f"tid:{napi.thread.tid}"
             if real.housekeeping and napi.thread.affinity and tid not in value:
                 yield f"{nic.name}'s NAPI thread is not planned"
-            if f"irq:{napi.irq}" in value and tid in value and value[tid] != value[f"irq:{napi.irq}"]:
+            if (
+                f"irq:{napi.irq}" in value
+                and tid in value
+                and value[tid] != value[f"irq:{napi.irq}"]
+            ):
                 yield f"{nic.name}'s NAPI thread is on {value[tid]}, its interrupt on {value[f'irq:{napi.irq}']}"
             left = cpulist.parse(value.get(tid, napi.thread.affinity or ""))
             if not left <= cpulist.parse(plan.sets.get("napi", "")):
@@ -182,14 +200,26 @@ def groups(facts, plan):
         return [int(value["irq_affinity", f"irq:{irq.number}"].value) for irq in irqs]
 
     for nic in facts.nics:
-        irqs = [facts.irqs[number] for number in nic.irqs if ("irq_affinity", f"irq:{number}") in value]
+        irqs = [
+            facts.irqs[number] for number in nic.irqs if ("irq_affinity", f"irq:{number}") in value
+        ]
         if irqs and value["irq_affinity", f"irq:{irqs[0].number}"].rule.startswith("nic-"):
             found = vectors.classify(nic, irqs)
             weight = max(1, (nic.speed_mbps or 1000) // len(found.queues or found.other))
             if found.queues:
-                yield nic.name, "irq", weight, placed([serving[0] for serving in found.queues.values()])
+                yield (
+                    nic.name,
+                    "irq",
+                    weight,
+                    placed([serving[0] for serving in found.queues.values()]),
+                )
             if found.other:
-                yield f"{nic.name} other", "other", 1 if found.queues else weight, placed(found.other)
+                yield (
+                    f"{nic.name} other",
+                    "other",
+                    1 if found.queues else weight,
+                    placed(found.other),
+                )
     for guest in facts.guests:
         device = guest.domain.hostdevs[0] if guest.domain and guest.domain.hostdevs else None
         irqs = [irq for irq in facts.irqs.values() if device and irq.device == device]
@@ -198,7 +228,9 @@ def groups(facts, plan):
                 yield f"{guest.name} vectors", "irq", max(1, 1000 // len(irqs)), placed(irqs)
         workers = [value.get(("thread_affinity", f"tid:{thread.tid}")) for thread in guest.threads]
         workers = [
-            int(setting.value) for setting in workers if setting is not None and setting.rule == "vhost-spread"
+            int(setting.value)
+            for setting in workers
+            if setting is not None and setting.rule == "vhost-spread"
         ]
         if workers:
             yield f"{guest.name} workers", "vhost", 1, workers
@@ -230,7 +262,11 @@ def _spread(facts, plan, real):
     """The guarantees of :mod:`nova_perf_tuning.host.plan.spread`, for NICs, word for word."""
     spread = list(groups(facts, plan))
     rank = classes(facts, real)
-    load = {"irq": collections.Counter(), "vhost": collections.Counter(), "other": collections.Counter()}
+    load = {
+        "irq": collections.Counter(),
+        "vhost": collections.Counter(),
+        "other": collections.Counter(),
+    }
     for _name, layer, weight, cpus in spread:
         for cpu in cpus:
             load[layer][cpu] += weight

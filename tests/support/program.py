@@ -46,7 +46,11 @@ def nova_perf(*arguments, env=None, input=""):
 def refused(case, *arguments, **options):
     """Run nova-perf, which must end with one line on stderr and exit code 3; return the line."""
     done = nova_perf(*arguments, **options)
-    case.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")), (arguments, done.stderr))
+    case.assertEqual(
+        (3, "", 1),
+        (done.returncode, done.stdout, done.stderr.count("\n")),
+        (arguments, done.stderr),
+    )
     return done.stderr
 
 

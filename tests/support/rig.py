@@ -54,13 +54,17 @@ class GuestCase(unittest.TestCase):
 
     def nova_perf(self, *arguments: str) -> str:
         """Run nova-perf, which must succeed without a word on stderr; return what it printed."""
-        done = patience.run([*program.COMMAND, *arguments], limit_s=3 * patience.LIMIT_S, env=self.environment)
+        done = patience.run(
+            [*program.COMMAND, *arguments], limit_s=3 * patience.LIMIT_S, env=self.environment
+        )
         self.assertEqual((0, ""), (done.returncode, done.stderr), done.stdout)
         return done.stdout
 
 
 def _tool(name: str, *arguments: str) -> str:
-    done = patience.run([TOP / name, *arguments], limit_s=2 * patience.LIMIT_S)  # they have limits of their own
+    done = patience.run(
+        [TOP / name, *arguments], limit_s=2 * patience.LIMIT_S
+    )  # they have limits of their own
     if done.returncode:
         raise AssertionError(f"{name} failed ({done.returncode}): {done.stderr.strip()}")
     return done.stdout.strip()

@@ -20,7 +20,14 @@ _PATTERN = model.Trial(
     boot=0,
     block=0,
     value=1000.0,
-    host_cpu_s={"vcpu": 4.0, "emulator": 0.5, "iothread": 0.0, "vhost": 0.4, "worker": 0.1, "total": 5.0},
+    host_cpu_s={
+        "vcpu": 4.0,
+        "emulator": 0.5,
+        "iothread": 0.0,
+        "vhost": 0.4,
+        "worker": 0.1,
+        "total": 5.0,
+    },
     guest_cpu_s=3.5,
     window_s=5.0,
     wait_s=0.01,
@@ -42,7 +49,11 @@ def course(steps=3, cpus=2):
     lost = [1.0] * (steps - 1) + [0.5]
     return {
         "step_s": 1.0,
-        "host_cpu": {"vcpu": lost, "vhost": [0.2] * steps, "wait": [1.0 - share for share in lost]},
+        "host_cpu": {
+            "vcpu": lost,
+            "vhost": [0.2] * steps,
+            "wait": [1.0 - share for share in lost],
+        },
         "moved": {"net": [2e8 * share for share in lost], "disk": [None] * steps},
         "busy": {str(cpu): [50] * (steps - 1) + [None] for cpu in range(cpus)},
         "hidden": 0,
@@ -53,7 +64,14 @@ def priced(block=0, boot=0, work=10.0, arm="tuned", order=0, **cpu):
     """Return a trial of ten seconds; CPU seconds by class."""
     host = {"vcpu": 8.0, "softirq": 0.0, **cpu}
     host["total"] = sum(value for name, value in host.items() if name != "softirq")
-    fields = {"arm": arm, "boot": boot, "block": block, "order": order, "work": work, "host_cpu_s": host}
+    fields = {
+        "arm": arm,
+        "boot": boot,
+        "block": block,
+        "order": order,
+        "work": work,
+        "host_cpu_s": host,
+    }
     return trial(**fields, guest_cpu_s=8.0, window_s=10.0, wait_s=0.0)
 
 
@@ -68,7 +86,14 @@ def results(arms, boots=3, blocks=3, noise=0.02, seed=1, **environment):
                 measured = value * math.exp(drift + rng.gauss(0, noise))
                 cpu = {"total": 2.0} if arm == "host" else _PATTERN.host_cpu_s
                 trials.append(
-                    trial(arm=arm, boot=boot, block=block, value=measured, host_cpu_s=cpu, order=len(trials))
+                    trial(
+                        arm=arm,
+                        boot=boot,
+                        block=block,
+                        value=measured,
+                        host_cpu_s=cpu,
+                        order=len(trials),
+                    )
                 )
     fields = {"seed": seed, "arms": {arm: {} for arm in arms if arm != "host"}, **environment}
     return of(trials, **fields)
@@ -81,7 +106,9 @@ def of(trials, **environment):
 
 def tell(data, **environment):
     """Change the environment of results; values are as JSON has them."""
-    data.environment = environments.from_dict({**environments.to_dict(data.environment), **environment})
+    data.environment = environments.from_dict(
+        {**environments.to_dict(data.environment), **environment}
+    )
 
 
 class Quick(base.Benchmark):
@@ -137,7 +164,8 @@ def pairs(count):
     """Return pairs of hosts as a run over many has them."""
     rest = {"state": "done", "attempts": 1, "seconds": 60.0, "errors": [], "figures": []}
     return [
-        {"number": number, "client": f"c{number}", "server": f"c{number + 1}", **rest} for number in range(count)
+        {"number": number, "client": f"c{number}", "server": f"c{number + 1}", **rest}
+        for number in range(count)
     ]
 
 
@@ -147,7 +175,11 @@ def fleet(value=lambda pair, arm, block: 1, peers=2, **changes):
     :param value: factor of the usual figure; None: the trial failed, "": there is none.
     """
     rng = random.Random(7)
-    ring = [(f"h{number}", f"h{(number + step) % 6}") for step in range(1, peers // 2 + 1) for number in range(6)]
+    ring = [
+        (f"h{number}", f"h{(number + step) % 6}")
+        for step in range(1, peers // 2 + 1)
+        for number in range(6)
+    ]
     trials = []
     for number, pair in enumerate(ring):
         for block in range(6):

@@ -158,7 +158,11 @@ class Simulated:
             vector = self.vectors[number]
             vector.name = f"{name}-TxRx-{index}" if up else None
             if up and not (vector.given and cpulist.parse(vector.affinity) & self._online()):
-                vector.affinity, vector.given, vector.ours = self._default(vector.node), False, False
+                vector.affinity, vector.given, vector.ours = (
+                    self._default(vector.node),
+                    False,
+                    False,
+                )
 
     def reset(self, name: str) -> None:
         """The driver sets all masks anew, as virtio_net does."""
@@ -185,7 +189,11 @@ class Simulated:
             return
         self._pid += 100
         pid = self._pid
-        threads = {pid: ("emulator", EVERY), pid + 40: ("iothread", EVERY), pid + 50: ("vcpu", self._pin(name))}
+        threads = {
+            pid: ("emulator", EVERY),
+            pid + 40: ("iothread", EVERY),
+            pid + 50: ("vcpu", self._pin(name)),
+        }
         threads |= {pid + 1 + worker: ("vhost", EVERY) for worker in range(workers)}
         device = f"0000:a{name[-1]}:10.0" if with_device else None
         self.guests[name] = Guest(pid, asks, workers, device, threads)
@@ -244,7 +252,9 @@ class Simulated:
     def accept(self) -> None:
         """The kernel refuses nothing any more but what it never takes, and every CPU has free vectors."""
         self.full.clear()
-        self.refuses = {number: refusal for number, refusal in self.refuses.items() if refusal[0] == errno.EIO}
+        self.refuses = {
+            number: refusal for number, refusal in self.refuses.items() if refusal[0] == errno.EIO
+        }
 
     def reboot(self) -> None:
         self.boots += 1
@@ -255,14 +265,18 @@ class Simulated:
     def facts(self) -> model.HostFacts:
         nics, irqs = [], []
         for number, vector in sorted(self.vectors.items()):
-            irqs.append(hosts.irq(number, vector.name, vector.device or None, vector.affinity, vector.node))
+            irqs.append(
+                hosts.irq(number, vector.name, vector.device or None, vector.affinity, vector.node)
+            )
         for name in sorted(self.bound):
             nic = hosts.nic(name, self.numbers(name), int(name[3:]), self.device_of(name))
             nics.append(dataclasses.replace(nic, xps=tuple(self.xps[name].masks)))
         tap = hosts.nic(_TAP, (), None, None, queues=2, kind="tap")
         nics.append(dataclasses.replace(tap, xps=tuple(self.xps[_TAP].masks)))
         guests = [self._process(name, guest) for name, guest in sorted(self.guests.items())]
-        return hosts.facts(hosts.cpus_of([(0, 4), (1, 4)], offline=self.offline), nics, irqs, guests)
+        return hosts.facts(
+            hosts.cpus_of([(0, 4), (1, 4)], offline=self.offline), nics, irqs, guests
+        )
 
     def plan(self, facts: model.HostFacts, refused: Refused = NOTHING) -> planner.Plan:
         return planner.plan(facts, layout.CpuSets(dedicated=DEDICATED), refused=refused)
@@ -278,7 +292,11 @@ class Simulated:
 
     def numbers(self, name: str) -> list[int]:
         """Return the interrupts of a NIC."""
-        return sorted(number for number, vector in self.vectors.items() if vector.device == self.device_of(name))
+        return sorted(
+            number
+            for number, vector in self.vectors.items()
+            if vector.device == self.device_of(name)
+        )
 
     def lost(self) -> dict[tuple[str, str], tuple[str, str]]:
         """Return what has a value of the agent that is no original: what it holds, and what it held before."""
@@ -288,9 +306,14 @@ class Simulated:
             if vector.ours
         }
         for guest in self.guests.values():
-            values |= {("thread_affinity", f"tid:{tid}", 0): guest.threads[tid][1] for tid in guest.ours}
+            values |= {
+                ("thread_affinity", f"tid:{tid}", 0): guest.threads[tid][1] for tid in guest.ours
+            }
         for name, queues in self.xps.items():
-            values |= {("xps", f"{name}/tx-{queue}", queues.made): queues.masks[queue] for queue in queues.ours}
+            values |= {
+                ("xps", f"{name}/tx-{queue}", queues.made): queues.masks[queue]
+                for queue in queues.ours
+            }
         return {
             key[:2]: (value, self.originals[key])
             for key, value in values.items()
@@ -339,7 +362,9 @@ class Simulated:
         self.intruders.pop(number, None)
 
     def _drop(self, device: str) -> None:
-        for number in [number for number, vector in self.vectors.items() if vector.device == device]:
+        for number in [
+            number for number, vector in self.vectors.items() if vector.device == device
+        ]:
             del self.vectors[number]
 
     def thread(self, tid: int) -> tuple[Guest, str, str]:
@@ -356,7 +381,15 @@ class Simulated:
         )
 
     def note(
-        self, kind: str, target: str, identity: str, made: int, old: str, value: str, *, wanted: bool
+        self,
+        kind: str,
+        target: str,
+        identity: str,
+        made: int,
+        old: str,
+        value: str,
+        *,
+        wanted: bool,
     ) -> None:
         """Record a write that takes effect and judge it: what nobody asks for may be put back, and no more."""
         key = (kind, target, made)
@@ -426,12 +459,20 @@ class _Irq(_Kind):
         wanted, key = self.host.is_wanted(vector.device), (self.kind, target, vector.made)
         before = self.host.originals.get(key)
         self.host.note(
-            self.kind, target, self.identity(target), vector.made, vector.affinity, value, wanted=wanted
+            self.kind,
+            target,
+            self.identity(target),
+            vector.made,
+            vector.affinity,
+            value,
+            wanted=wanted,
         )
         vector.give(value, ours=True)
         if number in self.host.intruders:
             vector.give(self.host.intruders.pop(number))
-            if before == value:  # it is not back: for who reads, this may as well be what the kernel made of it
+            if (
+                before == value
+            ):  # it is not back: for who reads, this may as well be what the kernel made of it
                 self.host.originals[key] = before
 
 
@@ -485,6 +526,8 @@ class _Xps(_Kind):
     def take(self, target, value):
         queues, queue = self._place(target)
         wanted = target.partition("/")[0] in self.host.bound
-        self.host.note(self.kind, target, "", queues.made, queues.masks[queue], value, wanted=wanted)
+        self.host.note(
+            self.kind, target, "", queues.made, queues.masks[queue], value, wanted=wanted
+        )
         queues.masks[queue] = value
         queues.ours.add(queue)

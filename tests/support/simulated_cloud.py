@@ -26,8 +26,12 @@ from nova_perf_tuning.validation.measure import model as results
 def fleet_plan(run_id, kinds, trials=2, **settings):
     """Return the plan of a run; ``settings`` as :class:`model.RunSettings` has them."""
     arms = (model.Arm("untuned"), model.Arm("tuned", extra_specs={"perf:profile": "balanced"}))
-    measure = model.MeasurePlan(run_id, arms, tuple(plugins.jobs(kinds)), trials, time_limit_s=900.0)
-    return model.FleetPlan(measure, model.RunSettings(**settings), model.GuestSettings(), 0.15, "here")
+    measure = model.MeasurePlan(
+        run_id, arms, tuple(plugins.jobs(kinds)), trials, time_limit_s=900.0
+    )
+    return model.FleetPlan(
+        measure, model.RunSettings(**settings), model.GuestSettings(), 0.15, "here"
+    )
 
 
 class VirtualWorkers(fleet_run.Workers):
@@ -38,7 +42,9 @@ class VirtualWorkers(fleet_run.Workers):
         self._now = 0.0
         self._awake = 1  # the controller
         self._waiting = False
-        self._messages: collections.deque[tuple[int, fleet_run.Outcome] | None] = collections.deque()
+        self._messages: collections.deque[tuple[int, fleet_run.Outcome] | None] = (
+            collections.deque()
+        )
         self._alarms: list[tuple[float, int, threading.Event | None]] = []
         self._numbers = itertools.count()
         self._timer = -1
@@ -58,7 +64,9 @@ class VirtualWorkers(fleet_run.Workers):
                 self._waiting = True
                 self._asleep()
                 while self._waiting:
-                    self._lock.wait(0.1)  # a signal may have come just before: its handler woke nobody
+                    self._lock.wait(
+                        0.1
+                    )  # a signal may have come just before: its handler woke nobody
             return self._messages.popleft() if self._messages else None
 
     def wake(self):
@@ -195,7 +203,9 @@ class SimulatedLauncher:
             self.log.append(("begin", pair, attempt))
             over = self.cloud.quota is not None and len(self._at_work) >= self.cloud.quota
             self._at_work.append(pair)
-            names = collections.Counter(name for other in self._at_work for name in {other.client, other.server})
+            names = collections.Counter(
+                name for other in self._at_work for name in {other.client, other.server}
+            )
             if any(names[name] > 1 for name in (pair.client, pair.server)):
                 self.overlaps.append(pair)
             self.most = max(self.most, len(self._at_work))
@@ -243,13 +253,19 @@ class SimulatedLauncher:
             return outcome
 
         if over:
-            return fail(model.ErrorClass.QUOTA, "Quota exceeded for cores: Requested 2, but already used all")
+            return fail(
+                model.ErrorClass.QUOTA,
+                "Quota exceeded for cores: Requested 2, but already used all",
+            )
         spend(30, 60)
         if self._stop.is_set():
             return fail(model.ErrorClass.INTERRUPTED, "interrupted")
         if {pair.client, pair.server} & self.cloud.dead:
             self._clock.sleep(plan.time_limit_s)
-            return fail(model.ErrorClass.NO_SIGNAL, "client: no signal; console: Kernel panic - not syncing")
+            return fail(
+                model.ErrorClass.NO_SIGNAL,
+                "client: no signal; console: Kernel panic - not syncing",
+            )
         if rng.random() < self.cloud.faults:
             spend(5, 15)
             return fail(rng.choice(_FAULTS), "simulated fault")
@@ -274,11 +290,24 @@ class SimulatedLauncher:
                 share = min(self.cloud.bad.get(name, 1.0) for name in hosts)
                 metric, unit, better = job.benchmark.primary
                 common = {"benchmark": job.label, "arm": arm.name, "boot": boot, "block": block}
-                cpu = {"host_cpu_s": {"vcpu": 4.0}, "guest_cpu_s": 3.5, "window_s": 5.0, "order": next(order)}
+                cpu = {
+                    "host_cpu_s": {"vcpu": 4.0},
+                    "guest_cpu_s": 3.5,
+                    "window_s": 5.0,
+                    "order": next(order),
+                }
                 value = 1000.0 * gain * share * rng.lognormvariate(0, self.cloud.noise)
-                yield results.Trial(metric=metric, unit=unit, better=better, value=value, **common, **cpu)
                 yield results.Trial(
-                    metric="beside", unit="1", better="lower", value=1.0, primary=False, **common, **cpu
+                    metric=metric, unit=unit, better=better, value=value, **common, **cpu
+                )
+                yield results.Trial(
+                    metric="beside",
+                    unit="1",
+                    better="lower",
+                    value=1.0,
+                    primary=False,
+                    **common,
+                    **cpu,
                 )
 
     def _check(self):

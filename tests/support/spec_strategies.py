@@ -16,5 +16,10 @@ def _values(spec):
 
 #: Any valid set of perf:* specs, the profile (which must exist) apart.
 VALID_SPECS = strategies.fixed_dictionaries(
-    {}, optional={key: _values(spec) for key, (spec, _) in vocabulary.BY_KEY.items() if spec.name != "profile"}
+    {},
+    optional={
+        key: _values(spec)
+        for key, (spec, _) in vocabulary.BY_KEY.items()
+        if spec.name != "profile"
+    },
 )

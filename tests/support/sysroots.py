@@ -13,7 +13,9 @@ from tests.support import gen_host, testcase
 
 def make_host(test: testcase.TestCase, preset: str = "tiny") -> str:
     """Return the root of a generated host that is removed after ``test``."""
-    directory = test.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-host-", dir=workplace()))
+    directory = test.enterContext(
+        tempfile.TemporaryDirectory(prefix="nova-perf-host-", dir=workplace())
+    )
     return gen_host.write(os.path.join(directory, "root"), preset)
 
 
@@ -48,7 +50,15 @@ def settings(root: str) -> list[Setting]:
         ("irq_affinity", "irq:26", "1-2"),
     ]
     return [
-        Setting(kind, target, value, kinds[kind].read(target), "for a test", "test", kinds[kind].identity(target))
+        Setting(
+            kind,
+            target,
+            value,
+            kinds[kind].read(target),
+            "for a test",
+            "test",
+            kinds[kind].identity(target),
+        )
         for kind, target, value in wanted
     ]
 

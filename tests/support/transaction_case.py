@@ -45,7 +45,13 @@ class TransactionCase(testcase.TestCase):
         """Return the path of a plan with four settings, none of which holds."""
         return self.plan(
             [
-                {"kind": "irq_affinity", "target": "irq:24", "value": "2", "reason": "why", "rule": "nic"},
+                {
+                    "kind": "irq_affinity",
+                    "target": "irq:24",
+                    "value": "2",
+                    "reason": "why",
+                    "rule": "nic",
+                },
                 {"kind": "xps", "target": "eth0/tx-1", "value": "0f"},
                 {"kind": "xps", "target": "eth0/tx-2", "value": "f0"},
                 {"kind": "rps", "target": "eth0/rx-0", "value": "0f"},

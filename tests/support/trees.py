@@ -20,7 +20,9 @@ def link(target: str) -> str:
 
 def grow(test: testcase.TestCase, tree: Tree, end: str = "\n") -> str:
     """Write ``tree`` (path -> text without ``end``, ``DIRECTORY`` or :func:`link`) and return its root."""
-    directory = test.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-tree-", dir=workplace()))
+    directory = test.enterContext(
+        tempfile.TemporaryDirectory(prefix="nova-perf-tree-", dir=workplace())
+    )
     for path, text in tree.items():
         place = os.path.join(directory, path)
         os.makedirs(place if text is DIRECTORY else os.path.dirname(place), exist_ok=True)
@@ -41,5 +43,8 @@ def cpus(count: int) -> dict[str, str | None]:
     for cpu in range(count):
         topology = f"{base}/cpu{cpu}/topology"
         tree |= {f"{topology}/core_cpus_list": str(cpu), f"{topology}/core_id": str(cpu)}
-        tree |= {f"{topology}/physical_package_id": "0", f"{topology}/package_cpus_list": f"0-{count - 1}"}
+        tree |= {
+            f"{topology}/physical_package_id": "0",
+            f"{topology}/package_cpus_list": f"0-{count - 1}",
+        }
     return tree

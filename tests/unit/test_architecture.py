@@ -18,7 +18,9 @@ class ArchitectureTest(testcase.TestCase):
         for file, name in PLACE.findall(page):
             path = TOP / "nova_perf_tuning" / file
             nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if path.exists() else ()
-            names = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+            names = {
+                node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)
+            }
             if not path.exists() or (name and name not in names):
                 wrong.append(f"{file}:{name}")
             seen += 1

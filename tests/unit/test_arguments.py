@@ -37,7 +37,9 @@ class AbbreviationTest(testcase.TestCase):
             for beginning in beginnings if option.startswith("--") else []:
                 for word in (beginning, f"{beginning}=1"):
                     ended, said = refusal(parser, word)
-                    self.assertEqual((code, 1), (ended, said.count("\n")), (parser.prog, word, said))
+                    self.assertEqual(
+                        (code, 1), (ended, said.count("\n")), (parser.prog, word, said)
+                    )
                     self.assertIn(f"unknown option '{beginning}'; did you mean '{beginning}", said)
 
     def test_no_beginning_of_a_command(self):
@@ -58,14 +60,21 @@ class AbbreviationTest(testcase.TestCase):
     def test_no_beginning_of_an_option_of_openstack_perf(self):
         for entry in metadata.entry_points(group="openstack.perf.v1"):
             name = entry.name.replace("_", " ")
-            parser = entry.load()(mock.Mock(), mock.Mock(), cmd_name=name).get_parser(f"openstack {name}")
+            parser = entry.load()(mock.Mock(), mock.Mock(), cmd_name=name).get_parser(
+                f"openstack {name}"
+            )
             self.refused_options(parser, 3)
 
     def test_agent(self):
         self.refused_options(agent._parser(), 3)
 
     def test_options_of_the_program(self):
-        for words in (("--deb", "paths"), ("paths", "--verb"), ("--vers",), ("--log-f", "x", "paths")):
+        for words in (
+            ("--deb", "paths"),
+            ("paths", "--verb"),
+            ("--vers",),
+            ("--log-f", "x", "paths"),
+        ):
             program.refused(self, *words)
 
     def test_help_shows_no_other_command(self):
@@ -73,8 +82,16 @@ class AbbreviationTest(testcase.TestCase):
         self.assertIn("did you mean 'apply'?", program.refused(self, "ap", "--help"))
 
     def test_status(self):
-        for words in (("upgrade", "check", "--js"), ("upgrade", "che"), ("upgr", "check"), ("--config-fil=x",)):
-            with contextlib.redirect_stderr(io.StringIO()) as err, contextlib.redirect_stdout(io.StringIO()):
+        for words in (
+            ("upgrade", "check", "--js"),
+            ("upgrade", "che"),
+            ("upgr", "check"),
+            ("--config-fil=x",),
+        ):
+            with (
+                contextlib.redirect_stderr(io.StringIO()) as err,
+                contextlib.redirect_stdout(io.StringIO()),
+            ):
                 stop = self.assertRaises(SystemExit, upgrade_check.main, words)
             self.assertEqual(3, stop.code, words)
             self.assertEqual(1, err.getvalue().count("\n"), err.getvalue())
@@ -90,21 +107,36 @@ class ExitCodeTest(directories.DirectoryCase):
     def test_whatever_goes_wrong_is_3(self):
         paths = "nova_perf_tuning.cli.paths.Paths"
         for place in ("__init__", "get_parser", "take_action"):
-            for error in (ValueError("x"), MemoryError(), ModuleNotFoundError("y", name="numpy"), SystemExit(1)):
-                with self.subTest(place, error=error), mock.patch(f"{paths}.{place}", side_effect=error):
+            for error in (
+                ValueError("x"),
+                MemoryError(),
+                ModuleNotFoundError("y", name="numpy"),
+                SystemExit(1),
+            ):
+                with (
+                    self.subTest(place, error=error),
+                    mock.patch(f"{paths}.{place}", side_effect=error),
+                ):
                     self.assertEqual(3, program.nova_perf("paths").returncode)
                     self.assertEqual(3, program.nova_perf("--debug", "paths").returncode)
 
     def test_one_line_says_how_to_see_where(self):
-        with mock.patch("nova_perf_tuning.cli.paths.Paths.get_parser", side_effect=ValueError("x")):
-            self.assertIn("ValueError: x (nova-perf --debug shows where)", program.refused(self, "paths"))
+        with mock.patch(
+            "nova_perf_tuning.cli.paths.Paths.get_parser", side_effect=ValueError("x")
+        ):
+            self.assertIn(
+                "ValueError: x (nova-perf --debug shows where)", program.refused(self, "paths")
+            )
             self.assertIn("Traceback", program.nova_perf("--debug", "paths").stderr)
 
     def test_a_log_file_that_cannot_be_written(self):
         program.refused(self, "--log-file", str(self.directory / "nowhere/log"), "paths")
 
     def test_status_ends_with_3(self):
-        for place, name in ((upgrade_check.options, "mistakes"), (upgrade_check.cfg, "find_config_files")):
+        for place, name in (
+            (upgrade_check.options, "mistakes"),
+            (upgrade_check.cfg, "find_config_files"),
+        ):
             with (
                 self.subTest(name),
                 mock.patch.object(place, name, side_effect=ValueError("x")),
@@ -112,7 +144,9 @@ class ExitCodeTest(directories.DirectoryCase):
                 contextlib.redirect_stdout(io.StringIO()) as out,
             ):
                 self.assertEqual(3, upgrade_check.main(["upgrade", "check"]))
-                self.assertEqual(("", 1), (out.getvalue(), err.getvalue().count("\n")), err.getvalue())
+                self.assertEqual(
+                    ("", 1), (out.getvalue(), err.getvalue().count("\n")), err.getvalue()
+                )
 
     def test_agent_ends_with_3(self):
         with (
@@ -129,7 +163,8 @@ class OpenstackTest(openstack_program.ProgramTestCase):
         done = openstack_program.run("--os-cloud", "test", "perf", "cleanu", "x")
         self.assertEqual((3, ""), (done.code, done.out))
         self.assertEqual(
-            "openstack perf cleanu: there is no command 'perf cleanu'; did you mean 'perf cleanup'?\n", done.err
+            "openstack perf cleanu: there is no command 'perf cleanu'; did you mean 'perf cleanup'?\n",
+            done.err,
         )
 
     def test_traceback_ends_with_3(self):

@@ -56,7 +56,9 @@ class WholeFileTest(directories.DirectoryCase):
         os.mkfifo(self.directory / "pipe")
         for name in ("link", "directory", "pipe", "absent/file"):
             with self.subTest(name):
-                self.assertRaises(atomic_write.OutputError, atomic_write.check, str(self.directory / name))
+                self.assertRaises(
+                    atomic_write.OutputError, atomic_write.check, str(self.directory / name)
+                )
 
     def test_one_changes_a_file_at_a_time(self):
         with (
@@ -113,7 +115,10 @@ class LinkTest(directories.DirectoryCase):
         self.assertEqual(["secret"], os.listdir(self.moved))
 
     def test_what_fails_leaves_nothing_in_either(self):
-        with contextlib.suppress(ZeroDivisionError), atomic_write.writing(str(self.output / "file")):
+        with (
+            contextlib.suppress(ZeroDivisionError),
+            atomic_write.writing(str(self.output / "file")),
+        ):
             self.swap()
             self.fail_now()
         self.check_outside()
@@ -143,7 +148,9 @@ class LinkTest(directories.DirectoryCase):
         error = self.assertRaises(OSError, atomic_write.remove, file, inside=str(self.directory))
         self.assertEqual(errno.ELOOP, error.errno)
         new = str(self.output / "new/directory")
-        error = self.assertRaises(OSError, atomic_write.make_directory, new, inside=str(self.directory))
+        error = self.assertRaises(
+            OSError, atomic_write.make_directory, new, inside=str(self.directory)
+        )
         self.assertEqual(errno.ELOOP, error.errno)
         self.check_outside()
 
@@ -166,7 +173,9 @@ class LinkTest(directories.DirectoryCase):
             try:
                 for number in range(300):
                     with contextlib.suppress(OSError), output.below("below") as below:
-                        with atomic_write.writing(f"{below.path}/{number}", directory=below) as file:
+                        with atomic_write.writing(
+                            f"{below.path}/{number}", directory=below
+                        ) as file:
                             file.write(b"text")
             finally:
                 ended.set()
@@ -176,7 +185,9 @@ class LinkTest(directories.DirectoryCase):
     @hypothesis.given(
         st.dictionaries(
             st.sampled_from(["file", ".file.lock", "below", "below/file", "deep"]),
-            st.sampled_from(["file", "directory", "pipe", "link", "link to a directory", "link to nothing"]),
+            st.sampled_from(
+                ["file", "directory", "pipe", "link", "link to a directory", "link to nothing"]
+            ),
         )
     )
     def test_whatever_was_planted(self, planted):

@@ -26,7 +26,16 @@ from tests.support import directories, testcase
 
 PACKAGE = pathlib.Path(bounded_json.__file__).parent
 #: Functions that parse a document without bounds.
-UNBOUNDED = {"load", "loads", "safe_load", "full_load", "unsafe_load", "load_all", "safe_load_all", "JSONDecoder"}
+UNBOUNDED = {
+    "load",
+    "loads",
+    "safe_load",
+    "full_load",
+    "unsafe_load",
+    "load_all",
+    "safe_load_all",
+    "JSONDecoder",
+}
 #: The only files that may call them.
 PARSERS = {"bounded_json.py", "specs/profiles.py"}
 DEEP = '{"a": ' * 65 + "1" + "}" * 65
@@ -66,18 +75,31 @@ class ParseTest(testcase.TestCase):
 
     def test_a_string_without_end_costs_time_of_its_length_only(self):
         begun = time.process_time()
-        self.assertRaises(bounded_json.JsonError, bounded_json.parse, "[" * 60 + '"' + '\\"[' * 300_000)
+        self.assertRaises(
+            bounded_json.JsonError, bounded_json.parse, "[" * 60 + '"' + '\\"[' * 300_000
+        )
         self.assertLess(time.process_time() - begun, 5)
 
     def test_what_is_no_json_is_one_line(self):
-        for text in ("", b"\xff", "NaN", "[1e999]", "9" * 5000, '{"a": 1, "a": 2}', '"\\ud800"', "{\n\n}}"):
+        for text in (
+            "",
+            b"\xff",
+            "NaN",
+            "[1e999]",
+            "9" * 5000,
+            '{"a": 1, "a": 2}',
+            '"\\ud800"',
+            "{\n\n}}",
+        ):
             error = self.assertRaises(bounded_json.JsonError, bounded_json.parse, text)
             self.assertNotIn("\n", str(error))
 
 
 class ReadersTest(directories.DirectoryCase):
     def test_no_reader_has_a_parser_of_its_own(self):
-        files = [path for path in PACKAGE.rglob("*.py") if str(path.relative_to(PACKAGE)) not in PARSERS]
+        files = [
+            path for path in PACKAGE.rglob("*.py") if str(path.relative_to(PACKAGE)) not in PARSERS
+        ]
         self.assertEqual([], [place for path in files for place in unbounded_calls(path)])
 
     def test_each_reader_refuses_a_deep_document_in_its_own_way(self):
@@ -114,5 +136,9 @@ class ReadersTest(directories.DirectoryCase):
 
     def test_yaml_of_many_levels_is_refused_with_its_line(self):
         self.assertEqual([[1]], profiles.load_yaml("[[1]]", "x.yaml"))
-        error = self.assertRaises(profiles.ProfileError, profiles.load_yaml, "\n" + "[" * 70 + "]" * 70, "x.yaml")
-        self.assertIn("x.yaml: line 2: not usable YAML: it is nested more than 64 levels deep", str(error))
+        error = self.assertRaises(
+            profiles.ProfileError, profiles.load_yaml, "\n" + "[" * 70 + "]" * 70, "x.yaml"
+        )
+        self.assertIn(
+            "x.yaml: line 2: not usable YAML: it is nested more than 64 levels deep", str(error)
+        )

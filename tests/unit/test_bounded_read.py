@@ -35,7 +35,9 @@ class ReadTest(directories.DirectoryCase):
                 error = self.assertRaises(OSError, bounded_read.read_text, path, 100)
                 self.assertEqual(number, error.errno)
                 self.assertTrue(error.strerror)
-        self.assertEqual(errno.EFBIG, self.assertRaises(OSError, bounded_read.read_text, self.file, 19).errno)
+        self.assertEqual(
+            errno.EFBIG, self.assertRaises(OSError, bounded_read.read_text, self.file, 19).errno
+        )
 
     def test_no_device_or_pipe_of_a_sysroot_is_ever_opened(self):
         root = str(self.directory)
@@ -62,8 +64,12 @@ class ReadTest(directories.DirectoryCase):
     def test_of_many_kernel_files_those_that_cannot_be_read_are_empty(self):
         (self.directory / "plain").write_text("1\n")
         names = ["plain", "none", "a\0b", "."]
-        self.assertEqual([b"1\n", b"", b"", b""], bounded_read.kernel_pages("", str(self.directory), names))
-        self.assertEqual([b"", b""], bounded_read.kernel_pages("", str(self.directory / "none"), ["a", "b"]))
+        self.assertEqual(
+            [b"1\n", b"", b"", b""], bounded_read.kernel_pages("", str(self.directory), names)
+        )
+        self.assertEqual(
+            [b"", b""], bounded_read.kernel_pages("", str(self.directory / "none"), ["a", "b"])
+        )
 
     def test_who_allows_no_link_or_nothing_outside_gets_none(self):
         inside = self.directory / "inside"

@@ -80,7 +80,9 @@ class CutsTest(directories.DirectoryCase):
         return message(model.CloudError, host_results.of_host, found, "none", "results.json")
 
     def compute_hosts(self):
-        known = [SimpleNamespace(name=f"host{number}", node=f"node{number}") for number in range(14)]
+        known = [
+            SimpleNamespace(name=f"host{number}", node=f"node{number}") for number in range(14)
+        ]
         return message(model.CloudError, hosts.choose, known, "none")
 
     def cpu_faults(self):
@@ -90,7 +92,9 @@ class CutsTest(directories.DirectoryCase):
 
     def rendered(self):
         data = samples.results({"host": 3.0, "tuned": 2.0}, boots=2, blocks=2)
-        failed = [samples.trial(order=20 + at, value=None, error="lost", window_s=0.0) for at in range(5)]
+        failed = [
+            samples.trial(order=20 + at, value=None, error="lost", window_s=0.0) for at in range(5)
+        ]
         data.trials += failed
         data.environment.errors = [environments.Incident(f"fault {number}") for number in range(6)]
         data.environment.tags = {f"tag{number}": "x" for number in range(112)}
@@ -137,13 +141,17 @@ class CutsTest(directories.DirectoryCase):
 
     def test_every_bound_of_the_source_was_looked_at(self):
         files = [(path, str(path.relative_to(PACKAGE))) for path in PACKAGE.rglob("*.py")]
-        self.assertEqual(LOOKED_AT, {(name, bound) for path, name in files for bound in bounds_of(path)})
+        self.assertEqual(
+            LOOKED_AT, {(name, bound) for path, name in files for bound in bounds_of(path)}
+        )
 
 
 class NamesTest(directories.DirectoryCase):
     def test_two_arms_never_have_one_name(self):
         offloads = {"tso4": True, "csum": False, "tso6": True}
-        wanted = request.Request(profile="balanced", vif_queues=4, iothreads=2, vif_host_offload=offloads)
+        wanted = request.Request(
+            profile="balanced", vif_queues=4, iothreads=2, vif_host_offload=offloads
+        )
         for length in (20, 40):
             with mock.patch.object(ablation, "_ARM_LENGTH", length):
                 names = [arm.name for arm in ablation.arms(wanted).values()]

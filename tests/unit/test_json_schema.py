@@ -19,12 +19,15 @@ class SchemaFaultTest(testcase.TestCase):
         self.assertEqual("'x' is not of type 'number'", fault({"type": "number"}, "x"))
         self.assertTrue(fault({"maxLength": 10}, "a" * 5000).endswith("' is too long"))
         self.assertIn(
-            "'maxloss'", fault({"properties": {"max_loss": {}}, "additionalProperties": False}, {"maxloss": 2})
+            "'maxloss'",
+            fault({"properties": {"max_loss": {}}, "additionalProperties": False}, {"maxloss": 2}),
         )
 
     def test_of_many_faults_one_is_named(self):
         data = ["x"] * 1_000_000
-        self.assertIn("'x' is not of type 'number'", json_schema.find(data, {"items": {"type": "number"}}))
+        self.assertIn(
+            "'x' is not of type 'number'", json_schema.find(data, {"items": {"type": "number"}})
+        )
 
     @hypothesis.given(strategies.text() | strategies.lists(strategies.text()))
     def test_never_long_never_several_lines(self, data):

@@ -27,4 +27,6 @@ class TableTest(testcase.TestCase):
             with self.subTest(module):
                 self.assertTrue((TREE / "nova_perf_tuning" / module).is_file())
                 for test in tests.split():
-                    self.assertTrue((TREE / "tests/unit" / f"{test.replace('.', '/')}.py").is_file(), test)
+                    self.assertTrue(
+                        (TREE / "tests/unit" / f"{test.replace('.', '/')}.py").is_file(), test
+                    )

@@ -9,7 +9,9 @@ import fixtures
 
 from tests.support import testcase
 
-TOOL = types.SimpleNamespace(**runpy.run_path(pathlib.Path(__file__).parents[2] / "tools/pip_settings.py"))
+TOOL = types.SimpleNamespace(
+    **runpy.run_path(pathlib.Path(__file__).parents[2] / "tools/pip_settings.py")
+)
 
 
 class PipSettingsTest(testcase.TestCase):
@@ -28,7 +30,12 @@ class PipSettingsTest(testcase.TestCase):
         self.assertEqual("index one", variables["UV_INSECURE_HOST"])
 
     def test_environment_wins_over_install_and_that_over_global(self):
-        lines = ["install.timeout='2'", ":env:.default-timeout='3'", "global.timeout='1'", "download.timeout='4'"]
+        lines = [
+            "install.timeout='2'",
+            ":env:.default-timeout='3'",
+            "global.timeout='1'",
+            "download.timeout='4'",
+        ]
         self.assertEqual("3", self.variables(*lines)["UV_HTTP_TIMEOUT"])
         self.assertEqual("2", self.variables(lines[0], *lines[2:])["UV_HTTP_TIMEOUT"])
 
@@ -50,10 +57,17 @@ class PipSettingsTest(testcase.TestCase):
     def test_certificates_of_pip_become_those_of_uv(self):
         directory = self.useFixture(fixtures.TempDir()).path
         bundle = f"{directory}/bundle.crt"
-        self.assertEqual({"SSL_CERT_FILE": bundle}, self.variables(f"global.cert='{bundle}'", CURL_CA_BUNDLE="/x"))
+        self.assertEqual(
+            {"SSL_CERT_FILE": bundle},
+            self.variables(f"global.cert='{bundle}'", CURL_CA_BUNDLE="/x"),
+        )
         self.assertEqual({"SSL_CERT_FILE": bundle}, self.variables(REQUESTS_CA_BUNDLE=bundle))
         self.assertEqual({"SSL_CERT_DIR": directory}, self.variables(f"global.cert='{directory}'"))
 
     def test_settings_of_pip_alone_and_unknown_ones(self):
-        self.assertEqual({"UV_SYSTEM_CERTS": "1"}, self.variables(":env:.disable-pip-version-check='1'"))
-        self.assertRaises(TOOL.UnknownSetting, self.variables, "global.constraint='https://host/constraints'")
+        self.assertEqual(
+            {"UV_SYSTEM_CERTS": "1"}, self.variables(":env:.disable-pip-version-check='1'")
+        )
+        self.assertRaises(
+            TOOL.UnknownSetting, self.variables, "global.constraint='https://host/constraints'"
+        )

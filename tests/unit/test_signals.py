@@ -108,7 +108,9 @@ class StartedTest(testcase.TestCase):
     def test_what_tests_start_takes_signals_that_their_own_start_ignores(self) -> None:
         """As under nohup, or in the background of a script."""
         shown = "subprocess.run(['grep', 'SigIgn', '/proc/self/status'])"
-        ignoring = f"trap '' HUP INT; exec {sys.executable} -c \"import subprocess, tests; {shown}\""
+        ignoring = (
+            f"trap '' HUP INT; exec {sys.executable} -c \"import subprocess, tests; {shown}\""
+        )
         done = patience.run(["sh", "-c", ignoring], cwd=pathlib.Path(__file__).parents[2])
         self.assertEqual("", done.stderr)
         ignored = int(done.stdout.split()[1], 16)

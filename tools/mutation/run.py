@@ -72,14 +72,19 @@ class Mutant:
 
     def spec(self) -> MutationSpec:
         """Return it as cosmic-ray takes it."""
-        return MutationSpec(PACKAGE / self.module, self.operator, self.occurrence, self.start, self.end)
+        return MutationSpec(
+            PACKAGE / self.module, self.operator, self.occurrence, self.start, self.end
+        )
 
 
 def idle_places(source: str) -> set[tuple[int, int]]:
     """Return the places (line, column) that do no work: annotations, decorators, and ``strict`` of zip()."""
     places: set[tuple[int, int]] = set()
     for node in ast.walk(ast.parse(source)):
-        parts: list[ast.expr | None] = [getattr(node, "annotation", None), getattr(node, "returns", None)]
+        parts: list[ast.expr | None] = [
+            getattr(node, "annotation", None),
+            getattr(node, "returns", None),
+        ]
         parts += getattr(node, "decorator_list", [])
         if isinstance(node, ast.keyword) and node.arg == "strict":
             parts.append(node.value)
@@ -135,7 +140,9 @@ def drawn(seed: int, count: int) -> list[Mutant]:
     Places are drawn, and of each place one mutant: ``+`` has eleven, which would crowd out everything else. The
     lot of a place depends on its line alone, so that the same ones are drawn after a change of other lines.
     """
-    places: dict[tuple[str, tuple[int, int], tuple[int, int]], list[Mutant]] = collections.defaultdict(list)
+    places: dict[tuple[str, tuple[int, int], tuple[int, int]], list[Mutant]] = (
+        collections.defaultdict(list)
+    )
     lots: dict[tuple[str, tuple[int, int], tuple[int, int]], bytes] = {}
     for module in MODULES:
         lines = (PACKAGE / module).read_text(encoding="utf-8").splitlines()
@@ -204,14 +211,22 @@ def main() -> int:
         seconds[module] = time.monotonic() - begun
         print(f"{module}: {seconds[module]:.0f} s for its tests", flush=True)
         if outcome is not TestOutcome.SURVIVED:
-            print(f"{output}\nmutate.sh: the tests of {module} fail without a mutation", file=sys.stderr)
+            print(
+                f"{output}\nmutate.sh: the tests of {module} fail without a mutation",
+                file=sys.stderr,
+            )
             return 3
     tried: collections.Counter[str] = collections.Counter()
     survived: collections.Counter[str] = collections.Counter()
     for number, mutant in enumerate(wanted, 1):
         limit = 30 + 5 * seconds[mutant.module]
-        result = mutate_and_test([mutant.spec()], command(arguments.tests_by, mutant.module), limit)
-        if result.worker_outcome is not WorkerOutcome.NORMAL or result.test_outcome is TestOutcome.INCOMPETENT:
+        result = mutate_and_test(
+            [mutant.spec()], command(arguments.tests_by, mutant.module), limit
+        )
+        if (
+            result.worker_outcome is not WorkerOutcome.NORMAL
+            or result.test_outcome is TestOutcome.INCOMPETENT
+        ):
             print(f"{result.output}\nmutate.sh: {mutant} could not be tried", file=sys.stderr)
             return 3
         tried[mutant.module] += 1

@@ -145,7 +145,9 @@ class Settings(Generated):
             ]
             for name, kind in sorted(kinds.items(), key=lambda pair: (pair[1].order, pair[0]))
         ]
-        return table(["Kind", "What it is", "Order", "Identity", "Ephemeral"], rows, "18 52 8 11 11")
+        return table(
+            ["Kind", "What it is", "Order", "Identity", "Ephemeral"], rows, "18 52 8 11 11"
+        )
 
 
 def summary(thing: object) -> str:
@@ -171,7 +173,9 @@ class Benchmarks(Generated):
         yield ""
         metric, unit, better = benchmark.primary
         given = {
-            parameter.name: "2-3" for parameter in benchmark.parameters if parameter.default == rt_tests.PLANNED
+            parameter.name: "2-3"
+            for parameter in benchmark.parameters
+            if parameter.default == rt_tests.PLANNED
         }
         steps = benchmark.steps(given, "PEER" if benchmark.paired else None)
         facts = {
@@ -186,7 +190,11 @@ class Benchmarks(Generated):
         yield from [f":{key}: {value}" for key, value in facts.items() if value]
         yield ""
         rows = [
-            [f"``{parameter.name}``", f"``{parameter.default}``" if parameter.default else "", parameter.help]
+            [
+                f"``{parameter.name}``",
+                f"``{parameter.default}``" if parameter.default else "",
+                parameter.help,
+            ]
             for parameter in benchmark.parameters
         ]
         yield from table(["Parameter", "Default", "Meaning"], rows, "20 15 65")
@@ -201,7 +209,8 @@ class Rules(Generated):
         module = importlib.import_module(self.arguments[0])
         self.env.note_dependency(str(module.__file__))
         rows = [
-            [f"``{rule.id}``\n\n{rule.level.value}", rule.why, rule.remedy, rule.source] for rule in module.RULES
+            [f"``{rule.id}``\n\n{rule.level.value}", rule.why, rule.remedy, rule.source]
+            for rule in module.RULES
         ]
         return table(["Rule", "Why", "Remedy", "Known from"], rows, "22 34 24 20")
 
@@ -243,7 +252,9 @@ class AuditRules(Generated):
     def section(rule: Any) -> list[str]:
         how = "printed only"
         if rule.appliable:
-            how = f"``nova-perf apply --rule {rule.id}``" + (", and with ``--all-safe``" if rule.safe else "")
+            how = f"``nova-perf apply --rule {rule.id}``" + (
+                ", and with ``--all-safe``" if rule.safe else ""
+            )
         facts = {
             "Level": rule.level.value,
             "Why": plain(rule.why),
@@ -252,7 +263,14 @@ class AuditRules(Generated):
             "Source": plain(rule.source),
         }
         title = plain(rule.title[0].upper() + rule.title[1:])
-        return [f"**{rule.id}**", "", f"{title}.", "", *(f":{key}: {value}" for key, value in facts.items()), ""]
+        return [
+            f"**{rule.id}**",
+            "",
+            f"{title}.",
+            "",
+            *(f":{key}: {value}" for key, value in facts.items()),
+            "",
+        ]
 
 
 def plain(text: str) -> str:
@@ -284,7 +302,11 @@ class Schema(Generated):
         for key, part in schema.get("properties", {}).items():
             path = f"{place}.{key}" if place else key
             meaning = part.get("description", "")
-            yield [f"``{path}``" + ("" if key in required else " (optional)"), value_of(part), meaning]
+            yield [
+                f"``{path}``" + ("" if key in required else " (optional)"),
+                value_of(part),
+                meaning,
+            ]
             yield from self.inside(part, path)
 
     def inside(self, part: Mapping[str, Any], path: str) -> Iterator[list[str]]:

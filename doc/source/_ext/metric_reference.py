@@ -24,8 +24,12 @@ class Metrics(Generated):
 
 def agent_rows() -> list[list[str]]:
     """Return a row for each metric of an agent that has counted each kind of thing once."""
-    counted = state.Stats(**{name: collections.Counter(x=1) for name in ("passes", "written", "drifted")})
-    shown = types.SimpleNamespace(**vars(counted), settings=0, guests=0, findings_total={}, error="")
+    counted = state.Stats(
+        **{name: collections.Counter(x=1) for name in ("passes", "written", "drifted")}
+    )
+    shown = types.SimpleNamespace(
+        **vars(counted), settings=0, guests=0, findings_total={}, error=""
+    )
     facts = types.SimpleNamespace(guests=[types.SimpleNamespace(name="guest", pid=0, threads=())])
     agent: Any = types.SimpleNamespace(snapshot=(shown, facts))
     now = datetime.datetime.now(datetime.UTC)
@@ -39,7 +43,9 @@ def agent_rows() -> list[list[str]]:
         # A counter's samples end in _total.
         name = f"{family.name}_total" if family.type == "counter" else family.name
         # le is how Prometheus writes a histogram, no label of ours.
-        names = {label: None for sample in family.samples for label in sample.labels if label != "le"}
+        names = {
+            label: None for sample in family.samples for label in sample.labels if label != "le"
+        }
         rows.append([f"``{name}``", family.type, labels(names), f"{family.documentation}."])
     return rows
 

@@ -45,18 +45,25 @@ class Here:
     def __init__(self) -> None:
         self.data: Any = yaml.safe_load((DATA / "measured.yaml").read_text(encoding="utf-8"))
 
-    def benchmark(self, kind: str, guests: str = "untuned", **parameters: object) -> Mapping[str, Any]:
+    def benchmark(
+        self, kind: str, guests: str = "untuned", **parameters: object
+    ) -> Mapping[str, Any]:
         """Return the entry of a benchmark that was run with these parameters; empty: it was not."""
-        for benchmark_entry in (benchmark for run in self.data["runs"] for benchmark in run["benchmarks"]):
+        for benchmark_entry in (
+            benchmark for run in self.data["runs"] for benchmark in run["benchmarks"]
+        ):
             given = benchmark_entry["parameters"]
-            if (benchmark_entry["label"].partition(":")[0], benchmark_entry["guests"]) == (kind, guests) and all(
-                given.get(key) == str(value) for key, value in parameters.items()
-            ):
+            if (benchmark_entry["label"].partition(":")[0], benchmark_entry["guests"]) == (
+                kind,
+                guests,
+            ) and all(given.get(key) == str(value) for key, value in parameters.items()):
                 found: Mapping[str, Any] = benchmark_entry
                 return found
         return {}
 
-    def cells(self, kind: str, metric: str = "", guests: str = "untuned", **parameters: object) -> list[str]:
+    def cells(
+        self, kind: str, metric: str = "", guests: str = "untuned", **parameters: object
+    ) -> list[str]:
         """Return guest, host and ratio of a figure, the judged one without ``metric``; three empty cells: none."""
         for figure in self.benchmark(kind, guests, **parameters).get("figures", ()):
             if metric in ("", figure["metric"]):
@@ -106,7 +113,8 @@ class Published(Generated):
 
     def unixbench(self, figures: Any) -> list[str]:
         reports = [
-            {name: result for name, (result, _index) in report["tests"].items()} for report in figures["unixbench"]
+            {name: result for name, (result, _index) in report["tests"].items()}
+            for report in figures["unixbench"]
         ]
         rows = [
             [
@@ -116,9 +124,21 @@ class Published(Generated):
             ]
             for name in unixbench.TESTS
         ]
-        rows.append(["Score", *(f"{unixbench.score(results):,.3f}" for results in reports), *self.like("Score")])
         rows.append(
-            ["Score as printed", *(f"{report['score']:,.1f}" for report in figures["unixbench"]), "", "", ""]
+            [
+                "Score",
+                *(f"{unixbench.score(results):,.3f}" for results in reports),
+                *self.like("Score"),
+            ]
+        )
+        rows.append(
+            [
+                "Score as printed",
+                *(f"{report['score']:,.1f}" for report in figures["unixbench"]),
+                "",
+                "",
+                "",
+            ]
         )
         head = [
             "Index",
@@ -133,7 +153,11 @@ class Published(Generated):
         """Return guest / host in a test of UnixBench, our own test that is like it, and its ratio."""
         metric = f"{unixbench.TESTS[name][0]}_index" if name in unixbench.TESTS else "score"
         same = self.here.cells("unixbench", metric)[2]
-        return [same, LIKE.get(name, "none"), self.here.cells("system", LIKE[name])[2] if name in LIKE else ""]
+        return [
+            same,
+            LIKE.get(name, "none"),
+            self.here.cells("system", LIKE[name])[2] if name in LIKE else "",
+        ]
 
     def copies(self, figures: Any) -> list[str]:
         rows = []
@@ -153,7 +177,14 @@ class Published(Generated):
                         self.copied(column["label"], size),
                     ]
                 )
-        head = ["File", "Guest", "Mean of three, bytes/s", "Of the first", "Printed", "Of the host"]
+        head = [
+            "File",
+            "Guest",
+            "Mean of three, bytes/s",
+            "Of the first",
+            "Printed",
+            "Of the host",
+        ]
         head.append("Here, of the host")
         return table(head, rows, "9 18 18 12 20 11 18")
 
@@ -215,7 +246,10 @@ class Published(Generated):
         return table(head, rows, "7 7 10 10 8 11 11 14 8 18")
 
     def iperf(self, figures: Any) -> list[str]:
-        found = [(figure, {"streams": figure["streams"], "bitrate": 0}) for figure in figures["iperf"]["streams"]]
+        found = [
+            (figure, {"streams": figure["streams"], "bitrate": 0})
+            for figure in figures["iperf"]["streams"]
+        ]
         found += [(figure, {"bitrate": figure["mbps"]}) for figure in figures["iperf"]["limited"]]
         rows = []
         for one, parameters in found:
@@ -230,8 +264,18 @@ class Published(Generated):
                     percent(cpu),
                 ]
             )
-        head = ["Streams", "Mbit/s", "CPU in client and server guest, %", "CPU of both on the host, %"]
-        head += ["Here, Mbit/s: guest", "host", "guest / host", "CPU of both guests on the host, %"]
+        head = [
+            "Streams",
+            "Mbit/s",
+            "CPU in client and server guest, %",
+            "CPU of both on the host, %",
+        ]
+        head += [
+            "Here, Mbit/s: guest",
+            "host",
+            "guest / host",
+            "CPU of both guests on the host, %",
+        ]
         return table(head, rows, "9 9 16 16 12 9 18 13")
 
     def tpcc(self, figures: Any) -> list[str]:
@@ -249,7 +293,12 @@ class Published(Generated):
                 ]
             )
         head = ["vCPUs", "CPU in the guest, %", "Its KVM process, %"]
-        head += ["Here, 2 vCPUs: CPU in the guest, %", "its QEMU, %", "New-Orders a minute: guest", "host"]
+        head += [
+            "Here, 2 vCPUs: CPU in the guest, %",
+            "its QEMU, %",
+            "New-Orders a minute: guest",
+            "host",
+        ]
         head.append("guest / host")
         return table(head, rows, "7 12 14 16 12 14 10 18")
 

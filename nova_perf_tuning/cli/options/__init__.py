@@ -25,7 +25,9 @@ def whole(low: int, high: int) -> Callable[[str], int]:
     def convert(text: str) -> int:
         if text.isascii() and text.isdigit() and len(text) < 12 and low <= int(text) <= high:
             return int(text)
-        raise argparse.ArgumentTypeError(f"'{text[:40]}': give a whole number from {low} to {high}")
+        raise argparse.ArgumentTypeError(
+            f"'{text[:40]}': give a whole number from {low} to {high}"
+        )
 
     return convert
 
@@ -37,7 +39,9 @@ def number(low: float, high: float) -> Callable[[str], float]:
         except ValueError:
             value = low - 1
         if not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"'{text[:40]}': give a number from {low:g} to {high:g}")
+            raise argparse.ArgumentTypeError(
+                f"'{text[:40]}': give a number from {low:g} to {high:g}"
+            )
         return value
 
     return convert
@@ -52,7 +56,9 @@ def duration(least_s: int) -> Callable[[str], float]:
         if match is not None:
             seconds = int(match[1]) * _UNITS[match[2]]
         if not least_s <= seconds <= 7 * 86400:
-            raise argparse.ArgumentTypeError(f"'{text[:40]}': give {least_s}s to 168h, such as 90s, 8m or 1h")
+            raise argparse.ArgumentTypeError(
+                f"'{text[:40]}': give {least_s}s to 168h, such as 90s, 8m or 1h"
+            )
         return float(seconds)
 
     return convert
@@ -98,7 +104,9 @@ def add(
 
 def add_repeated(parser: argparse.ArgumentParser, name: str, metavar: str, meaning: str) -> None:
     """Add an option that may be given several times; its value is a list."""
-    parser.add_argument(name, metavar=metavar, action="append", default=[], help=f"{meaning}; may be repeated")
+    parser.add_argument(
+        name, metavar=metavar, action="append", default=[], help=f"{meaning}; may be repeated"
+    )
 
 
 def pairs(option: str, values: Sequence[str]) -> dict[str, str]:
@@ -109,7 +117,9 @@ def pairs(option: str, values: Sequence[str]) -> dict[str, str]:
         if not equals or not key:
             raise OptionError(f"{option} {vocabulary.shown(text)}: write it as KEY=VALUE")
         if specs.setdefault(key, value) != value:
-            raise OptionError(f"{option} {vocabulary.shown(key)} is given twice with different values; remove one")
+            raise OptionError(
+                f"{option} {vocabulary.shown(key)} is given twice with different values; remove one"
+            )
     return specs
 
 

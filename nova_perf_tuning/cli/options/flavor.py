@@ -82,5 +82,7 @@ def flavor(args: argparse.Namespace, default_profile: str | None = None) -> dict
     if not name and not specs:
         name = default_profile
     if name and specs.setdefault(_PROFILE, name) != name:
-        raise options.OptionError(f"--profile and --spec {_PROFILE} name different profiles; leave one out")
+        raise options.OptionError(
+            f"--profile and --spec {_PROFILE} name different profiles; leave one out"
+        )
     return specs

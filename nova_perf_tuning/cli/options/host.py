@@ -131,16 +131,22 @@ def quiet_cpus(sysroot: str = "/") -> frozenset[int]:
     """Return the CPUs that the plan keeps free for guests, and that none has now; PlanError: there are none."""
     root = reader.open_root(sysroot)
     cpus = layout.CpuLayout.of(reader.read_root(root), novaconf.cpu_sets(novaconf.found(root)))
-    quiet = (cpus.dedicated | cpus.isolated) & cpus.online - cpus.owners.cpus(Owner.GUEST) - cpus.owners.polled
+    quiet = (cpus.dedicated | cpus.isolated) & cpus.online - cpus.owners.cpus(
+        Owner.GUEST
+    ) - cpus.owners.polled
     if not quiet:
-        raise layout.PlanError("every dedicated or isolated CPU has a guest, or there are none; name the CPUs")
+        raise layout.PlanError(
+            "every dedicated or isolated CPU has a guest, or there are none; name the CPUs"
+        )
     return quiet
 
 
 def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Domain]]:
     """Read the domains of XML files, each with its text; OptionError: unreadable, or no domain XML."""
     for path in paths:
-        data = options.read(path, parsing.MAX_BYTES, "--domain ", "; give domain XML (virsh dumpxml)")
+        data = options.read(
+            path, parsing.MAX_BYTES, "--domain ", "; give domain XML (virsh dumpxml)"
+        )
         try:
             yield data, parsing.parse_domain(data)
         except parsing.DomainError as error:

@@ -46,7 +46,9 @@ def directory(args: argparse.Namespace) -> str:
         configuration is wrong.
     """
     if not os.path.isdir(os.path.join(args.sysroot, "proc")):
-        raise options.OptionError(f"--sysroot {args.sysroot}: it is no directory with a host's proc and sys in it")
+        raise options.OptionError(
+            f"--sysroot {args.sysroot}: it is no directory with a host's proc and sys in it"
+        )
     if args.state_dir is not None:
         return str(args.state_dir)
     if args.sysroot != "/":

@@ -30,9 +30,13 @@ def check(written: Iterable[str | None], read: Iterable[str | None]) -> None:
         if identity is None:
             continue
         if identity in inputs:
-            raise atomic_write.OutputError(f"{path}: this command reads that file; give another one")
+            raise atomic_write.OutputError(
+                f"{path}: this command reads that file; give another one"
+            )
         if identity in outputs:
-            raise atomic_write.OutputError(f"{path}: this command writes that file twice; give another one")
+            raise atomic_write.OutputError(
+                f"{path}: this command writes that file twice; give another one"
+            )
         outputs.add(identity)
 
 

@@ -82,7 +82,9 @@ class JunitFile(contextlib.AbstractContextManager["JunitFile"]):
             why = unjudged or text.NO_BUDGET
         self._write(results, judged, why)
 
-    def _write(self, results: model.Results, judged: Sequence[verdict.Judgement], why: str) -> None:
+    def _write(
+        self, results: model.Results, judged: Sequence[verdict.Judgement], why: str
+    ) -> None:
         if self._path is not None:
             store.write_atomically(self._path, junit.junit(results, judged, why), self._directory)
 

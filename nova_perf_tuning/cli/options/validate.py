@@ -61,7 +61,9 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.Request, dict[str, str]]:
+def tuned_request(
+    args: argparse.Namespace, vcpus: int | None
+) -> tuple[request.Request, dict[str, str]]:
     """Return what the tuned guests ask for, and spec -> reason as the profile gives it.
 
     What does not fit ``vcpus`` of a guest is refused, where a guest would silently get less.
@@ -94,7 +96,9 @@ def check_planned(planned: environment.Environment) -> None:
     :raises InputError: names the place in the results.
     """
     document = store.to_dict(model.Results(planned, []))
-    schema.check("results", document, "results cannot hold what the options say; give shorter or fewer")
+    schema.check(
+        "results", document, "results cannot hold what the options say; give shorter or fewer"
+    )
 
 
 def check_files(args: argparse.Namespace, read: Sequence[str]) -> None:
@@ -146,12 +150,16 @@ def void_output(directory: atomic_write.Directory | None) -> list[str]:
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise options.OptionError(f"--output: {file} of an earlier run stays: {error.strerror}") from None
+            raise options.OptionError(
+                f"--output: {file} of an earlier run stays: {error.strerror}"
+            ) from None
         renamed.append(previous)
     return renamed
 
 
-def make_output_directory(path: str, directory: atomic_write.Directory | None) -> atomic_write.Directory:
+def make_output_directory(
+    path: str, directory: atomic_write.Directory | None
+) -> atomic_write.Directory:
     """Make it and see now, not after ten minutes, that files can be made in it.
 
     :param directory: of :func:`open_output`; None: it was not there.

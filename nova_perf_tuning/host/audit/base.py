@@ -27,9 +27,13 @@ class Rule(rules.Rule[Host]):
 
     plain: ClassVar[str] = ""
 
-    def setting(self, kind: str, target: str, value: str, current: str | None, reason: str = "") -> model.Setting:
+    def setting(
+        self, kind: str, target: str, value: str, current: str | None, reason: str = ""
+    ) -> model.Setting:
         """Return a setting that this rule asks for."""
-        return model.Setting(kind, target, value, current, reason or self.title, f"audit-{self.id}")
+        return model.Setting(
+            kind, target, value, current, reason or self.title, f"audit-{self.id}"
+        )
 
     def of_all(
         self, guests: Sequence[Guest], shown: str, what: str, more: Iterable[tuple[str, str]] = ()
@@ -39,7 +43,9 @@ class Rule(rules.Rule[Host]):
         :param shown: what the XML of the first guest says. :param more: further evidence.
         """
         if guests:
-            why = f"{counted(len(guests), 'guest')} {what}: {named(guest.name for guest in guests)}"
+            why = (
+                f"{counted(len(guests), 'guest')} {what}: {named(guest.name for guest in guests)}"
+            )
             evidence = [(guests[0].path, shown)]
             evidence.extend(more)
             yield self.finding(evidence, why, subject=guests[0].name)
@@ -51,7 +57,9 @@ class Rule(rules.Rule[Host]):
         now = host.facts.sysctls[key]
         remedy = f"sysctl -w {shlex.quote(f'{key}={value}')}{note}"
         setting = self.setting("sysctl", key, value, now, why)
-        return self.finding([(sysctl_path(key), now)], why, remedy, subject=key, settings=[setting])
+        return self.finding(
+            [(sysctl_path(key), now)], why, remedy, subject=key, settings=[setting]
+        )
 
 
 class GuestRule(Rule):
@@ -70,7 +78,12 @@ class GuestRule(Rule):
             yield from self.about(host, guest)
 
     def of(
-        self, guest: Guest, values: Iterable[object], why: str, remedy: str = "", level: Level | None = None
+        self,
+        guest: Guest,
+        values: Iterable[object],
+        why: str,
+        remedy: str = "",
+        level: Level | None = None,
     ) -> Finding:
         """Return a finding about ``guest`` with the first three ``values`` of its XML as evidence."""
         evidence = [(guest.path, value) for value in values][:3]

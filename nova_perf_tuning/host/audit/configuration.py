@@ -67,7 +67,9 @@ class PhysnetNodes(Rule):
             if name in stated or len(nodes) != 1:
                 continue
             near = cpulist.format(nodes)
-            evidence: list[tuple[str, object]] = [(host.nova_path, f"no [{novaconf.PHYSNET}{name}]")]
+            evidence: list[tuple[str, object]] = [
+                (host.nova_path, f"no [{novaconf.PHYSNET}{name}]")
+            ]
             evidence.extend(map(host.node_file, nics[:3]))
             yield self.finding(
                 evidence,
@@ -78,7 +80,9 @@ class PhysnetNodes(Rule):
             )
         need(_nodes(host.links), "the nodes of NICs are unknown", NoDataError)
 
-    def _stated(self, host: Host, name: str, value: novaconf.Value, networks: dict[str, str]) -> Iterator[Finding]:
+    def _stated(
+        self, host: Host, name: str, value: novaconf.Value, networks: dict[str, str]
+    ) -> Iterator[Finding]:
         evidence: list[tuple[str, object]] = [value]
         nodes = cpulist.find(value.text)
         if nodes is None:
@@ -165,7 +169,9 @@ class CpuSets(Rule):
             evidence = [host.nova["DEFAULT", "reserved_host_cpus"]]
             for option in given:
                 evidence.append(host.nova[option])
-            why = "reserved_host_cpus and CPU sets exclude each other: nova-compute refuses to start"
+            why = (
+                "reserved_host_cpus and CPU sets exclude each other: nova-compute refuses to start"
+            )
             remedy = "remove reserved_host_cpus: what is in neither set is the host's"
             yield self.finding(evidence, why, remedy, subject="reserved_host_cpus")
 
@@ -222,7 +228,9 @@ class PowerOverlap(Rule):
         dedicated = novaconf.cpu_set(host.nova, DEDICATED)
         if dedicated is None:
             why = "power management without cpu_dedicated_set has nothing to manage; older Nova refuses to start"
-            yield self.finding([managed], why, "set [compute] cpu_dedicated_set, or remove cpu_power_management")
+            yield self.finding(
+                [managed], why, "set [compute] cpu_dedicated_set, or remove cpu_power_management"
+            )
             return
         if not host.cpu_sets.power_managed:  # governor: they stay online
             return
@@ -266,7 +274,9 @@ class LegacyPinSet(Rule):
         host.need_nova_conf()
         if not host.option("vcpu_pin_set", "DEFAULT"):
             return
-        evidence = [host.nova[option] for option in (PIN_SET, DEDICATED, SHARED) if option in host.nova]
+        evidence = [
+            host.nova[option] for option in (PIN_SET, DEDICATED, SHARED) if option in host.nova
+        ]
         if DEDICATED not in host.nova:
             yield self.finding(evidence)
         else:
@@ -280,7 +290,9 @@ class SharedSetMissing(Rule):
     id = "nova-shared-set-missing"
     why = "hw:emulator_threads_policy=share then has no effect: emulator threads stay on the guests' own CPUs."
     remedy = "[compute] cpu_shared_set = the housekeeping CPUs of each node (nova-perf generate nova-conf{given})"
-    source = "Red Hat: NovaComputeCpuSharedSet to the host's cores and hw:emulator_threads_policy=share"
+    source = (
+        "Red Hat: NovaComputeCpuSharedSet to the host's cores and hw:emulator_threads_policy=share"
+    )
 
     def check(self, host: Host) -> Iterator[Finding]:
         known(host.dedicated, "no [compute] cpu_dedicated_set")
@@ -290,7 +302,9 @@ class SharedSetMissing(Rule):
 
 
 _CMDLINE = "/proc/cmdline"
-_SEAPATH = "seapath/ansible #865, TuneD realtime-virtual-host, kernel documentation of these parameters"
+_SEAPATH = (
+    "seapath/ansible #865, TuneD realtime-virtual-host, kernel documentation of these parameters"
+)
 
 
 class HousekeepingUnset(Rule):
@@ -319,7 +333,9 @@ class HousekeepingUnset(Rule):
             level, remedy = None, ""
         else:
             level = Level.INFO
-            remedy = f"CPUAffinity={cpulist.format(others)} in /etc/systemd/system.conf and a reboot, "
+            remedy = (
+                f"CPUAffinity={cpulist.format(others)} in /etc/systemd/system.conf and a reboot, "
+            )
             remedy += "or isolcpus= (nova-perf generate grub-args{given})"
         if affinity is None:
             evidence.append(("/etc/systemd/system.conf", "no CPUAffinity"))
@@ -417,7 +433,9 @@ class IsolatedUnused(Rule):
         if idle:
             for claim in foreign:
                 evidence.append(claim.evidence[0])
-            bound = [thread for thread in host.facts.programs if cpulist.parse(thread.affinity) <= idle]
+            bound = [
+                thread for thread in host.facts.programs if cpulist.parse(thread.affinity) <= idle
+            ]
             for thread in bound[:3]:
                 evidence.append(thread.evidence)
             there = ""
@@ -462,7 +480,11 @@ class NohzFull(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         full = cpulist.parse(host.facts.nohz_full)
         need(full, "no nohz_full")
-        beyond = full - host.sets.reserved - cpulist.union((host.facts.isolated, host.facts.isolated_now))
+        beyond = (
+            full
+            - host.sets.reserved
+            - cpulist.union((host.facts.isolated, host.facts.isolated_now))
+        )
         if beyond:
             yield self.finding(
                 [("/sys/devices/system/cpu/nohz_full", host.facts.nohz_full), host.owned],

@@ -62,10 +62,14 @@ class EmulatedNic(GuestRule):
 class _DiskRule(GuestRule):
     """A rule on the disks of guests."""
 
-    def of_disks(self, guest: Guest, wrong: Sequence[str], what: str, remedy: str = "") -> Iterator[Finding]:
+    def of_disks(
+        self, guest: Guest, wrong: Sequence[str], what: str, remedy: str = ""
+    ) -> Iterator[Finding]:
         """Yield a finding about disks, if any is wrong: ``DEVICE: what is wrong with it``."""
         if wrong:
-            yield self.of(guest, wrong, f"{counted(len(wrong), 'disk')} of {guest.name} {what}", remedy)
+            yield self.of(
+                guest, wrong, f"{counted(len(wrong), 'disk')} of {guest.name} {what}", remedy
+            )
 
 
 class EmulatedDisk(_DiskRule):
@@ -98,7 +102,9 @@ class EmulatedController(GuestRule):
     source = "libvirt's default model of a SCSI controller; QEMU 5.2 release notes: num-queues follows the vCPUs"
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
-        if not any(disk.bus == "scsi" and disk.kind in ("disk", "lun") for disk in guest.inventory.disks):
+        if not any(
+            disk.bus == "scsi" and disk.kind in ("disk", "lun") for disk in guest.inventory.disks
+        ):
             return
         for controller in guest.inventory.controllers:
             if controller.kind != "scsi":
@@ -127,7 +133,9 @@ class WindowsEnlightenments(GuestRule):
     why = "Spinlocks, interrupts and timers of Windows cost an exit each; its clock is an emulated device."
     remedy = "os_type=windows for the image: Nova adds relaxed, vapic, spinlocks and hypervclock"
     plain = "<hyperv> with relaxed, vapic, spinlocks, and <timer name='hypervclock'/>"
-    source = "nova/virt/libvirt/driver.py, _set_features; libvirt: hyperv; nova-manage image_property"
+    source = (
+        "nova/virt/libvirt/driver.py, _set_features; libvirt: hyperv; nova-manage image_property"
+    )
 
     def guests(self, host: Host) -> Sequence[Guest]:
         windows = [guest for guest in hosted_by_qemu(host) if guest.inventory.windows]
@@ -179,7 +187,9 @@ class EncryptedIo(GuestRule):
     why = "Each buffer of a device is copied through memory that the host may see; vhost was seen at 0.2 %."
     remedy = "take hw:mem_encryption out of the flavor, or judge such guests by budgets with memory_encryption"
     plain = "no <launchSecurity>, or judge such guests by budgets with memory_encryption"
-    source = "asterinas #3313: 453 to 0.91 MB/s with iommu_platform; kernel documentation of swiotlb"
+    source = (
+        "asterinas #3313: 453 to 0.91 MB/s with iommu_platform; kernel documentation of swiotlb"
+    )
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         if kind := guest.inventory.encryption:
@@ -195,7 +205,9 @@ class Queues(Rule):
     why = "One queue is one vhost worker and one vCPU for all packets; each queue more is a worker on the host."
     remedy = "perf:vif_queues=auto and perf:disk_queues=auto in the flavor; compare with nova-perf validate"
     plain = "<driver queues='N'/> of NICs and disks, at most as many as vCPUs, of NICs at most 8"
-    source = "cozystack #2801: 1 to 8 queues, 2 to 13 Gb/s; kata #9290: fewer is better for few streams"
+    source = (
+        "cozystack #2801: 1 to 8 queues, 2 to 13 Gb/s; kata #9290: fewer is better for few streams"
+    )
 
     def check(self, host: Host) -> Iterator[Finding]:
         most = vocabulary.MANY_QUEUES
@@ -205,7 +217,10 @@ class Queues(Rule):
         shown: dict[str, str] = {}
         for guest in hosted_by_qemu(host):
             vcpus = guest.domain.vcpus
-            queues = max((nic.queues for nic in guest.domain.interfaces if nic.model in VIRTIO_MODELS), default=0)
+            queues = max(
+                (nic.queues for nic in guest.domain.interfaces if nic.model in VIRTIO_MODELS),
+                default=0,
+            )
             of_disk = max((disk.queues for disk in guest.inventory.disks), default=0)
             text = f"{counted(vcpus, 'vCPU')}, {counted(queues, 'queue')}"
             if of_disk:

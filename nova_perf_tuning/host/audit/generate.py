@@ -42,7 +42,9 @@ def split(host: Host) -> tuple[frozenset[int], frozenset[int], list[str]]:
     dedicated, shared = dedicated - taken, shared - dedicated - taken
     isolated = (host.sets.owners.cpus(Owner.ISOLATED) & online) - taken
     if host.pin_set is not None:
-        reasons.append("not as in nova.conf: vcpu_pin_set is deprecated; floating guests need a cpu_shared_set")
+        reasons.append(
+            "not as in nova.conf: vcpu_pin_set is deprecated; floating guests need a cpu_shared_set"
+        )
     if dedicated and not online <= dedicated:
         if not shared:
             shared = online - dedicated - isolated - taken
@@ -123,7 +125,9 @@ def _proposal(host: Host, taken: frozenset[int]) -> tuple[frozenset[int], list[s
         known = "no NIC of known speed"
         if speed:
             known = f"{speed} Mbit/s of NICs there, a core for each {MBPS_PER_CORE}"
-        reasons.append(f"{where}: {counted(number, 'core')} of {len(cores)} for the host ({known})")
+        reasons.append(
+            f"{where}: {counted(number, 'core')} of {len(cores)} for the host ({known})"
+        )
     return frozenset(keep) - taken, reasons
 
 
@@ -161,7 +165,9 @@ def nova_conf(host: Host) -> str:
         "[compute]",
     ]
     lines += _comments(reasons)
-    lines.append("# Floating guests, emulator threads (hw:emulator_threads_policy=share), vhost and interrupts:")
+    lines.append(
+        "# Floating guests, emulator threads (hw:emulator_threads_policy=share), vhost and interrupts:"
+    )
     if shared:
         lines.append(f"cpu_shared_set = {cpulist.format(shared)}")
     else:
@@ -211,7 +217,9 @@ def grub_args(host: Host) -> str:
     wanted = dedicated | polled | (boot - shared)
     isolated = wanted - partitions - {0}  # CPU 0 has timers of all
     if partitions:
-        lines.append(f"# {cpulist.named(partitions)}: isolated by a partition, which isolcpus= would break.")
+        lines.append(
+            f"# {cpulist.named(partitions)}: isolated by a partition, which isolcpus= would break."
+        )
     if not isolated:
         lines.append("# No CPU is left to isolate: nothing to add.")
         return "\n".join(lines) + "\n"

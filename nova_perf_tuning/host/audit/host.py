@@ -98,7 +98,9 @@ class Host:
 
     def names(self, path: str) -> list[str]:
         """Return the printable names in a directory, sorted."""
-        return sorted(name for name in self.root.names(self.root.directory(path)) if name.isprintable())
+        return sorted(
+            name for name in self.root.names(self.root.directory(path)) if name.isprintable()
+        )
 
     def numbered(self, path: str, prefix: str) -> list[int]:
         """Return N of the directories ``prefixN`` in a directory, ascending."""
@@ -137,7 +139,9 @@ class Host:
         base = self.root.directory("proc")
         pids = numbers(self.root.directories(base), 1, domain_module.MAX_PID)
         running: dict[str, int] = {}
-        for pid, data in zip(pids, self.root.each(base, [f"{pid}/comm" for pid in pids]), strict=True):
+        for pid, data in zip(
+            pids, self.root.each(base, [f"{pid}/comm" for pid in pids]), strict=True
+        ):
             name = (data or b"").strip().decode("ascii", "replace")
             if name in PROGRAMS and name not in running and whose.is_roots(self.root, pid):
                 running[name] = pid
@@ -156,7 +160,9 @@ class Host:
         lib/bitmap-str.c.
         """
         last = max(self.present, default=0)
-        parts = [part for part in value.split(",") if part not in ("", "domain", "managed_irq", "nohz")]
+        parts = [
+            part for part in value.split(",") if part not in ("", "domain", "managed_irq", "nohz")
+        ]
         return cpulist.find(",".join(parts).replace("all", "0-N").replace("N", str(last)))
 
     @property
@@ -204,7 +210,9 @@ class Host:
     @property
     def dedicated_option(self) -> tuple[str, str]:
         """The section and name of the option behind :attr:`dedicated`."""
-        legacy = novaconf.cpu_set(self.nova, novaconf.DEDICATED) is None and self.pin_set is not None
+        legacy = (
+            novaconf.cpu_set(self.nova, novaconf.DEDICATED) is None and self.pin_set is not None
+        )
         return novaconf.PIN_SET if legacy else novaconf.DEDICATED
 
     @functools.cached_property

@@ -54,24 +54,36 @@ class XenPv(Rule):
     remedy = "build the system as HVM: an image with its own kernel and boot loader on a machine type that is HVM"
     source = "published UnixBench runs: the same system 2.5 times as fast with HVM, system calls 6.2 times"
 
-    _PV: Final = re.compile(r"Booting paravirtualized kernel on Xen(?! (?:HVM|PVH))|Xen: using vcpuop timer")
+    _PV: Final = re.compile(
+        r"Booting paravirtualized kernel on Xen(?! (?:HVM|PVH))|Xen: using vcpuop timer"
+    )
     #: What only HVM, PVH or the control domain prints; old kernels on HVM print the first line of
     #: PV, too.
     _NOT_PV: Final = re.compile(
         r"Xen HVM|on Xen PVH|Xen Platform PCI: I/O protocol|\(v0[0-9] +Xen +HVM|running as Dom0"
     )
-    _BOOT: Final = re.compile(r"Linux version [0-9]|Booting paravirtualized kernel on |Hypervisor detected|DMI: ")
+    _BOOT: Final = re.compile(
+        r"Linux version [0-9]|Booting paravirtualized kernel on |Hypervisor detected|DMI: "
+    )
 
     def check(self, host: Host) -> Iterator[Finding]:
         if host.options.kernel_log is None:
             kind = host.facts.virtualization
             known(kind, "what this host runs on is unknown: give --kernel-log", NoDataError)
-            need(kind != "xen", "/sys/hypervisor/guest_type is not in this record: give --kernel-log", NoDataError)
+            need(
+                kind != "xen",
+                "/sys/hypervisor/guest_type is not in this record: give --kernel-log",
+                NoDataError,
+            )
             if kind == "xen-pv":
                 yield self.finding([("/sys/hypervisor/guest_type", "PV")])
             return
         path, text = host.options.kernel_log
-        need(self._BOOT.search(text), f"{path} does not reach back to the boot: give dmesg from then", NoDataError)
+        need(
+            self._BOOT.search(text),
+            f"{path} does not reach back to the boot: give dmesg from then",
+            NoDataError,
+        )
         proof: list[tuple[str, str]] = []
         for line in text.splitlines():
             line = line.strip()
@@ -114,7 +126,11 @@ class VhostNetMissing(GuestRule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         need(host.runs_guests, "not a host of guests")
-        if host.names(_MISC) and not host.has_device("vhost-net") and not host.has("sys/module/vhost_net"):
+        if (
+            host.names(_MISC)
+            and not host.has_device("vhost-net")
+            and not host.has("sys/module/vhost_net")
+        ):
             yield self.finding(
                 [(f"/{_MISC}", "no vhost-net")],
                 "there is no /dev/vhost-net: " + self.why,
@@ -158,7 +174,10 @@ class Clocksource(Rule):
             if "tsc" in others.split():
                 tsc = "tsc is available and not used"
             yield self.finding(
-                [(f"/{base}/current_clocksource", current), (f"/{base}/available_clocksource", others)],
+                [
+                    (f"/{base}/current_clocksource", current),
+                    (f"/{base}/available_clocksource", others),
+                ],
                 f"the clock is {current}; {tsc}",
             )
 
@@ -187,11 +206,15 @@ class Governor(Rule):
             if not governor:
                 unknown = True
                 continue
-            offered = host.text(f"{_FREQ}/policy{policy}/scaling_available_governors") or "performance"
+            offered = (
+                host.text(f"{_FREQ}/policy{policy}/scaling_available_governors") or "performance"
+            )
             if governor != "performance" and "performance" in offered.split():
                 kinds.add(governor)
                 evidence.append((f"/{_FREQ}/policy{policy}/scaling_governor", governor))
-                settings.append(self.setting("governor", f"policy{policy}", "performance", governor))
+                settings.append(
+                    self.setting("governor", f"policy{policy}", "performance", governor)
+                )
         if settings:
             yield self.finding(
                 evidence[:3],
@@ -248,12 +271,18 @@ class Hugepages(Rule):
     level = Level.INFO
     why = "Every miss of the TLB walks the page tables of guest and host; 2 MiB pages need a 512th of the entries."
     remedy = "hw:mem_page_size=large in the flavor, and hugepagesz=1G hugepages=N on the kernel's command line"
-    plain = "<memoryBacking><hugepages/>, and hugepagesz=1G hugepages=N on the kernel's command line"
+    plain = (
+        "<memoryBacking><hugepages/>, and hugepagesz=1G hugepages=N on the kernel's command line"
+    )
     source = "CERN: with NUMA pinning 2 MiB pages took the rest of the loss; NFV guides: 1 GiB"
 
     def check(self, host: Host) -> Iterator[Finding]:
         need(_pinned(host), "no guest with dedicated CPUs")
-        small = [guest for guest in host.guests if guest.domain.dedicated and not guest.inventory.hugepages]
+        small = [
+            guest
+            for guest in host.guests
+            if guest.domain.dedicated and not guest.inventory.hugepages
+        ]
         what = "with dedicated CPUs on pages of 4 KiB (or what THP finds)"
         yield from self.of_all(small, "no <hugepages>", what)
 
@@ -266,10 +295,14 @@ class FreePageReporting(Rule):
     why = "Unneeded where memory is not overcommitted: nobody takes the pages; each costs a fault at its next use."
     remedy = "perf:free_page_reporting=false in the flavor, then a hard reboot of the guest"
     plain = "<memballoon freePageReporting='off'>"
-    source = "Nova 32 and later switch it on for every guest; kubevirt #9572 leaves such guests out"
+    source = (
+        "Nova 32 and later switch it on for every guest; kubevirt #9572 leaves such guests out"
+    )
 
     def check(self, host: Host) -> Iterator[Finding]:
-        own = [guest for guest in host.guests if guest.domain.dedicated or guest.inventory.hugepages]
+        own = [
+            guest for guest in host.guests if guest.domain.dedicated or guest.inventory.hugepages
+        ]
         need(own, "no guest with dedicated CPUs or huge pages")
         reporting: list[Guest] = []
         for guest in own:

@@ -75,11 +75,17 @@ class MtuMismatch(Rule):
             else:
                 wrong = nic.mtu < master.mtu
             if wrong:
-                why = f"{nic.name} has MTU {nic.mtu}, {master.name} that it belongs to {master.mtu}"
+                why = (
+                    f"{nic.name} has MTU {nic.mtu}, {master.name} that it belongs to {master.mtu}"
+                )
                 yield self.finding([_mtu(nic), _mtu(master)], why, subject=nic.name)
         need(not unknown, "some MTUs are unknown", NoDataError)
         running = {name for name, (guest, _index) in taps.items() if guest.process}
-        need(running <= host.nics.keys(), "taps of running guests are not in this record", NoDataError)
+        need(
+            running <= host.nics.keys(),
+            "taps of running guests are not in this record",
+            NoDataError,
+        )
 
 
 class MtuSmall(Rule):
@@ -134,7 +140,10 @@ class LroOnForwarding(NicRule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         yield from super().check(host)
-        need(any(nic.bridge or nic.bond for nic in host.links), "no NIC is a member of a bridge or bond")
+        need(
+            any(nic.bridge or nic.bond for nic in host.links),
+            "no NIC is a member of a bridge or bond",
+        )
 
     # Not safe: ixgbe, mlx5 and bnxt set the NIC up anew, and its link may go down.
 
@@ -165,7 +174,13 @@ class OffloadsOff(NicRule):
     source = f"{_ORACLE}: the table of ethtool -k; OVS: GRO is safe on bridges, its rules are stricter than LRO's"
     safe = True
     _FEATURES: Final = (
-        *("rx-checksum", "tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-checksum-ipv6", "tx-scatter-gather"),
+        *(
+            "rx-checksum",
+            "tx-checksum-ip-generic",
+            "tx-checksum-ipv4",
+            "tx-checksum-ipv6",
+            "tx-scatter-gather",
+        ),
         *("tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-generic-segmentation", "rx-gro"),
     )
 
@@ -201,7 +216,11 @@ class RingDrops(Rule):
     appliable = True
 
     def check(self, host: Host) -> Iterator[Finding]:
-        need(any(host.statistic(nic, "rx_packets") for nic in host.links), "no counters of NICs", NoDataError)
+        need(
+            any(host.statistic(nic, "rx_packets") for nic in host.links),
+            "no counters of NICs",
+            NoDataError,
+        )
         unknown = False
         for nic in host.links:
             lost: dict[str, int] = {}
@@ -326,9 +345,15 @@ class Channels(Rule):
             if count:
                 seen = {"combined": count, "combined_max": count}
                 yield from self._judge(host, nic, seen, "/proc/irq, seen")
-        need(host.links and not unknown, f"channels unknown (ethtool): {named(unknown)}", NoDataError)
+        need(
+            host.links and not unknown,
+            f"channels unknown (ethtool): {named(unknown)}",
+            NoDataError,
+        )
 
-    def _judge(self, host: Host, nic: model.Nic, channels: Mapping[str, int], where: str) -> Iterator[Finding]:
+    def _judge(
+        self, host: Host, nic: model.Nic, channels: Mapping[str, int], where: str
+    ) -> Iterator[Finding]:
         pool = host.sets.interrupts(nic.node)
         if pool is None:
             return
@@ -367,7 +392,9 @@ def _wrong_channels(channels: Mapping[str, int], cpus: int) -> list[_Channels]:
     return wrong
 
 
-_NF: Final = tuple(f"net.bridge.bridge-nf-call-{name}" for name in ("iptables", "ip6tables", "arptables"))
+_NF: Final = tuple(
+    f"net.bridge.bridge-nf-call-{name}" for name in ("iptables", "ip6tables", "arptables")
+)
 
 
 _FIREWALL: Final = ("securitygroup", "firewall_driver")
@@ -398,7 +425,11 @@ class _Netfilter(Rule):
 
 
 def _bridges(host: Host, *prefixes: str) -> list[str]:
-    return [nic.name for nic in host.facts.nics if nic.kind == "bridge" and nic.name.startswith(prefixes)]
+    return [
+        nic.name
+        for nic in host.facts.nics
+        if nic.kind == "bridge" and nic.name.startswith(prefixes)
+    ]
 
 
 class BridgeNetfilter(_Netfilter):
@@ -411,9 +442,13 @@ class BridgeNetfilter(_Netfilter):
     source = f"{_ORACLE}; with the exception that it does not name: OVS-hybrid and Linux bridge security groups"
 
     def judge(self, host: Host, values: Mapping[str, str], filtered: str) -> Iterator[Finding]:
-        carrying = [nic.name for nic in host.facts.nics if nic.bridge and nic.bridge != ports.SWITCH]
+        carrying = [
+            nic.name for nic in host.facts.nics if nic.bridge and nic.bridge != ports.SWITCH
+        ]
         need(carrying, "no bridge with ports")
-        others = _bridges(host, "docker", "cni", "virbr", "lxc", "podman", "kube")  # they filter there, too
+        others = _bridges(
+            host, "docker", "cni", "virbr", "lxc", "podman", "kube"
+        )  # they filter there, too
         evidence: list[tuple[str, object]] = []
         command = "sysctl -w"
         for key, value in values.items():
@@ -439,7 +474,11 @@ class BridgeNetfilterOff(_Netfilter):
     source = "Neutron: OVS hybrid plugging and the Linux bridge agent need bridge-nf-call-iptables"
 
     def judge(self, host: Host, values: Mapping[str, str], filtered: str) -> Iterator[Finding]:
-        need(filtered or host.nova.get(_FIREWALL), "nothing shows what filters for security groups", NoDataError)
+        need(
+            filtered or host.nova.get(_FIREWALL),
+            "nothing shows what filters for security groups",
+            NoDataError,
+        )
         off: list[str] = []
         evidence: list[tuple[str, object]] = []
         command = "sysctl -w"
@@ -462,8 +501,12 @@ class BuffersTooSmall(Rule):
     """TCP buffers may grow to the bandwidth-delay product of the path."""
 
     id = "tcp-buffers-too-small"
-    why = "A window smaller than the path's BDP leaves the link idle while acknowledgements travel."
-    remedy = "raise the third value to the next power of two from 2 x BDP on; autotuning does the rest"
+    why = (
+        "A window smaller than the path's BDP leaves the link idle while acknowledgements travel."
+    )
+    remedy = (
+        "raise the third value to the next power of two from 2 x BDP on; autotuning does the rest"
+    )
     source = "Oracle's step with the arithmetic put right; ESnet fasterdata; kernel documentation of ip-sysctl"
     appliable = True
     safe = True
@@ -498,11 +541,19 @@ class FeaturesOff(Rule):
     }
 
     def check(self, host: Host) -> Iterator[Finding]:
-        need(host.facts.sysctls.keys() & self._COST, "these kernel parameters are not in this record", NoDataError)
+        need(
+            host.facts.sysctls.keys() & self._COST,
+            "these kernel parameters are not in this record",
+            NoDataError,
+        )
         for key, cost in self._COST.items():
             if host.facts.sysctls.get(key) == "0":
                 yield self.sysctl(host, key, "1", f"{key} is off: {cost}")
-        need(host.facts.sysctls.keys() >= self._COST.keys(), "some kernel parameters are unknown", NoDataError)
+        need(
+            host.facts.sysctls.keys() >= self._COST.keys(),
+            "some kernel parameters are unknown",
+            NoDataError,
+        )
 
 
 class SoftnetDrops(Rule):
@@ -510,25 +561,31 @@ class SoftnetDrops(Rule):
 
     id = "softnet-drops"
     why = "Packets arrived, were paid for, and were dropped between driver and stack."
-    remedy = (
-        "spread the interrupts first (nova-perf plan{given}); raise net.core.netdev_max_backlog while drops grow"
-    )
+    remedy = "spread the interrupts first (nova-perf plan{given}); raise net.core.netdev_max_backlog while drops grow"
     source = "Oracle's step, with the evidence that it needs; kernel documentation of net.core"
     appliable = True
     safe = True
 
     def check(self, host: Host) -> Iterator[Finding]:
-        packets, drops, squeezes = known(network_stack.softnet(host), "no /proc/net/softnet_stat", NoDataError)
+        packets, drops, squeezes = known(
+            network_stack.softnet(host), "no /proc/net/softnet_stat", NoDataError
+        )
         if drops <= packets * _DROP_SHARE:
             return
-        evidence = [("/proc/net/softnet_stat", f"{drops} dropped, {squeezes} time_squeeze of {packets}")]
+        evidence = [
+            ("/proc/net/softnet_stat", f"{drops} dropped, {squeezes} time_squeeze of {packets}")
+        ]
         remedy, settings = "", list[model.Setting]()
         match network_stack.numbers(host, _BACKLOG_KEY):
             case [now] if now < _BACKLOG:
                 evidence.append((sysctl_path(_BACKLOG_KEY), str(now)))
                 reason = f"{drops} packets dropped with {now}"
-                settings.append(self.setting("sysctl", _BACKLOG_KEY, str(_BACKLOG), str(now), reason))
-                remedy = f"sysctl -w {_BACKLOG_KEY}={_BACKLOG}  # then see whether the drops still grow"
+                settings.append(
+                    self.setting("sysctl", _BACKLOG_KEY, str(_BACKLOG), str(now), reason)
+                )
+                remedy = (
+                    f"sysctl -w {_BACKLOG_KEY}={_BACKLOG}  # then see whether the drops still grow"
+                )
         share = 100 * drops / max(packets, 1)
         why = f"{drops} of {packets} packets since boot ({share:.4f} %) found their CPU's input queue full"
         yield self.finding(evidence, why, remedy, settings=settings)

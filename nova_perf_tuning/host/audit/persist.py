@@ -57,7 +57,9 @@ def plan(host: Host, settings: Sequence[Setting]) -> tuple[list[Setting], list[N
         path, text = line
         directory = path.rpartition("/")[0]
         if not host.has(directory):
-            warnings[Note.of(NoteCode.NO_DIRECTORY, directory=f"/{directory}", target=setting.target)] = None
+            warnings[
+                Note.of(NoteCode.NO_DIRECTORY, directory=f"/{directory}", target=setting.target)
+            ] = None
             marked.append(setting)
             continue
         if path not in files:

@@ -21,7 +21,9 @@ from nova_perf_tuning.host.plan import napi, vectors
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import GIVEN, Finding, Level, NoDataError, named, need
 
-_ORACLE = "Oracle, 10GbE network performance tuning (2013): pin the guest's vCPUs to the socket of dom0"
+_ORACLE = (
+    "Oracle, 10GbE network performance tuning (2013): pin the guest's vCPUs to the socket of dom0"
+)
 _CERN = "CERN (2016): one guest of 32 vCPUs lost 20.4 %, two of 16 lost 16 %, four of 8 lost 7.8 %"
 #: Findings of a rule about as many guests; the last one counts the others.
 _SHOWN: Final = 3
@@ -103,7 +105,9 @@ class FarFromNic(_OnNodes):
         for guest in host.guests:
             ways.extend(host.uplinks(guest))
         need(ways, "no NIC is known that carries guests' traffic")
-        need(any(nic.node is not None for nic in ways), "the nodes of NICs are unknown", NoDataError)
+        need(
+            any(nic.node is not None for nic in ways), "the nodes of NICs are unknown", NoDataError
+        )
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         cpus = host.cpus_of(guest)
@@ -131,7 +135,9 @@ class LargerThanNode(_OnNodes):
     """A guest larger than a node has guest NUMA nodes."""
 
     id = "guest-larger-than-node"
-    why = "Its kernel takes all memory for equally near and spreads its work over the interconnect."
+    why = (
+        "Its kernel takes all memory for equally near and spreads its work over the interconnect."
+    )
     remedy = "hw:numa_nodes in the flavor, so many that each fits into a node, or a smaller flavor"
     plain = "<cpu><numa> with cells that fit, each with its <memnode>"
     source = _CERN
@@ -145,8 +151,13 @@ class LargerThanNode(_OnNodes):
         if guest.inventory.cells > 1 or not much:
             return
         cpus, memory = host.largest_node
-        vcpus, remedy = guest.domain.vcpus, "resize to a smaller flavor: however it is split, it does not fit here"
-        for count in range(len(host.nodes_of(host.sets.online)), 1, -1):  # Nova splits vCPUs evenly, or not at all
+        vcpus, remedy = (
+            guest.domain.vcpus,
+            "resize to a smaller flavor: however it is split, it does not fit here",
+        )
+        for count in range(
+            len(host.nodes_of(host.sets.online)), 1, -1
+        ):  # Nova splits vCPUs evenly, or not at all
             fits = not memory or guest.inventory.memory_kib <= memory * count
             if fits and vcpus % count == 0 and vcpus <= cpus * count:
                 remedy = f"resize to a flavor with hw:numa_nodes={count}, or to a smaller one"
@@ -273,10 +284,14 @@ class VhostOnDedicated(_ThreadsOnDedicated):
     id = "vhost-on-dedicated"
     kinds = ("vhost",)
     threads = "vhost workers"
-    why = "The worker that carries a guest's packets competes with a vCPU, its own or a neighbour's."
+    why = (
+        "The worker that carries a guest's packets competes with a vCPU, its own or a neighbour's."
+    )
     remedy = "perf:vhost_placement=numa or spread in the flavor, then nova-perf apply{given}"
     plain = "<emulatorpin> on CPUs that no guest owns: vhost workers have it, too"
-    source = "KubeVirt VEP 374; Cloudpods: vhost threads without binding interfere with other guests"
+    source = (
+        "KubeVirt VEP 374; Cloudpods: vhost threads without binding interfere with other guests"
+    )
 
 
 class NapiOnDedicated(Rule):
@@ -302,7 +317,11 @@ class NapiOnDedicated(Rule):
                 by_nic[nic.name] = threads
             elif nic.threaded:
                 lost.append(nic.name)
-        need(known, "nothing tells whether the NAPI of NICs is threaded (since Linux 5.12)", NoDataError)
+        need(
+            known,
+            "nothing tells whether the NAPI of NICs is threaded (since Linux 5.12)",
+            NoDataError,
+        )
         need(not lost, f"NAPI threads of {named(lost)} are not in this record", NoDataError)
         need(by_nic, "no threaded NAPI")
         taken = host.sets.reserved | host.sets.isolated
@@ -335,9 +354,7 @@ class NapiOnDedicated(Rule):
 
 #: The interrupts that carry packets: of each queue one, or one for each direction.
 _Queues: TypeAlias = Sequence[Sequence[model.Irq]]
-_NOWHERE: Final = (
-    "first leave it a housekeeping CPU (rule nova-cpu-sets); 'nova-perf plan{given}' says what stops it"
-)
+_NOWHERE: Final = "first leave it a housekeeping CPU (rule nova-cpu-sets); 'nova-perf plan{given}' says what stops it"
 
 
 class NicInterruptRule(Rule):
@@ -345,7 +362,9 @@ class NicInterruptRule(Rule):
 
     appliable = True
     safe = True
-    remedy = "nova-perf apply --rule with the rule's name; 'nova-perf plan --all{given}' shows where to"
+    remedy = (
+        "nova-perf apply --rule with the rule's name; 'nova-perf plan --all{given}' shows where to"
+    )
 
     @abc.abstractmethod
     def wrong(self, host: Host, nic: model.Nic, queues: _Queues) -> tuple[list[model.Irq], str]:
@@ -354,7 +373,9 @@ class NicInterruptRule(Rule):
         :raises NotApplicableError: the rule cannot judge the host.
         """
 
-    def evidence(self, host: Host, nic: model.Nic, irqs: Sequence[model.Irq]) -> list[tuple[str, object]]:
+    def evidence(
+        self, host: Host, nic: model.Nic, irqs: Sequence[model.Irq]
+    ) -> list[tuple[str, object]]:
         """Return where ``irqs`` are."""
         shown: list[tuple[str, object]] = []
         for irq in irqs[:3]:
@@ -381,7 +402,11 @@ class NicInterruptRule(Rule):
             irqs = [irq for irq in wrong if not host.is_refused(nic, irq)]
             if irqs:
                 yield self._about(host, nic, irqs, where)
-        need(not unknown, f"which interrupts carry packets of {named(unknown)} is not known", NoDataError)
+        need(
+            not unknown,
+            f"which interrupts carry packets of {named(unknown)} is not known",
+            NoDataError,
+        )
 
     def _about(self, host: Host, nic: model.Nic, irqs: Sequence[model.Irq], where: str) -> Finding:
         targets = [f"irq:{irq.number}" for irq in irqs]
@@ -416,7 +441,9 @@ class OnCpu0(NicInterruptRule):
 
     id = "nic-irq-on-cpu0"
     why = "CPU 0 serves timers and every device without an affinity; packets wait behind them."
-    source = "Oracle, 10GbE network performance tuning (2013): move the port's interrupts off CPU 0"
+    source = (
+        "Oracle, 10GbE network performance tuning (2013): move the port's interrupts off CPU 0"
+    )
 
     def wrong(self, host: Host, nic: model.Nic, queues: _Queues) -> tuple[list[model.Irq], str]:
         need(len(host.sets.online) > 1, "one CPU")
@@ -431,12 +458,18 @@ class RemoteNode(NicInterruptRule):
     """A NIC's interrupts are on CPUs of its own node."""
 
     id = "nic-irq-remote-node"
-    why = "Descriptors and packets are then read over the interconnect: up to twice as slow (ESnet)."
+    why = (
+        "Descriptors and packets are then read over the interconnect: up to twice as slow (ESnet)."
+    )
     source = "ESnet fasterdata; bloomberg/chef-bcpc #2115: 10-20 % of application performance"
 
     def wrong(self, host: Host, nic: model.Nic, queues: _Queues) -> tuple[list[model.Irq], str]:
         host.need_nodes()
-        need(any(link.node is not None for link in host.links), "the nodes of NICs are unknown", NoDataError)
+        need(
+            any(link.node is not None for link in host.links),
+            "the nodes of NICs are unknown",
+            NoDataError,
+        )
         if nic.node not in host.nodes_of(host.sets.housekeeping):
             return [], ""
         far: list[model.Irq] = []
@@ -448,7 +481,9 @@ class RemoteNode(NicInterruptRule):
                 others |= nodes
         return far, f"served on node {cpulist.format(others)}, the NIC is on node {nic.node}"
 
-    def evidence(self, host: Host, nic: model.Nic, irqs: Sequence[model.Irq]) -> list[tuple[str, object]]:
+    def evidence(
+        self, host: Host, nic: model.Nic, irqs: Sequence[model.Irq]
+    ) -> list[tuple[str, object]]:
         shown = [host.node_file(nic)]
         shown += super().evidence(host, nic, irqs)
         return shown
@@ -471,7 +506,10 @@ class OnDedicated(NicInterruptRule):
             if serving and serving <= taken:
                 there.append(irq)
                 cpus |= serving
-        return there, f"on {cpulist.named(cpus)}, owned by guests or programs, or isolated for them"
+        return (
+            there,
+            f"on {cpulist.named(cpus)}, owned by guests or programs, or isolated for them",
+        )
 
 
 class OneCpu(NicInterruptRule):
@@ -509,7 +547,11 @@ class Irqbalance(Rule):
     source = "irqbalance #199, #297; Oracle's step stops it; perftune.py bans exactly its own"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        need(host.programs or host.has("proc/1/comm"), "running programs are not in this record", NoDataError)
+        need(
+            host.programs or host.has("proc/1/comm"),
+            "running programs are not in this record",
+            NoDataError,
+        )
         if "irqbalance" not in host.programs:
             return
         environment = Environment.read(host)
@@ -517,15 +559,25 @@ class Irqbalance(Rule):
         name = environment.banning
         banned = environment.banned
         level = None
-        if name and not banned and (host.sets.isolated or (environment.options[name] and host.runs_guests)):
+        if (
+            name
+            and not banned
+            and (host.sets.isolated or (environment.options[name] and host.runs_guests))
+        ):
             why = f"{name} is empty or no list of CPUs: it bans none"
             if host.sets.isolated:
                 cancelled = f"the automatic ban of {cpulist.named(host.sets.isolated)}, isolated"
                 why, level = f"{why}, and cancels {cancelled}", Level.ERROR
-        elif not host.runs_guests or environment.leaves_interrupts_alone(host) or (taken and taken <= banned):
+        elif (
+            not host.runs_guests
+            or environment.leaves_interrupts_alone(host)
+            or (taken and taken <= banned)
+        ):
             return
         elif banned:
-            why = f"{name} leaves {cpulist.named(taken - banned)} open, owned by guests or isolated"
+            why = (
+                f"{name} leaves {cpulist.named(taken - banned)} open, owned by guests or isolated"
+            )
         else:
             why = "irqbalance runs without a ban: what is placed by hand is moved again within ten seconds"
             if environment.exported:

@@ -8,7 +8,15 @@ from collections.abc import Iterable, Sequence
 from importlib import metadata
 
 from nova_perf_tuning import errors, rules
-from nova_perf_tuning.host.audit import base, configuration, devices, machine, network, placement, vswitch
+from nova_perf_tuning.host.audit import (
+    base,
+    configuration,
+    devices,
+    machine,
+    network,
+    placement,
+    vswitch,
+)
 from nova_perf_tuning.host.audit.host import Host
 
 #: Entry points of rules that other distributions bring; the rules of this one are in
@@ -35,7 +43,9 @@ def load() -> tuple[base.Rule, ...]:
         if point.name not in by_name:
             rule = point.load()()
             if not isinstance(rule, base.Rule) or rule.id != point.name:
-                raise AuditError(f"entry point {GROUP} {point.name}: {point.value} is no rule of that name")
+                raise AuditError(
+                    f"entry point {GROUP} {point.name}: {point.value} is no rule of that name"
+                )
             by_name[rule.id] = rule
     return tuple(sorted(by_name.values(), key=lambda rule: (type(rule).__module__, rule.id)))
 
@@ -52,7 +62,9 @@ def chosen(names: Iterable[str]) -> list[base.Rule]:
         raise AuditError(f"there is no rule {error}; nova-perf audit --list names them") from None
 
 
-def run(host: Host, chosen: Sequence[base.Rule] | None = None, *, strict: bool = False) -> rules.Report:
+def run(
+    host: Host, chosen: Sequence[base.Rule] | None = None, *, strict: bool = False
+) -> rules.Report:
     """Return what rules (default: all) say of a host; see :func:`nova_perf_tuning.rules.run`."""
     if chosen is None:
         chosen = load()

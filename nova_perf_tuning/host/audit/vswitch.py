@@ -20,7 +20,11 @@ def _threads(host: Host) -> tuple[list[model.ProgramThread], list[model.ProgramT
 
     :raises NotApplicableError: none is known.
     """
-    need(host.facts.programs or host.has("proc/1"), "running programs are not in this record", NoDataError)
+    need(
+        host.facts.programs or host.has("proc/1"),
+        "running programs are not in this record",
+        NoDataError,
+    )
     polling: list[model.ProgramThread] = []
     others: list[model.ProgramThread] = []
     for thread in host.facts.programs:
@@ -47,7 +51,9 @@ class PmdIsolated(Rule):
     id = "ovs-pmd-not-isolated"
     why = "A PMD thread polls without end: whatever else runs there halves it, and packets are dropped meanwhile."
     remedy = "isolcpus= with the CPUs of pmd-cpu-mask (nova-perf generate grub-args{given}), then a reboot"
-    source = "Open vSwitch's documentation of DPDK: isolcpus for pmd-cpu-mask; Red Hat: OvsPmdCoreList"
+    source = (
+        "Open vSwitch's documentation of DPDK: isolcpus for pmd-cpu-mask; Red Hat: OvsPmdCoreList"
+    )
 
     def check(self, host: Host) -> Iterator[Finding]:
         polling, _others = _threads(host)
@@ -99,7 +105,9 @@ class OvsOnDedicated(Rule):
     def _polling(self, host: Host, threads: list[model.ProgramThread]) -> Iterator[Finding]:
         both = _cpus(threads) & host.sets.dedicated
         if both:
-            evidence = _shown([thread for thread in threads if cpulist.parse(thread.affinity) <= both])
+            evidence = _shown(
+                [thread for thread in threads if cpulist.parse(thread.affinity) <= both]
+            )
             evidence.append(host.owned)
             yield self.finding(
                 evidence,
@@ -138,11 +146,15 @@ class MachineSlice(Rule):
     id = "machine-slice-cpus"
     level = Level.ERROR
     why = "libvirt cannot put threads onto CPUs that their slice lacks (Invalid argument): guests do not start."
-    remedy = f"AllowedCPUs= in a drop-in of {MACHINE} with all of cpu_dedicated_set and cpu_shared_set"
+    remedy = (
+        f"AllowedCPUs= in a drop-in of {MACHINE} with all of cpu_dedicated_set and cpu_shared_set"
+    )
     source = "kernel documentation of cgroup v2, cpuset; systemd.resource-control(5)"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        groups = {group.path: group for group in host.facts.slices if group.path.startswith(MACHINE)}
+        groups = {
+            group.path: group for group in host.facts.slices if group.path.startswith(MACHINE)
+        }
         where = f"/{claims.CGROUPS}/{MACHINE}/cpuset.cpus.effective"
         if MACHINE not in groups:
             configured = _configured_slice(host)

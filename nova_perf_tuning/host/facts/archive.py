@@ -29,7 +29,9 @@ MAX_PARTS: Final = 40
 _MAX_EXTENDED: Final = 16 << 10
 _BLOCK: Final = tarfile.BLOCKSIZE
 #: Links, directories and devices, which have no content whatever their header says.
-_EMPTY: Final = frozenset(tarfile.SUPPORTED_TYPES).difference(tarfile.REGULAR_TYPES, tarfile.GNU_TYPES)
+_EMPTY: Final = frozenset(tarfile.SUPPORTED_TYPES).difference(
+    tarfile.REGULAR_TYPES, tarfile.GNU_TYPES
+)
 #: Headers that hold a long name or target of the next member.
 _EXTENDED: Final = (
     tarfile.GNUTYPE_LONGNAME,
@@ -38,7 +40,15 @@ _EXTENDED: Final = (
     tarfile.XGLTYPE,
     tarfile.SOLARIS_XHDTYPE,
 )
-_BROKEN: Final = (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError, ValueError, OverflowError)
+_BROKEN: Final = (
+    tarfile.TarError,
+    lzma.LZMAError,
+    zlib.error,
+    EOFError,
+    OSError,
+    ValueError,
+    OverflowError,
+)
 
 #: First bytes of a file -> what reads it.
 _OPENERS: Final[Mapping[bytes, Callable[..., object]]] = {
@@ -69,7 +79,9 @@ class ArchiveRoot(Root):
             self._hold(_without_top(entries))
         except _BROKEN as error:
             reason = str(error).partition("\n")[0][:120] or type(error).__name__
-            raise FactsError(f"sysroot {path!r}: no recorded host, or damaged ({reason})") from None
+            raise FactsError(
+                f"sysroot {path!r}: no recorded host, or damaged ({reason})"
+            ) from None
 
     def _hold(self, entries: dict[str, Entry]) -> None:
         """Become the root of ``entries`` by their paths; directories around them need not be among

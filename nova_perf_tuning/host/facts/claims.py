@@ -59,10 +59,19 @@ def read_slices(root: Root) -> tuple[model.Slice, ...]:
 
 
 def _slices(root: Root, directory: Directory | None) -> list[str]:
-    names = [name for name in root.directories(directory) if name.endswith(".slice") and name.isprintable()]
+    names = [
+        name
+        for name in root.directories(directory)
+        if name.endswith(".slice") and name.isprintable()
+    ]
     ordered = sorted(names, key=lambda name: (name not in _FIRST_SLICES, name))
     if len(ordered) > MAX_SLICES:
-        root.notes.add(NoteCode.SLICES_LEFT_OUT, directory or "", most=MAX_SLICES, left=len(ordered) - MAX_SLICES)
+        root.notes.add(
+            NoteCode.SLICES_LEFT_OUT,
+            directory or "",
+            most=MAX_SLICES,
+            left=len(ordered) - MAX_SLICES,
+        )
     return ordered[:MAX_SLICES]
 
 
@@ -83,7 +92,9 @@ def in_slices(
     return tuple(held)
 
 
-def read_programs(root: Root, guests: Container[int], isolated: frozenset[int]) -> tuple[model.ProgramThread, ...]:
+def read_programs(
+    root: Root, guests: Container[int], isolated: frozenset[int]
+) -> tuple[model.ProgramThread, ...]:
     """Return the workers of Open vSwitch, and threads of other programs that are bound to one
     isolated CPU.
 
@@ -137,7 +148,9 @@ def _of_switch(root: Root, pid: int) -> list[model.ProgramThread]:
     workers = polling + sleeping
     if len(workers) > MAX_SWITCH_THREADS:
         left = len(workers) - MAX_SWITCH_THREADS
-        root.notes.add(NoteCode.THREADS_LEFT_OUT, f"{OVS} ({pid})", most=MAX_SWITCH_THREADS, left=left)
+        root.notes.add(
+            NoteCode.THREADS_LEFT_OUT, f"{OVS} ({pid})", most=MAX_SWITCH_THREADS, left=left
+        )
     return workers[:MAX_SWITCH_THREADS]
 
 
@@ -166,7 +179,9 @@ def _on_isolated(
             crowded.append(f"{name} ({pid})")
             left_of_crowded += len(bound) - MAX_BOUND_THREADS
     for program in crowded:
-        root.notes.add(NoteCode.THREADS_LEFT_OUT, program, most=MAX_BOUND_THREADS, left=left_of_crowded)
+        root.notes.add(
+            NoteCode.THREADS_LEFT_OUT, program, most=MAX_BOUND_THREADS, left=left_of_crowded
+        )
     if len(found) > MAX_BOUND_IN_ALL:
         left = len(found) - MAX_BOUND_IN_ALL
         whose_threads = "programs bound to isolated CPUs"

@@ -105,7 +105,9 @@ def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, model.I
     values = root.each(base, [f"{number}/{file}" for number in there for file in _AFFINITIES])
     names = root.names_in_each(base, [str(number) for number in there])
     irqs: dict[int, model.Irq] = {}
-    for number, affinity, effective, files in zip(there, values[::2], values[1::2], names, strict=True):
+    for number, affinity, effective, files in zip(
+        there, values[::2], values[1::2], names, strict=True
+    ):
         directory = Directory(f"{base}/{number}")
         if affinity is None:
             root.notes.add(NoteCode.IRQ_AFFINITY_UNKNOWN, directory)
@@ -231,16 +233,22 @@ def _of_other_functions(nic: model.Nic, own: int, spare: Mapping[str, Sequence[i
     return found
 
 
-def _read_taps(root: Root, virtual: Directory | None, names: list[str]) -> list[tuple[model.Nic, str | None]]:
+def _read_taps(
+    root: Root, virtual: Directory | None, names: list[str]
+) -> list[tuple[model.Nic, str | None]]:
     """Return guests' taps and the names of their masters: what few reads show of them."""
     taps: list[tuple[model.Nic, str | None]] = []
-    for name, data in zip(names, root.each(virtual, [f"{name}/mtu" for name in names]), strict=True):
+    for name, data in zip(
+        names, root.each(virtual, [f"{name}/mtu" for name in names]), strict=True
+    ):
         directory = Directory(f"{virtual}/{name}")
         mtu = None
         if data is not None:
             mtu = decimal(root.line(data, directory))
         rx, tx, rps, xps = _queues(root, directory, False)
-        nic = model.Nic(name, "tap", None, None, None, None, None, mtu, None, None, rx, tx, (), rps, xps)
+        nic = model.Nic(
+            name, "tap", None, None, None, None, None, mtu, None, None, rx, tx, (), rps, xps
+        )
         taps.append((nic, root.link(directory, "master")))
     return taps
 
@@ -282,7 +290,9 @@ def _read_nic(
         if speed is not None and not 0 < speed < _SPEED_UNKNOWN:
             speed = None
     state = root.text(directory, "operstate")
-    nic = model.Nic(name, kind, driver, address, node, None, None, mtu, speed, state, rx, tx, irqs, rps, xps)
+    nic = model.Nic(
+        name, kind, driver, address, node, None, None, mtu, speed, state, rx, tx, irqs, rps, xps
+    )
     if "threaded" in there:
         threaded = root.one_of(directory, "threaded", ("0", "1", "2"))
         if threaded is not None:
@@ -335,7 +345,9 @@ def _kind(
     if device is not None:
         if pci_directory is not None and "physfn" in root.names(pci_directory):
             return "vf"
-        if "phys_port_name" in there and _REPRESENTOR.fullmatch(root.text(directory, "phys_port_name") or ""):
+        if "phys_port_name" in there and _REPRESENTOR.fullmatch(
+            root.text(directory, "phys_port_name") or ""
+        ):
             return "other"
         return "physical"
     for file, kind in (("tun_flags", "tap"), ("bridge", "bridge"), ("bonding", "bond")):
@@ -343,13 +355,20 @@ def _kind(
             return kind
     if name == "lo":
         return "loopback"
-    if "DEVTYPE=vlan" in (root.read(directory, "uevent") or b"").decode("ascii", "replace").split():
+    if (
+        "DEVTYPE=vlan"
+        in (root.read(directory, "uevent") or b"").decode("ascii", "replace").split()
+    ):
         return "vlan"
     # The other end of a veth pair is its iflink; a device on top of another one also has a lower_*
     # link to it.
     if not any(file.startswith("lower_") for file in there):
         peer = root.number(directory, "iflink")
-        if peer and root.number(directory, "type") == 1 and peer != root.number(directory, "ifindex"):
+        if (
+            peer
+            and root.number(directory, "type") == 1
+            and peer != root.number(directory, "ifindex")
+        ):
             return "veth"
     return "other"
 
@@ -372,10 +391,17 @@ def _queues(
     rx, tx = min(rx, _MAX_QUEUES), min(tx, _MAX_QUEUES)
     if not with_masks:
         return rx, tx, (None,) * rx, (None,) * tx
-    return rx, tx, _masks(root, queues, "rx", rx, "rps_cpus"), _masks(root, queues, "tx", tx, "xps_cpus")
+    return (
+        rx,
+        tx,
+        _masks(root, queues, "rx", rx, "rps_cpus"),
+        _masks(root, queues, "tx", tx, "xps_cpus"),
+    )
 
 
-def _masks(root: Root, queues: Directory | None, direction: str, number: int, file: str) -> tuple[str | None, ...]:
+def _masks(
+    root: Root, queues: Directory | None, direction: str, number: int, file: str
+) -> tuple[str | None, ...]:
     """Return the masks of the queues of one direction, in their order."""
     masks: list[str | None] = []
     for data in root.each(queues, [f"{direction}-{index}/{file}" for index in range(number)]):

@@ -16,7 +16,9 @@ from nova_perf_tuning.host.notes import NoteCode
 #: Below the root of a recorded host, one ``NAME.json`` for each NIC.
 DIRECTORY: Final = "nova-perf/ethtool"
 _SCHEMA: Final[Mapping[str, object]] = bounded_json.parse(
-    importlib.resources.files(__package__).joinpath("ethtool.schema.json").read_text(encoding="utf-8")
+    importlib.resources.files(__package__)
+    .joinpath("ethtool.schema.json")
+    .read_text(encoding="utf-8")
 )
 RINGS: Final = ("rx", "tx", "rx_max", "tx_max")
 CHANNELS: Final = {
@@ -61,12 +63,17 @@ def read(root: Root, device: str) -> Link | None:
     if json_schema.find(record, _SCHEMA) is not None:
         root.notes.add(NoteCode.NIC_FEATURES_UNKNOWN, f"{DIRECTORY}/{device}.json")
         return None
-    return Link(record["features"], frozenset(record["fixed"]), record["rings"], record["channels"])
+    return Link(
+        record["features"], frozenset(record["fixed"]), record["rings"], record["channels"]
+    )
 
 
 def as_json(link: Link) -> bytes:
     """Return the record that :func:`read` reads."""
-    return (json.dumps({**dataclasses.asdict(link), "fixed": sorted(link.fixed)}, sort_keys=True) + "\n").encode()
+    return (
+        json.dumps({**dataclasses.asdict(link), "fixed": sorted(link.fixed)}, sort_keys=True)
+        + "\n"
+    ).encode()
 
 
 def _ask(device: str) -> Link | None:
@@ -82,7 +89,10 @@ def _ask(device: str) -> Link | None:
         return None
     rings: dict[str, int] = {}
     channels: dict[str, int] = {}
-    with contextlib.suppress(OSError), privileged.ethtool(device) as handle:  # a virtual device has none
+    with (
+        contextlib.suppress(OSError),
+        privileged.ethtool(device) as handle,
+    ):  # a virtual device has none
         answer = handle.get_rings()
         rings = {name: int(answer[name]) for name in RINGS}
     with contextlib.suppress(OSError), privileged.ethtool(device) as handle:

@@ -26,7 +26,8 @@ _DEFINED: Final = "etc/libvirt/qemu"
 #: ``nova_libvirt_qemu`` of kolla-ansible's role nova-cell, with Docker and with Podman; /run is
 #: the host's own.
 _VOLUMES: Final = tuple(
-    f"var/lib/{engine}/volumes/nova_libvirt_qemu/_data" for engine in ("docker", "containers/storage")
+    f"var/lib/{engine}/volumes/nova_libvirt_qemu/_data"
+    for engine in ("docker", "containers/storage")
 )
 #: Where a guest's XML is looked for: as it runs, then as it is defined.
 XML_DIRECTORIES: Final = (RUNNING, _DEFINED, *_VOLUMES)
@@ -89,7 +90,9 @@ def _add_pid_files(root: Root, directory: Directory | None, pids: dict[str, int]
     pids.update(beside)
 
 
-def _read_domains(root: Root, directory: Directory | None, known: Container[str]) -> dict[str, domain.Domain]:
+def _read_domains(
+    root: Root, directory: Directory | None, known: Container[str]
+) -> dict[str, domain.Domain]:
     """Return the domains in ``*.xml`` of a directory but those ``known``; what cannot be used is
     noted.
     """
@@ -105,7 +108,9 @@ def _read_domains(root: Root, directory: Directory | None, known: Container[str]
             try:
                 domains[name] = parsing.parse_domain(data)
             except parsing.DomainError as error:
-                root.notes.add(NoteCode.DOMAIN_UNUSABLE, f"{directory}/{name}.xml", reason=str(error))
+                root.notes.add(
+                    NoteCode.DOMAIN_UNUSABLE, f"{directory}/{name}.xml", reason=str(error)
+                )
     return domains
 
 
@@ -177,7 +182,9 @@ def recorded(root: Root, tasks: Directory | None, start: int) -> list[_Task]:
         if data is None or not data.startswith(_NAME):
             root.notes.add(NoteCode.THREAD_UNKNOWN, tasks or "")
         else:
-            known.append((tid, data[_NAME_AT : data.find(b"\n")], start, _allowed(root, data, tasks)))
+            known.append(
+                (tid, data[_NAME_AT : data.find(b"\n")], start, _allowed(root, data, tasks))
+            )
     return known
 
 
@@ -201,7 +208,9 @@ def _threads(tasks: Sequence[_Task], pid: int) -> tuple[model.Thread, ...]:
     return tuple(threads)
 
 
-def parse_stat(root: Root, data: bytes | None, place: Directory | None) -> tuple[bytes, int, int] | None:
+def parse_stat(
+    root: Root, data: bytes | None, place: Directory | None
+) -> tuple[bytes, int, int] | None:
     """Return name, parent and start time (field 22, clock ticks after boot) out of a task's
     ``stat``.
 
@@ -256,7 +265,9 @@ def _classify(comm: bytes) -> tuple[str | None, int | None]:
         return "iothread", None
     elif comm == b"worker":
         return "worker", None
-    elif comm.startswith(b"kvm-"):  # KVM's own helpers in QEMU's process (kvm-nx-lpage-recovery, since 6.4)
+    elif comm.startswith(
+        b"kvm-"
+    ):  # KVM's own helpers in QEMU's process (kvm-nx-lpage-recovery, since 6.4)
         return None, None
     return "emulator", None
 

@@ -25,7 +25,9 @@ from nova_perf_tuning.host.notes import NoteCode
 #: Below the root of a recorded host: a NAPI a line, as :func:`as_text` writes it.
 DIRECTORY: Final = "nova-perf"
 FILE: Final = "napis"
-_LINE: Final = re.compile(rf"({model.DEVICE}) (\d{{1,10}}) irq=(\d{{0,8}}) thread=(\d{{0,7}}) rx=(\S*) tx=(\S*)")
+_LINE: Final = re.compile(
+    rf"({model.DEVICE}) (\d{{1,10}}) irq=(\d{{0,8}}) thread=(\d{{0,7}}) rx=(\S*) tx=(\S*)"
+)
 _THREAD: Final = re.compile(rb"napi/(" + model.DEVICE.encode() + rb")-(\d{1,10})")
 #: linux/netlink.h and linux/genetlink.h; pyroute2 would cost the agent a quarter more memory at
 #: rest.
@@ -134,7 +136,10 @@ def _threads(root: Root, tids: Sequence[int] | None) -> Iterator[tuple[str, mode
 def _ask(names: Iterable[str]) -> list[_Known]:
     """Return what the kernel says of these devices; nothing before Linux 6.8."""
     known: list[_Known] = []
-    with contextlib.suppress(OSError), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_GENERIC) as link:
+    with (
+        contextlib.suppress(OSError),
+        socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_GENERIC) as link,
+    ):
         link.settimeout(2)
         (answer,) = _request(link, _CONTROL, 0, _FAMILY, "name", b"netdev\0\0")
         for name in names:
@@ -142,15 +147,24 @@ def _ask(names: Iterable[str]) -> list[_Known]:
                 index = struct.pack("=I", socket.if_nametoindex(name))
                 queues: dict[int | None, tuple[list[int], list[int]]] = {}
                 for queue in _request(link, answer["id"], _DUMP, _QUEUE, "ifindex", index):
-                    queues.setdefault(queue.get("napi"), ([], []))[queue["type"]].append(queue["id"])
+                    queues.setdefault(queue.get("napi"), ([], []))[queue["type"]].append(
+                        queue["id"]
+                    )
                 for napi in _request(link, answer["id"], _DUMP, _NAPI, "ifindex", index):
                     rx, tx = queues.get(napi["id"], ([], []))
-                    known.append(_Known(name, napi["id"], napi.get("irq"), napi.get("pid"), rx, tx))
+                    known.append(
+                        _Known(name, napi["id"], napi.get("irq"), napi.get("pid"), rx, tx)
+                    )
     return known
 
 
 def _request(
-    link: socket.socket, family: int, flags: int, command: tuple[int, Sequence[str]], key: str, value: bytes
+    link: socket.socket,
+    family: int,
+    flags: int,
+    command: tuple[int, Sequence[str]],
+    key: str,
+    value: bytes,
 ) -> Iterator[dict[str, int]]:
     """Ask with one attribute, and yield each answer: its attributes as numbers.
 

@@ -66,9 +66,13 @@ def open_root(sysroot: str = "/") -> Root:
         reason = str(error)
         if isinstance(error, OSError) and error.strerror:
             reason = error.strerror
-        raise FactsError(f"sysroot {sysroot!r}: {reason}; give the directory or file of a recorded host") from None
+        raise FactsError(
+            f"sysroot {sysroot!r}: {reason}; give the directory or file of a recorded host"
+        ) from None
     if root.directory("sys") is None and root.directory("proc") is None:
-        raise FactsError(f"sysroot {sysroot!r} has neither sys nor proc in it; give the root of a recorded host")
+        raise FactsError(
+            f"sysroot {sysroot!r} has neither sys nor proc in it; give the root of a recorded host"
+        )
     return root
 
 

@@ -51,7 +51,9 @@ class Notes:
     def all(self) -> tuple[Note, ...]:
         """Return one note for each fault, in the order of their first places, which it has as ``places``."""
         named = {note: tuple(filter(None, places)) for note, places in self._places.items()}
-        return tuple(note.about(places=places) if places else note for note, places in named.items())
+        return tuple(
+            note.about(places=places) if places else note for note, places in named.items()
+        )
 
 
 class Root:
@@ -207,7 +209,9 @@ class Root:
                 while parts[-1] and (rest := limit + 1 - sum(map(len, parts))) > 0:
                     parts.append(os.read(descriptor, min(1 << 20, rest)))
                 data = b"".join(parts)
-        except OSError:  # EINVAL: speed of a NIC that is down; EIO, EOPNOTSUPP: the driver has no answer
+        except (
+            OSError
+        ):  # EINVAL: speed of a NIC that is down; EIO, EOPNOTSUPP: the driver has no answer
             return None
         finally:
             os.close(descriptor)
@@ -282,7 +286,9 @@ class Root:
             return self.child(directory, name)
         target = self._target(f"{directory}/{name}")
         # The links of sysfs go straight to a device's directory, never over another link.
-        return Directory(os.path.normpath(os.path.join("/", directory, target or name)).lstrip("/"))
+        return Directory(
+            os.path.normpath(os.path.join("/", directory, target or name)).lstrip("/")
+        )
 
     def has(self, directory: Directory | None, name: str) -> bool:
         """Whether there is anything at ``name`` in ``directory``; a third of the cost of listing."""
@@ -293,7 +299,9 @@ class Root:
         target = "" if directory is None else self._target(f"{directory}/{name}")
         return target.rstrip("/").rpartition("/")[2] or None
 
-    def read(self, directory: Directory | None, name: str, limit: int = VALUE_LIMIT) -> bytes | None:
+    def read(
+        self, directory: Directory | None, name: str, limit: int = VALUE_LIMIT
+    ) -> bytes | None:
         """Return the content of the file ``name`` (no slash in it) of ``directory``.
 
         None when it cannot be read or is longer than ``limit`` bytes (which is noted).
@@ -302,7 +310,11 @@ class Root:
 
     def head(self, directory: Directory | None, name: str, size: int) -> bytes:
         """Return up to ``size`` bytes from the beginning; empty when it cannot be read."""
-        return b"" if directory is None else self._value(None, directory, name, size, whole=False) or b""
+        return (
+            b""
+            if directory is None
+            else self._value(None, directory, name, size, whole=False) or b""
+        )
 
     def text(self, directory: Directory | None, name: str) -> str | None:
         """Return a one-line value without its newline; None when unreadable or not printable text."""
@@ -363,7 +375,9 @@ class Root:
 
 def decimal(text: str | None) -> int | None:
     """Return ``text`` as a whole number, None when it is none or has more than 18 digits."""
-    if text is None or len(text) > 18 or not text.isascii():  # int() takes digits of other scripts, and thousands
+    if (
+        text is None or len(text) > 18 or not text.isascii()
+    ):  # int() takes digits of other scripts, and thousands
         return None
     return int(text) if text.isdigit() or (text[:1] == "-" and text[1:].isdigit()) else None
 
@@ -372,7 +386,9 @@ def numbers(names: Iterable[str], low: int, high: int, prefix: str = "") -> list
     """Return N of all names ``prefixN`` with N from ``low`` to ``high``, ascending."""
     if prefix:
         names = [name[len(prefix) :] for name in names if name.startswith(prefix)]
-    ordered = sorted({int(name) for name in names if name.isdigit() and len(name) < 11 and name.isascii()})
+    ordered = sorted(
+        {int(name) for name in names if name.isdigit() and len(name) < 11 and name.isascii()}
+    )
     if ordered and (ordered[0] < low or ordered[-1] > high):
         return [number for number in ordered if low <= number <= high]
     return ordered

@@ -37,7 +37,9 @@ _AMD_15H: Final = re.compile(rb"AuthenticAMD\ncpu family\s*: 21\n")
 _MASKS: Final = frozenset(("thread_siblings", "cpumap", "shared_cpu_map"))
 
 
-def read_topology(root: Root, cpuinfo: bytes) -> tuple[tuple[model.Cpu, ...], tuple[model.Node, ...], str]:
+def read_topology(
+    root: Root, cpuinfo: bytes
+) -> tuple[tuple[model.Cpu, ...], tuple[model.Node, ...], str]:
     """Return CPUs, nodes and the cpulist of the CPUs that are online; ``cpuinfo`` is how
     /proc/cpuinfo begins.
     """
@@ -59,7 +61,9 @@ def _numbered(root: Root, base: Directory | None, prefix: str, limit: int) -> di
     return found
 
 
-def _online(root: Root, base: Directory | None, directories: Mapping[int, Directory]) -> frozenset[int]:
+def _online(
+    root: Root, base: Directory | None, directories: Mapping[int, Directory]
+) -> frozenset[int]:
     """CPUs that run: the kernel's list, on kernels before 2.6.26 each CPU's own file (CPU 0 has
     none).
     """
@@ -68,7 +72,9 @@ def _online(root: Root, base: Directory | None, directories: Mapping[int, Direct
         return frozenset(online)
     if online is None and root.text(base, "online") is not None:
         root.notes.add(NoteCode.NO_ONLINE_LIST, file=f"{CPUS}/online")
-    return frozenset(cpu for cpu, directory in directories.items() if root.text(directory, "online") != "0")
+    return frozenset(
+        cpu for cpu, directory in directories.items() if root.text(directory, "online") != "0"
+    )
 
 
 def _members(
@@ -110,7 +116,15 @@ def _read_cpus(
         capacity = _natural(root, rating)
         text = cpulist.format(core.threads)
         for thread in core.threads:
-            known = core.id, core.package, node_of.get(thread), True, text, capacity, caches.get(thread)
+            known = (
+                core.id,
+                core.package,
+                node_of.get(thread),
+                True,
+                text,
+                capacity,
+                caches.get(thread),
+            )
             cpus[thread] = model.Cpu(thread, *known, kinds.get(thread))
     for cpu, place in directories.items():
         if cpu not in cpus:
@@ -125,7 +139,10 @@ def _read_cpus(
 
 
 def _read_capacities(
-    root: Root, base: Directory | None, directories: Mapping[int, Directory], leaders: Sequence[int]
+    root: Root,
+    base: Directory | None,
+    directories: Mapping[int, Directory],
+    leaders: Sequence[int],
 ) -> list[bytes | None]:
     """Return the ``cpu_capacity`` of cores by their leaders; None each where all cores are alike."""
     unknown: list[bytes | None] = [None] * len(leaders)
@@ -183,9 +200,13 @@ def _read_cores(
         if cpu in claimed:
             continue
         place = Directory(f"{directories[cpu]}/topology")
-        data, core_id, package_id = root.each(place, (_CORE_SETS[0], "core_id", "physical_package_id"))
+        data, core_id, package_id = root.each(
+            place, (_CORE_SETS[0], "core_id", "physical_package_id")
+        )
         if data is None:
-            threads = _members(root, root.child(directories[cpu], "topology"), _CORE_SETS[1:], online)
+            threads = _members(
+                root, root.child(directories[cpu], "topology"), _CORE_SETS[1:], online
+            )
         else:
             listed = cpulist.find(root.line(data, directories[cpu]))
             threads = None if listed is None else set(listed & online)
@@ -202,7 +223,10 @@ def _read_cores(
             threads -= claimed
         package = _natural(root, package_id)
         if package is None:
-            members = _members(root, root.child(directories[cpu], "topology"), _PACKAGE_SETS, online) or ()
+            members = (
+                _members(root, root.child(directories[cpu], "topology"), _PACKAGE_SETS, online)
+                or ()
+            )
             if cpu in members:
                 package = unnamed.setdefault(frozenset(members), len(unnamed))
             else:
@@ -213,7 +237,10 @@ def _read_cores(
 
 
 def _read_caches(
-    root: Root, directories: Mapping[int, Directory], leaders: Iterable[int], online: frozenset[int]
+    root: Root,
+    directories: Mapping[int, Directory],
+    leaders: Iterable[int],
+    online: frozenset[int],
 ) -> dict[int, str]:
     """Return the cpulist of the L3 cache of each CPU that has one; one CPU tells it for all that
     share it.
@@ -228,7 +255,9 @@ def _read_caches(
         for index, level in zip(indexes, levels, strict=True):
             if level == b"3\n":
                 # The mask is empty on some ia64 machines, whose caches are not shared.
-                cpus = _members(root, root.child(place, index), ("shared_cpu_map",), online) or set()
+                cpus = (
+                    _members(root, root.child(place, index), ("shared_cpu_map",), online) or set()
+                )
                 free = frozenset(cpus.difference(caches)) | {cpu}
                 caches |= dict.fromkeys(free, cpulist.format(free))
     return caches
@@ -282,7 +311,9 @@ def _memory(root: Root, directory: Directory, node: int) -> int | None:
     return int(total[1])
 
 
-def _distances(root: Root, directory: Directory, ids: list[int], nodes: Collection[int]) -> dict[int, int]:
+def _distances(
+    root: Root, directory: Directory, ids: list[int], nodes: Collection[int]
+) -> dict[int, int]:
     """Return the distances from a node to those of ``nodes``; none where they are not known."""
     text = root.text(directory, "distance")
     if text is None:

@@ -22,7 +22,9 @@ SWITCH_FILES: Final = (
 USER_FILES: Final = ("etc/passwd", "usr/lib/passwd")
 #: User of the packages of Red Hat, SUSE and Debian.
 _SWITCH_USER: Final = "openvswitch"
-_FIELD: Final = re.compile(rb"^Uid:\t(\d{1,10})\t(\d{1,10})\t(\d{1,10})\t(\d{1,10})$", re.MULTILINE)
+_FIELD: Final = re.compile(
+    rb"^Uid:\t(\d{1,10})\t(\d{1,10})\t(\d{1,10})\t(\d{1,10})$", re.MULTILINE
+)
 #: ``OVS_USER_ID="openvswitch:hugetlbfs"``, or ``--ovs-user`` in the options of ovs-ctl(8); a group
 #: may follow.
 _SETTING: Final = re.compile(

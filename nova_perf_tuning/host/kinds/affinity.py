@@ -176,7 +176,9 @@ class ThreadAffinity(base.SettingKind):
         """
         try:
             self.require_live()
-            threads = [model.ThreadTarget.parse(setting.target, setting.identity) for setting in settings]
+            threads = [
+                model.ThreadTarget.parse(setting.target, setting.identity) for setting in settings
+            ]
         except (base.TargetError, base.UnsupportedError):
             return super().holding(settings)
         held: list[bool] = []
@@ -191,7 +193,8 @@ class ThreadAffinity(base.SettingKind):
             except (OSError, IndexError, ValueError):
                 alive = set()
             held += [
-                str(thread.tid) in alive and _may_run(thread.tid, setting.value) for thread, setting in process
+                str(thread.tid) in alive and _may_run(thread.tid, setting.value)
+                for thread, setting in process
             ]
         return held
 

@@ -44,7 +44,9 @@ class Memory(base.Attribute):
 
     def path(self, target: str) -> str:
         if target not in MEMORY:
-            raise base.TargetError(f"memory target {target[:40]!r}: write one of {', '.join(MEMORY)}")
+            raise base.TargetError(
+                f"memory target {target[:40]!r}: write one of {', '.join(MEMORY)}"
+            )
         return MEMORY[target]
 
     def read(self, target: str) -> str:

@@ -173,7 +173,9 @@ class SettingKind(abc.ABC):
         """Read one setting back, identity included."""
         try:
             if not self.is_same(setting):
-                return Observation(State.GONE, None, "another object has this number now", "other_object")
+                return Observation(
+                    State.GONE, None, "another object has this number now", "other_object"
+                )
             current = self.read(setting.target)
             if not self.holds(setting.target, setting.value, current):
                 return Observation(State.DRIFTED, current)
@@ -183,7 +185,9 @@ class SettingKind(abc.ABC):
                 return Observation(State.GONE, None, "it does not exist any more", "no_object")
             return Observation(State.UNREADABLE, None, clause(error), errors.code(error))
         if meanwhile is not None:
-            return Observation(State.PENDING, current, f"in effect on {meanwhile} until it fires next")
+            return Observation(
+                State.PENDING, current, f"in effect on {meanwhile} until it fires next"
+            )
         return HELD
 
     def holding(self, settings: Sequence[model.Setting]) -> list[bool]:

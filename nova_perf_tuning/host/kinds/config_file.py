@@ -44,12 +44,16 @@ class ConfigFile(base.SettingKind):
     """A whole file: ``etc/sysctl.d/90-nova-perf-tuning.conf`` = its text as JSON, or ``absent``."""
 
     kind = "config_file"
-    order = 5  # before what it stands for: a crash in between loses the value at the next boot at most
+    order = (
+        5  # before what it stands for: a crash in between loses the value at the next boot at most
+    )
     persistent = True
 
     def _path(self, target: str) -> str:
         if not _ALLOWED(target):
-            raise base.TargetError(f"{target[:80]!r} is not a configuration file that this program writes")
+            raise base.TargetError(
+                f"{target[:80]!r} is not a configuration file that this program writes"
+            )
         bounded_read.check_inside(self.prefix, f"/{target}")
         return f"{self.prefix}/{target}"
 

@@ -22,7 +22,11 @@ def _classes() -> dict[str, type[base.SettingKind]]:
             classes[point.name] = point.load()
     for module in _MODULES:
         for thing in vars(module).values():
-            if isinstance(thing, type) and issubclass(thing, base.SettingKind) and "kind" in vars(thing):
+            if (
+                isinstance(thing, type)
+                and issubclass(thing, base.SettingKind)
+                and "kind" in vars(thing)
+            ):
                 classes[thing.kind] = thing
     return classes
 

@@ -24,7 +24,11 @@ CELL_WIDTH, TILE_WIDTH, _CHIP_WIDTH, _CHIP_HEIGHT = 48, 172, 136, 30
 _CHARACTER: Final = 0.62
 _HEAD: Final = 15
 #: Role -> padding, and the gap between what is in it.
-_GAPS: Final[Mapping[str, tuple[float, float]]] = {"host": (0, 10), "core": (2, 2), "no-l3": (0, 6)}
+_GAPS: Final[Mapping[str, tuple[float, float]]] = {
+    "host": (0, 10),
+    "core": (2, 2),
+    "no-l3": (0, 6),
+}
 #: Widths of a state that are tried for the best shape.
 _WIDTHS: Final = (330, 420, 560, 700, 860, 1060, 1300, 1600, 2000)
 
@@ -131,7 +135,10 @@ def _with_offline(facts: model.HostFacts, kinds: Sequence[str]) -> list[model.Cp
 
 
 def _nest(
-    cpus: Sequence[model.Cpu], kinds: Sequence[str], memory: Mapping[int, int | None], collapsed: bool
+    cpus: Sequence[model.Cpu],
+    kinds: Sequence[str],
+    memory: Mapping[int, int | None],
+    collapsed: bool,
 ) -> list[Box]:
     """Return the boxes of CPUs, of the first kind and all others inside.
 

@@ -24,7 +24,9 @@ from nova_perf_tuning.host.picture.layout import Box, fit
 from nova_perf_tuning.host.picture.work import Kind, Mark, Work
 from nova_perf_tuning.printing import counted, printable
 
-_STYLE: Final = importlib.resources.files(__package__).joinpath("picture.css").read_text(encoding="utf-8")
+_STYLE: Final = (
+    importlib.resources.files(__package__).joinpath("picture.css").read_text(encoding="utf-8")
+)
 #: Letter and meaning of an owner, which is its class, too; a guest's CPUs show its number.
 _OWNERS: Final = {
     Owner.HOST.value: ("H", "housekeeping"),
@@ -50,7 +52,13 @@ _MARGIN, _TITLE, _HEAD, _LINE = 14, 50, 38, 17
 #: apart.
 _LINES, _STATE, _FAR_WIRES = 3, 330, 60
 #: What is counted under the title: attribute of a CPU and its noun.
-_NOUNS = {"package": "package", "node": "NUMA node", "l3": "L3 group", "siblings": "core", "id": "online CPU"}
+_NOUNS = {
+    "package": "package",
+    "node": "NUMA node",
+    "l3": "L3 group",
+    "siblings": "core",
+    "id": "online CPU",
+}
 #: Guests in the legend, and names in a tooltip.
 _GUESTS, _NAMES = 36, 4
 
@@ -73,7 +81,9 @@ class _Sign:
 _Line = list[_Sign]
 
 
-def draw(facts: model.HostFacts, owners: CpuOwners, name: str = "", settings: _Settings | None = None) -> bytes:
+def draw(
+    facts: model.HostFacts, owners: CpuOwners, name: str = "", settings: _Settings | None = None
+) -> bytes:
     """Return the picture of a host as it is; with settings of a plan, also how it will be.
 
     :param name: of the host, for the title.
@@ -97,7 +107,9 @@ def _changes(settings: _Settings) -> int:
 class _Picture:
     """States of one host side by side: their headings, and the work as it is then."""
 
-    def __init__(self, facts: model.HostFacts, owners: CpuOwners, states: _States, settings: _Settings) -> None:
+    def __init__(
+        self, facts: model.HostFacts, owners: CpuOwners, states: _States, settings: _Settings
+    ) -> None:
         if not facts.cpus:
             raise errors.PerfTuningError("no CPU of this host is known: there is nothing to draw")
         self.facts, self.states, self.settings = facts, states, settings
@@ -211,7 +223,9 @@ class _Picture:
             _text(root, left, _TITLE + 30, ", ".join(found), "worse")
         else:
             _text(root, left, _TITLE + 30, "no conflict", "soft")
-        group = _add(root, "g", transform=f"translate({left:.0f} {_TITLE + _HEAD})", **{"class": "state"})
+        group = _add(
+            root, "g", transform=f"translate({left:.0f} {_TITLE + _HEAD})", **{"class": "state"}
+        )
         for box in self.host.walk("package", "node", "l3", "core"):
             part = _add(group, "g", **{"data-cpus": cpulist.format(box.cpus)})
             if box.label:
@@ -221,7 +235,11 @@ class _Picture:
             _rect(part, box.place, box.role, 3)
         self._wires(group, work)
         for box in self.host.walk("package", "node", "l3"):
-            _rect(group, (box.x + 5, box.y + 2, layout.text_width(box.label), 12), f"{box.role} under")
+            _rect(
+                group,
+                (box.x + 5, box.y + 2, layout.text_width(box.label), 12),
+                f"{box.role} under",
+            )
             _text(group, box.x + 7, box.y + 11.5, box.label, "soft" if box.role == "l3" else "")
         for number, cell in enumerate(self.cells):
             self._cell(group, cell, index, number)
@@ -394,7 +412,9 @@ class _Picture:
         columns = int((width - 2 * _MARGIN) / layout.text_width("x"))
         for rule, settings in by_rule.items():
             example = max(settings, key=lambda setting: setting.current != setting.value).reason
-            words = f"{rule}: {_changes(settings)} of {len(settings)} change, for example: {example}"
+            words = (
+                f"{rule}: {_changes(settings)} of {len(settings)} change, for example: {example}"
+            )
             for line in textwrap.wrap(words[:400], columns):
                 _text(root, _MARGIN, top + 10, line).set("data-rule", rule)
                 top += _LINE
@@ -446,7 +466,9 @@ class _Picture:
             if name in signs:
                 entries.append((role, code, meaning))
         if not self.detailed and "conflict" in signs:
-            entries.append(("bad wide", "5!", "reserved CPUs with other work: the more, the darker"))
+            entries.append(
+                ("bad wide", "5!", "reserved CPUs with other work: the more, the darker")
+            )
         return entries
 
     def _named_guests(self) -> list[_Entry]:
@@ -486,16 +508,24 @@ def _signs(group: etree._Element, line: _Line, x: float, y: float, moved: str) -
         x += sign.width
 
 
-def _add(parent: etree._Element, tag: str, text: str | None = None, **attributes: str) -> etree._Element:
+def _add(
+    parent: etree._Element, tag: str, text: str | None = None, **attributes: str
+) -> etree._Element:
     element = etree.SubElement(parent, tag, attributes)
     element.text = text
     return element
 
 
-def _rect(parent: etree._Element, place: Sequence[float], role: str, radius: float = 2) -> etree._Element:
+def _rect(
+    parent: etree._Element, place: Sequence[float], role: str, radius: float = 2
+) -> etree._Element:
     x, y, width, height = (f"{value:.5g}" for value in place)
-    return _add(parent, "rect", x=x, y=y, width=width, height=height, rx=f"{radius:.5g}", **{"class": role})
+    return _add(
+        parent, "rect", x=x, y=y, width=width, height=height, rx=f"{radius:.5g}", **{"class": role}
+    )
 
 
-def _text(parent: etree._Element, x: float, y: float, words: str, role: str = "") -> etree._Element:
+def _text(
+    parent: etree._Element, x: float, y: float, words: str, role: str = ""
+) -> etree._Element:
     return _add(parent, "text", printable(words), x=f"{x:.5g}", y=f"{y:.5g}", **{"class": role})

@@ -139,7 +139,9 @@ def _interrupts(facts: model.HostFacts, own: Mapping[str, frozenset[int]]) -> It
         node = irq.node
         if owner in by_name:
             node = vectors.node_of(by_name[owner], irq)
-        yield Work(Kind.IRQ, owner, f"irq:{irq.number}", cpus, _home(node), asked.get(owner, _NO_CPUS))
+        yield Work(
+            Kind.IRQ, owner, f"irq:{irq.number}", cpus, _home(node), asked.get(owner, _NO_CPUS)
+        )
 
 
 def _home(node: int | None) -> frozenset[int] | None:

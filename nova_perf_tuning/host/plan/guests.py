@@ -84,7 +84,9 @@ class ThreadPlacement:
     others: list[tuple[model.Thread, str]]
 
 
-def with_domains(facts: model.HostFacts, domains: Sequence[domain_module.Domain]) -> model.HostFacts:
+def with_domains(
+    facts: model.HostFacts, domains: Sequence[domain_module.Domain]
+) -> model.HostFacts:
     """Return ``facts`` with ``domains``, which replace those of libvirt of the same name.
 
     A running process of a domain's name belongs to it; else the guest counts as one that is not
@@ -283,12 +285,16 @@ def thread_placements(
 def _vhost_workers(process: model.GuestProcess) -> list[model.Thread]:
     """Return a guest's vhost workers; the n-th one that was made serves queue pair n."""
     every = process.threads
-    workers = [thread for thread in every if thread.kind == "vhost" and thread.affinity is not None]
+    workers = [
+        thread for thread in every if thread.kind == "vhost" and thread.affinity is not None
+    ]
     workers.sort(key=lambda thread: (thread.start, thread.tid))
     return workers
 
 
-def _other_threads(guest: GuestPlacement, pool: CpuPool) -> tuple[list[tuple[model.Thread, str]], list[Note]]:
+def _other_threads(
+    guest: GuestPlacement, pool: CpuPool
+) -> tuple[list[tuple[model.Thread, str]], list[Note]]:
     """Return a guest's emulator and I/O threads with their CPUs, and notes on the immovable."""
     moved: list[tuple[model.Thread, str]] = []
     faults: list[Note] = []
@@ -352,7 +358,9 @@ def thread_settings(placement: ThreadPlacement, placed: spread.Placed) -> Iterat
         yield thread_setting(thread, pid, text, reason, rule)
 
 
-def thread_setting(thread: model.Thread, pid: int, value: str, reason: str, rule: str) -> model.Setting:
+def thread_setting(
+    thread: model.Thread, pid: int, value: str, reason: str, rule: str
+) -> model.Setting:
     """Return the affinity of one thread of process ``pid``."""
     current = thread.affinity
     if current is not None and current != value and cpulist.parse(current) == cpulist.parse(value):
@@ -391,7 +399,9 @@ def unplaced(device: DevicePlacement, placed: spread.Placed) -> list[model.Irq]:
     return irqs
 
 
-def left_alone(facts: model.HostFacts, planned: Collection[int]) -> Iterator[tuple[str, model.Irq]]:
+def left_alone(
+    facts: model.HostFacts, planned: Collection[int]
+) -> Iterator[tuple[str, model.Irq]]:
     """Yield device and interrupt of all passed-through ones that are not ``planned``."""
     owners = passed_through(facts)
     if not owners:

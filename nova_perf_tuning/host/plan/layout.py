@@ -177,9 +177,13 @@ class CpuLayout:
         if not full:
             return home
         cpus = tuple(cpu for cpu in home.cpus if cpu not in full)
-        return dataclasses.replace(home, cpus=cpus, members=frozenset(cpus), full=full, own=len(home.cpus))
+        return dataclasses.replace(
+            home, cpus=cpus, members=frozenset(cpus), full=full, own=len(home.cpus)
+        )
 
-    def threads(self, nodes: frozenset[int] | None, allowed: str | None, avoid: frozenset[int]) -> CpuPool | None:
+    def threads(
+        self, nodes: frozenset[int] | None, allowed: str | None, avoid: frozenset[int]
+    ) -> CpuPool | None:
         """Return where a guest's own threads go.
 
         :param nodes: the guest's nodes, None when it has none of its own.
@@ -203,7 +207,9 @@ class CpuLayout:
         # Shared CPUs carry guests too: those for the host alone come first among equals.
         return self._on_nodes(nodes, [("housekeeping", housekeeping)], self.shared)
 
-    def _on_nodes(self, nodes: frozenset[int] | None, tiers: _Tiers, avoid: frozenset[int]) -> CpuPool | None:
+    def _on_nodes(
+        self, nodes: frozenset[int] | None, tiers: _Tiers, avoid: frozenset[int]
+    ) -> CpuPool | None:
         """Return the first tier's CPUs on ``nodes``, else those of the nearest node."""
         if not any(self.node_of[cpu] is not None for _name, cpus in tiers for cpu in cpus):
             nodes = None
@@ -233,7 +239,9 @@ class CpuLayout:
         # Of equally near nodes the largest pool, so that CPU-less nodes do not all crowd onto node
         # 0.
         nearest = min(there, key=lambda node: (far[node], -len(there[node][1]), node))
-        warning = Note.of(NoteCode.NODE_WITHOUT_HOUSEKEEPING, nodes=cpulist.format(nodes), node=nearest)
+        warning = Note.of(
+            NoteCode.NODE_WITHOUT_HOUSEKEEPING, nodes=cpulist.format(nodes), node=nearest
+        )
         if any(self._knows_distance(home, nearest) for home in nodes):
             warning = warning.about(distance=far[nearest])
         name, cpus = there[nearest]
@@ -287,7 +295,9 @@ def _given(name: str, text: str | None, present: frozenset[int]) -> frozenset[in
         raise PlanError(f"{name}: {error}") from None
     beyond = cpus - present
     if beyond:
-        raise PlanError(f"{name} names CPUs that this host lacks: {_short(beyond)}; it has {_short(present)}")
+        raise PlanError(
+            f"{name} names CPUs that this host lacks: {_short(beyond)}; it has {_short(present)}"
+        )
     return cpus
 
 
@@ -302,7 +312,9 @@ def _check_disjoint(given: Mapping[str, frozenset[int]], sets: CpuSets) -> None:
         if both:
             what = "CPUs" if len(both) > 1 else "CPU"
             options = f"{sets.option('dedicated')} and {sets.option(name)}"
-            raise PlanError(f"{options} overlap in {what} {_short(both)}; take them out of one of the two")
+            raise PlanError(
+                f"{options} overlap in {what} {_short(both)}; take them out of one of the two"
+            )
 
 
 def _contradictions(
@@ -322,7 +334,9 @@ def _contradictions(
         outside = claim.cpus - given["dedicated"]
         if given["dedicated"] and outside:
             whose = {"guest": claim.name, "cpus": cpulist.format(outside)}
-            yield Note.of(NoteCode.GUEST_OUTSIDE_DEDICATED, **whose, option=sets.option("dedicated"))
+            yield Note.of(
+                NoteCode.GUEST_OUTSIDE_DEDICATED, **whose, option=sets.option("dedicated")
+            )
     for claim in owners.overruled:
         for name in _SETS:
             both = claim.cpus & given[name]
@@ -332,7 +346,9 @@ def _contradictions(
     for name, cpus in given.items():
         offline = cpus - online
         if offline and not (name == "dedicated" and sets.power_managed):
-            yield Note.of(NoteCode.OFFLINE_IN_SET, option=sets.option(name), cpus=cpulist.format(offline))
+            yield Note.of(
+                NoteCode.OFFLINE_IN_SET, option=sets.option(name), cpus=cpulist.format(offline)
+            )
 
 
 def _isolated_warnings(
@@ -368,7 +384,10 @@ def weak_cpus(facts: model.HostFacts) -> frozenset[int]:
 
 
 def _classes(
-    facts: model.HostFacts, usable: frozenset[int], online: frozenset[int], reserved: frozenset[int]
+    facts: model.HostFacts,
+    usable: frozenset[int],
+    online: frozenset[int],
+    reserved: frozenset[int],
 ) -> dict[int, int]:
     """Rank usable CPUs: the first online thread of each core, then its siblings, CPU 0 last.
 
@@ -380,7 +399,12 @@ def _classes(
         if cpu.id in usable:
             core = cpulist.parse(cpu.siblings) & online
             thread = sum(other < cpu.id for other in core)
-            keys[cpu.id] = (cpu.id == 0, thread, not core.isdisjoint(reserved), -(cpu.capacity or 0))
+            keys[cpu.id] = (
+                cpu.id == 0,
+                thread,
+                not core.isdisjoint(reserved),
+                -(cpu.capacity or 0),
+            )
     order = sorted(set(keys.values()))
     ranks = {key: rank for rank, key in enumerate(order)}
     return {cpu: ranks[key] for cpu, key in keys.items()}

@@ -13,7 +13,9 @@ from nova_perf_tuning.host.plan import guests
 from nova_perf_tuning.host.plan.layout import CpuLayout, passed_through
 
 
-def settings(facts: model.HostFacts, cpus: Mapping[int, int], layout: CpuLayout) -> Iterator[model.Setting]:
+def settings(
+    facts: model.HostFacts, cpus: Mapping[int, int], layout: CpuLayout
+) -> Iterator[model.Setting]:
     """Yield the affinity of each NAPI's thread, given the CPU of each planned interrupt."""
     passed = passed_through(facts)
     for nic in sorted(facts.nics, key=lambda nic: nic.name):
@@ -28,7 +30,9 @@ def settings(facts: model.HostFacts, cpus: Mapping[int, int], layout: CpuLayout)
             else:
                 text = pool.text
                 reason = f"{head} may use the {pool.what} CPUs {text} of {pool.where}: its interrupt is not known"
-            yield guests.thread_setting(thread, thread.tid, text, reason, model.PlanRule.NAPI_LOCAL)
+            yield guests.thread_setting(
+                thread, thread.tid, text, reason, model.PlanRule.NAPI_LOCAL
+            )
 
 
 def threads(nic: model.Nic) -> Iterator[tuple[model.Napi, model.Thread]]:

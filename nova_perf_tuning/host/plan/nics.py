@@ -63,9 +63,13 @@ class NicPlan:
             if placement.data.pool.warning:
                 yield placement.data.pool.warning.about(nic=self.nic.name)
         if self.managed:
-            yield Note.of(NoteCode.INTERRUPTS_MANAGED, nic=self.nic.name, irqs=cpulist.format(self.managed))
+            yield Note.of(
+                NoteCode.INTERRUPTS_MANAGED, nic=self.nic.name, irqs=cpulist.format(self.managed)
+            )
         if self.vectors.surplus:
-            yield Note.of(NoteCode.SURPLUS_VECTORS, nic=self.nic.name, vectors=self.vectors.surplus)
+            yield Note.of(
+                NoteCode.SURPLUS_VECTORS, nic=self.nic.name, vectors=self.vectors.surplus
+            )
         if self.vectors.sending is None and has_xps(self.nic) and self.nic.operstate != "down":
             yield Note.of(NoteCode.QUEUES_UNPAIRED, nic=self.nic.name, queues=self.nic.tx_queues)
 
@@ -213,7 +217,9 @@ def firing(facts: model.HostFacts, nic: model.Nic, besides: Collection[int]) -> 
     return with_handler or irqs
 
 
-def left_alone(facts: model.HostFacts, planned: Collection[int]) -> Iterator[tuple[str, model.Irq]]:
+def left_alone(
+    facts: model.HostFacts, planned: Collection[int]
+) -> Iterator[tuple[str, model.Irq]]:
     """Yield NIC and interrupt of all that are not among the numbers ``planned``."""
     passed, placed = passed_through(facts), frozenset(planned)
     for nic in facts.nics:

@@ -50,7 +50,9 @@ class Plan:
         return [setting for setting in self.settings if setting.current != setting.value]
 
 
-def plan(facts: model.HostFacts, sets: CpuSets, *, rps: bool = False, refused: Refused = NOTHING) -> Plan:
+def plan(
+    facts: model.HostFacts, sets: CpuSets, *, rps: bool = False, refused: Refused = NOTHING
+) -> Plan:
     """Return what should hold on the host, each value with its reason.
 
     The same input gives the same plan, and a host on which the plan holds gives the same plan

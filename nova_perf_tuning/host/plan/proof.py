@@ -31,7 +31,9 @@ class Proof:
     warnings: list[Note]
 
 
-def prove(facts: model.HostFacts, layout: CpuLayout, interrupts: Interrupts, threads: Threads) -> Proof:
+def prove(
+    facts: model.HostFacts, layout: CpuLayout, interrupts: Interrupts, threads: Threads
+) -> Proof:
     """Compare the CPUs of all work of the host with those that guests and programs own."""
     work = _work(facts, interrupts, threads)
     cpus = {name: _cpus(users.values()) for name, users in work.items()}
@@ -65,7 +67,9 @@ def prove(facts: model.HostFacts, layout: CpuLayout, interrupts: Interrupts, thr
     return Proof(sets, warnings)
 
 
-def _work(facts: model.HostFacts, interrupts: Interrupts, threads: Threads) -> dict[str, dict[str, _Users]]:
+def _work(
+    facts: model.HostFacts, interrupts: Interrupts, threads: Threads
+) -> dict[str, dict[str, _Users]]:
     """Return class of work -> ``guests``, ``nics`` or ``devices`` -> who uses which CPUs.
 
     Of interrupts there are only those that are not placed: they stay where they are.
@@ -88,7 +92,9 @@ def _cpus(every: Iterable[_Users]) -> frozenset[int]:
     return cpulist.union(texts)
 
 
-def _refused_irqs(facts: model.HostFacts, interrupts: Interrupts) -> Iterator[tuple[str, model.Irq]]:
+def _refused_irqs(
+    facts: model.HostFacts, interrupts: Interrupts
+) -> Iterator[tuple[str, model.Irq]]:
     """Yield NIC and interrupt of all that stay because the kernel does not move them."""
     for nic_plan in interrupts.nics:
         name = nic_plan.nic.name

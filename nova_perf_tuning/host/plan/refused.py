@@ -24,7 +24,9 @@ class Refused:
 
     def __or__(self, other: Self) -> Self:
         """Return both together."""
-        return dataclasses.replace(self, full=self.full | other.full, managed=self.managed | other.managed)
+        return dataclasses.replace(
+            self, full=self.full | other.full, managed=self.managed | other.managed
+        )
 
     def __bool__(self) -> bool:
         return bool(self.full or self.managed)

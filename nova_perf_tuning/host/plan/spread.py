@@ -130,7 +130,9 @@ def _together(staying: Sequence[int | None], others: Sequence[int]) -> list[int 
 
 def _keep(group: Group, load: dict[int, int], class_of: Mapping[int, int]) -> list[int]:
     """Keep items that lie in the pool, on each CPU up to its share; others are nowhere yet."""
-    keep = collections.Counter(cpu for cpu in group.current if cpu is not None and cpu in group.pool.members)
+    keep = collections.Counter(
+        cpu for cpu in group.current if cpu is not None and cpu in group.pool.members
+    )
     floor, extra = divmod(len(group.current), len(group.pool.cpus))
     crowded = [cpu for cpu, number in keep.items() if number > floor]
     crowded.sort(key=lambda cpu: (class_of.get(cpu, 0), cpu))
@@ -172,7 +174,10 @@ def _fill(group: Group, placed: list[int], load: dict[int, int]) -> None:
 
 
 def _improve(
-    groups: Sequence[Group], placed: Mapping[Group, list[int]], load: dict[int, int], class_of: Mapping[int, int]
+    groups: Sequence[Group],
+    placed: Mapping[Group, list[int]],
+    load: dict[int, int],
+    class_of: Mapping[int, int],
 ) -> None:
     """Move items between CPUs until no group can better its placement."""
     weights: dict[tuple[int, ...], int] = {}
@@ -191,7 +196,11 @@ def _improve(
 
 
 def _move_item(
-    group: Group, placed: list[int], load: dict[int, int], heaviest: Mapping[int, int], class_of: Mapping[int, int]
+    group: Group,
+    placed: list[int],
+    load: dict[int, int],
+    heaviest: Mapping[int, int],
+    class_of: Mapping[int, int],
 ) -> bool:
     """Move one item of the group to a better CPU of its pool; False when there is none."""
     cpus, weight = group.pool.cpus, group.weight

@@ -142,7 +142,9 @@ def _serving(irq: model.Irq, by_number: Mapping[int, int]) -> int | None:
     return nics.single(irq.effective or irq.affinity) if planned is None else planned
 
 
-def _deal(nodes: Sequence[int | None], cores: Mapping[int | None, Sequence[int]], taken: int) -> list[int]:
+def _deal(
+    nodes: Sequence[int | None], cores: Mapping[int | None, Sequence[int]], taken: int
+) -> list[int]:
     """Deal each node's cores that are not taken to the queues served there, else to all queues.
 
     :param nodes: the node of the CPU that serves each queue.
@@ -162,7 +164,9 @@ def _deal(nodes: Sequence[int | None], cores: Mapping[int | None, Sequence[int]]
     return bits
 
 
-def _helpers(plan: nics.NicPlan, placement: nics.NicPlacement, by_number: Mapping[int, int]) -> Iterator[_Queue]:
+def _helpers(
+    plan: nics.NicPlan, placement: nics.NicPlacement, by_number: Mapping[int, int]
+) -> Iterator[_Queue]:
     """Let the pool's CPUs that take no interrupt of this NIC do part of its receive work.
 
     Only with fewer receive queues than CPUs: else every CPU has a queue of its own and RPS only
@@ -194,7 +198,9 @@ def _helpers(plan: nics.NicPlan, placement: nics.NicPlacement, by_number: Mappin
         yield _Queue(number, bits, nic.rps[number], reason)
 
 
-def _settings(kind: str, stem: str, rule: str, queues: Iterable[_Queue], digits: int) -> Iterator[model.Setting]:
+def _settings(
+    kind: str, stem: str, rule: str, queues: Iterable[_Queue], digits: int
+) -> Iterator[model.Setting]:
     """Yield a setting for each queue; ``stem`` is ``eth0/tx-``.
 
     A queue that has no mask, or that no CPU is left for, is passed over. A current mask of the

@@ -25,7 +25,9 @@ class Threads:
 
 def plan_threads(facts: model.HostFacts, layout: CpuLayout, interrupts: Interrupts) -> Threads:
     """Place guests' threads off busy CPUs, and NAPI threads on the CPUs of their interrupts."""
-    guest_threads, warnings = guests.thread_placements(interrupts.guests, layout, interrupts.queue_cpus)
+    guest_threads, warnings = guests.thread_placements(
+        interrupts.guests, layout, interrupts.queue_cpus
+    )
     workers = [placement.workers for placement in guest_threads if placement.workers]
     placed = spread.balance(workers, layout.class_of)
 

@@ -20,7 +20,9 @@ from nova_perf_tuning.host import model
 
 # No colon: vectors of a control VSI have a PCI address (ice-0000:65:00.0:ctrl-TxRx-0,
 # i40e-…:fdir-TxRx-0).
-_STEMS: Final = re.compile(r"[^:@]+?-(?P<way>TxRx|Tx-Rx|txrx|rxtx|fp|rx|tx|Rx|Tx|q|Q)-?(?P<number>\d{1,4})")
+_STEMS: Final = re.compile(
+    r"[^:@]+?-(?P<way>TxRx|Tx-Rx|txrx|rxtx|fp|rx|tx|Rx|Tx|q|Q)-?(?P<number>\d{1,4})"
+)
 _RULES: Final = {
     "cxgb4": re.compile(r".+[- ]\(?(?P<way>Rx|queue) ?(?P<number>\d{1,4})\)?"),
     "gve": re.compile(r"(gve-ntfy-blk|.+-ntfy-block\.)(?P<number>\d{1,4})(@pci:.+)?"),
@@ -218,7 +220,10 @@ def _function(nic: model.Nic, irq: model.Irq) -> tuple[bool, str]:
 
 
 def _sorted(
-    nic: model.Nic, irqs: Sequence[model.Irq], serving: Iterable[_Serving], senders: Mapping[int, int]
+    nic: model.Nic,
+    irqs: Sequence[model.Irq],
+    serving: Iterable[_Serving],
+    senders: Mapping[int, int],
 ) -> Vectors:
     """Return the interrupts sorted, given those that serve a queue.
 

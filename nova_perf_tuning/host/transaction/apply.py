@@ -102,7 +102,9 @@ def in_order(settings: Iterable[Setting], kinds: Mapping[str, base.SettingKind])
     unique: dict[tuple[str, str], Setting] = {}
     for setting in settings:
         if setting.kind not in kinds:
-            raise base.TargetError(f"{setting.kind[:40]!r} is no kind of setting that is installed")
+            raise base.TargetError(
+                f"{setting.kind[:40]!r} is no kind of setting that is installed"
+            )
         other = unique.setdefault((setting.kind, setting.target), setting)
         if other.value != setting.value:
             raise base.TargetError(
@@ -112,7 +114,9 @@ def in_order(settings: Iterable[Setting], kinds: Mapping[str, base.SettingKind])
     return sorted(unique.values(), key=lambda setting: kinds[setting.kind].order)
 
 
-def preview(settings: Iterable[Setting], kinds: Mapping[str, base.SettingKind]) -> tuple[list[str], list[Outcome]]:
+def preview(
+    settings: Iterable[Setting], kinds: Mapping[str, base.SettingKind]
+) -> tuple[list[str], list[Outcome]]:
     """Return the exact writes, in their order, and the outcomes of settings without a write."""
     lines, rest = [], []
     for setting in in_order(settings, kinds):
@@ -125,7 +129,10 @@ def preview(settings: Iterable[Setting], kinds: Mapping[str, base.SettingKind]) 
 
 
 def apply(
-    settings: Iterable[Setting], kinds: Mapping[str, base.SettingKind], journal: journal_module.Journal, boot: str
+    settings: Iterable[Setting],
+    kinds: Mapping[str, base.SettingKind],
+    journal: journal_module.Journal,
+    boot: str,
 ) -> list[Outcome]:
     """Bring ``settings`` into force and return what became of each, in the order of writing.
 
@@ -151,7 +158,9 @@ def _look(setting: Setting, kind: base.SettingKind) -> tuple[Outcome, str]:
             outcome.detail = f"planned for {setting.identity}, which is {identity} now"
         elif kind.needs_identity and not setting.identity:
             outcome.result = Result.STALE
-            outcome.detail = f"the plan names no identity (it is {identity} now), and its number may be reused"
+            outcome.detail = (
+                f"the plan names no identity (it is {identity} now), and its number may be reused"
+            )
         else:
             outcome.previous = kind.read(setting.target)
             if not kind.holds(setting.target, setting.value, outcome.previous):
@@ -173,7 +182,9 @@ def _refused(outcome: Outcome, error: Exception) -> None:
 class _Run:
     """One call of :func:`apply`."""
 
-    def __init__(self, kinds: Mapping[str, base.SettingKind], journal: journal_module.Journal, boot: str) -> None:
+    def __init__(
+        self, kinds: Mapping[str, base.SettingKind], journal: journal_module.Journal, boot: str
+    ) -> None:
         self.kinds = kinds
         self.journal = journal
         self.boot = boot
@@ -233,9 +244,15 @@ class _Run:
             self.entries.append((outcome, entry))
         return outcome
 
-    def _entry(self, outcome: Outcome, identity: str, old: journal_module.Entry | None) -> journal_module.Entry:
+    def _entry(
+        self, outcome: Outcome, identity: str, old: journal_module.Entry | None
+    ) -> journal_module.Entry:
         """Return the entry before the write: what was there, and what may be there if it is cut."""
-        setting, kind, current = outcome.setting, self.kinds[outcome.setting.kind], outcome.previous or ""
+        setting, kind, current = (
+            outcome.setting,
+            self.kinds[outcome.setting.kind],
+            outcome.previous or "",
+        )
         first = old
         if old is not None and old.state == "held":
             first = None  # what was only watched so far has no original of ours
@@ -271,7 +288,10 @@ class _Run:
     def _differs(self, entry: journal_module.Entry) -> bool:
         """Whether the journal has to be written for this entry: times alone are no news."""
         old = self.known.get(entry.key)
-        return old is None or dataclasses.replace(old, since=entry.since, changed=entry.changed) != entry
+        return (
+            old is None
+            or dataclasses.replace(old, since=entry.since, changed=entry.changed) != entry
+        )
 
     def _write_all(self, outcomes: list[Outcome]) -> None:
         """Write kind by kind; transient failures are tried again before the next kind."""
@@ -299,7 +319,10 @@ class _Run:
                 self.written.append(outcome)
                 kind.write(setting.target, setting.value)
             else:
-                outcome.result, outcome.detail = Result.STALE, "another object has its number since a moment ago"
+                outcome.result, outcome.detail = (
+                    Result.STALE,
+                    "another object has its number since a moment ago",
+                )
         except (OSError, errors.PerfTuningError) as error:
             _refused(outcome, error)
 
@@ -312,7 +335,9 @@ class _Run:
                 outcome.result, outcome.detail = Result.PENDING, observation.detail
             elif observation.state is not base.State.HOLDS:
                 outcome.result = Result.DIFFERS
-                outcome.detail = observation.detail or f"the kernel holds {observation.current or 'nothing'}"
+                outcome.detail = (
+                    observation.detail or f"the kernel holds {observation.current or 'nothing'}"
+                )
 
     def _record(self) -> None:
         """Note what is in force now; forget what was never written, and threads that have ended."""

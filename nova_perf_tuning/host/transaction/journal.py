@@ -118,12 +118,16 @@ class Entry:
     def setting(self) -> model.Setting:
         """Return the setting that should hold now."""
         what = self.kind, self.target, self.wanted, self.written
-        return model.Setting(*what, self.reason, self.rule, self.identity, self.boot_id == ANY_BOOT)
+        return model.Setting(
+            *what, self.reason, self.rule, self.identity, self.boot_id == ANY_BOOT
+        )
 
 
 _KEEP: Final = "keep the journal: the originals are in it"
 _ROOM: Final = f"free space on that disk and run it again; {_KEEP}"
-_DISK: Final = f"that disk cannot be read or written: see 'dmesg' and the limits of this user; {_KEEP}"
+_DISK: Final = (
+    f"that disk cannot be read or written: see 'dmesg' and the limits of this user; {_KEEP}"
+)
 _MEMORY: Final = f"there is not enough memory: free some and run it again; {_KEEP}"
 _MOUNT: Final = f"remount that disk for writing, see 'dmesg'; {_KEEP}"
 _BUSY: Final = "another program keeps it open or it takes too long: try again; keep the journal"
@@ -177,7 +181,9 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
     :raises JournalError: damaged; of a newer version; disk full. So do all methods.
     """
 
-    def __init__(self, state_dir: str, root: str = "/", *, writer: bool = False, patience: float = 10.0) -> None:
+    def __init__(
+        self, state_dir: str, root: str = "/", *, writer: bool = False, patience: float = 10.0
+    ) -> None:
         self.state_dir = os.path.abspath(state_dir)
         self.path = os.path.join(self.state_dir, JOURNAL)
         self.root = os.path.realpath(root)
@@ -200,7 +206,9 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
             if not isinstance(error, OSError):
                 raise
             path = error.filename or self.state_dir
-            raise JournalError(f"{path}: {error.strerror}: name another directory with --state-dir") from None
+            raise JournalError(
+                f"{path}: {error.strerror}: name another directory with --state-dir"
+            ) from None
 
     def __exit__(self, *exc: object) -> None:
         self.close()
@@ -246,16 +254,22 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
                 f"{self.state_dir}: user {owner} owns it and may swap the journal: run this as user {owner}"
             )
         with self._errors():
-            connection = sqlite3.connect(self.path, timeout=10.0, isolation_level=None, check_same_thread=False)
+            connection = sqlite3.connect(
+                self.path, timeout=10.0, isolation_level=None, check_same_thread=False
+            )
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE)
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.set_progress_handler(self._is_late, _STEPS)
-            objects = connection.execute("SELECT name, sql FROM sqlite_master LIMIT 100").fetchall()
+            objects = connection.execute(
+                "SELECT name, sql FROM sqlite_master LIMIT 100"
+            ).fetchall()
             empty = not objects
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version > VERSION:
                 connection.close()
-                raise JournalError(f"{self.path}: version {version} was written by a newer release: use that one")
+                raise JournalError(
+                    f"{self.path}: version {version} was written by a newer release: use that one"
+                )
             if not (empty or _is_ours(objects)):
                 connection.close()
                 raise JournalError(
@@ -279,18 +293,24 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
             (root,) = connection.execute("SELECT root FROM host").fetchone()
             if root != self.root:
                 where = f"{root[:200]}, not {self.root}"
-                raise JournalError(f"{self.path}: it belongs to the host below {where}: name another --state-dir")
+                raise JournalError(
+                    f"{self.path}: it belongs to the host below {where}: name another --state-dir"
+                )
             return connection
 
     def _check_files(self) -> None:
         """Refuse a journal one of whose files is another user's or no plain file, before SQLite opens them."""
         for path, status in bounded_read.sqlite_files(self.path):
             if not stat.S_ISREG(status.st_mode):
-                raise JournalError(f"{path}: it is not a plain file: name another directory with --state-dir")
+                raise JournalError(
+                    f"{path}: it is not a plain file: name another directory with --state-dir"
+                )
             owner = status.st_uid
             if owner != os.geteuid():
                 who = f"user {owner}" if owner else "root"
-                raise ForbiddenError(f"{path}: only its owner ({who}) may read it: run this as {who}")
+                raise ForbiddenError(
+                    f"{path}: only its owner ({who}) may read it: run this as {who}"
+                )
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
@@ -458,7 +478,9 @@ def lock_holder(path: str) -> str | None:
 
 
 def _not_plain(path: str) -> JournalError:
-    return JournalError(f"{path}: it is not a plain file: remove it, or name another directory with --state-dir")
+    return JournalError(
+        f"{path}: it is not a plain file: remove it, or name another directory with --state-dir"
+    )
 
 
 def _try(fd: int, how: int) -> bool:

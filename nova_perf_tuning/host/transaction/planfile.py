@@ -46,7 +46,9 @@ def load(path: str) -> list[model.Setting]:
     except bounded_json.JsonError as error:
         raise PlanFileError(f"{path}: {error}") from None
     if not isinstance(plan, dict) or not isinstance(plan.get("settings"), list):
-        raise PlanFileError(f"{path}: it has no list of settings; see 'nova-perf plan -f json' for the form")
+        raise PlanFileError(
+            f"{path}: it has no list of settings; see 'nova-perf plan -f json' for the form"
+        )
     return [_setting(path, item) for item in plan["settings"]]
 
 
@@ -54,8 +56,12 @@ def _setting(path: str, item: Any) -> model.Setting:
     fields: dict[str, Any] = {}
     if isinstance(item, dict):
         fields = {name: item.get(name) or "" for name in _FIELDS}
-    if not fields or not all(isinstance(text, str) and text.isprintable() for text in fields.values()):
-        raise PlanFileError(f"{path}: {str(item)[:80]!r} is no setting; see 'nova-perf plan -f json' for the form")
+    if not fields or not all(
+        isinstance(text, str) and text.isprintable() for text in fields.values()
+    ):
+        raise PlanFileError(
+            f"{path}: {str(item)[:80]!r} is no setting; see 'nova-perf plan -f json' for the form"
+        )
     kind = fields["kind"]
     if kind not in FORMS:
         raise PlanFileError(
@@ -67,5 +73,7 @@ def _setting(path: str, item: Any) -> model.Setting:
             text = f"{kind}: {name} {fields[name][:60]!r}"
             raise PlanFileError(f"{path}: {text} is not of the form {pattern or 'empty'}")
     if fields["rule"] in journal.AGENT_RULES:
-        fields["rule"] = f"file:{fields['rule']}"  # what a person takes from a file is the person's
+        fields["rule"] = (
+            f"file:{fields['rule']}"  # what a person takes from a file is the person's
+        )
     return model.Setting(**fields)

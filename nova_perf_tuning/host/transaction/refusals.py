@@ -152,8 +152,15 @@ class Memory:
             if content["schema"] != _SCHEMA:
                 return None
             full = cpulist.parse(content["full"])
-            managed = frozenset(model.IrqTarget.parse(target, name) for target, name in content["managed"])
-            return _Record(Refused(full, managed), str(content["boot"]), content["among"], float(content["since"]))
+            managed = frozenset(
+                model.IrqTarget.parse(target, name) for target, name in content["managed"]
+            )
+            return _Record(
+                Refused(full, managed),
+                str(content["boot"]),
+                content["among"],
+                float(content["since"]),
+            )
         except (OSError, ValueError, KeyError, TypeError, RecursionError, errors.PerfTuningError):
             return None
 

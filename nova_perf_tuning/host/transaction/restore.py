@@ -100,13 +100,21 @@ def _restore(
         return Restoration(entry, RestoreResult.ALREADY)
     if entry.kind not in kinds:
         return Restoration(
-            entry, RestoreResult.FAILED, None, f"kind {entry.kind} is not installed any more", "no_kind"
+            entry,
+            RestoreResult.FAILED,
+            None,
+            f"kind {entry.kind} is not installed any more",
+            "no_kind",
         )
     kind = kinds[entry.kind]
     try:
         if not kind.is_same(entry.setting()):
             return Restoration(
-                entry, RestoreResult.GONE, None, "another object has this number now", "other_object"
+                entry,
+                RestoreResult.GONE,
+                None,
+                "another object has this number now",
+                "other_object",
             )
         current = kind.read(entry.target)
         if kind.holds(entry.target, entry.original, current):
@@ -119,8 +127,12 @@ def _restore(
         now = kind.read(entry.target)
     except (OSError, errors.PerfTuningError) as error:
         if base.is_gone(error):
-            return Restoration(entry, RestoreResult.GONE, None, "it does not exist any more", "no_object")
-        return Restoration(entry, RestoreResult.FAILED, None, base.clause(error), errors.code(error))
+            return Restoration(
+                entry, RestoreResult.GONE, None, "it does not exist any more", "no_object"
+            )
+        return Restoration(
+            entry, RestoreResult.FAILED, None, base.clause(error), errors.code(error)
+        )
     if not kind.holds(entry.target, entry.original, now):
         detail = f"the kernel holds {now}, not the original {entry.original}"
         return Restoration(entry, RestoreResult.FAILED, current, detail, "not_held", now)

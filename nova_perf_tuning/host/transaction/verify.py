@@ -17,14 +17,18 @@ from nova_perf_tuning.host.transaction import journal as journal_module
 #: guests' threads; bpftune sizes TCP buffers; ksmtuned switches KSM.
 DAEMONS: Final = {
     "irqbalance": frozenset(("irq_affinity",)),
-    "tuned": frozenset("irq_affinity thread_affinity sysctl offload ring channels rps memory governor".split()),
+    "tuned": frozenset(
+        "irq_affinity thread_affinity sysctl offload ring channels rps memory governor".split()
+    ),
     "ksmtuned": frozenset(("memory",)),
     "numad": frozenset(("thread_affinity",)),
     "bpftune": frozenset(("sysctl",)),
 }
 
 
-def verify(settings: Sequence[model.Setting], kinds: Mapping[str, base.SettingKind]) -> list[base.Observation]:
+def verify(
+    settings: Sequence[model.Setting], kinds: Mapping[str, base.SettingKind]
+) -> list[base.Observation]:
     """Return what each setting's object holds now, in the order of ``settings``."""
     observations: dict[str, Iterator[base.Observation]] = {}
     for name, members in grouped((setting.kind, setting) for setting in settings).items():
@@ -37,7 +41,9 @@ def verify(settings: Sequence[model.Setting], kinds: Mapping[str, base.SettingKi
     return [next(observations[setting.kind]) for setting in settings]
 
 
-def drifted(settings: Sequence[model.Setting], kinds: Mapping[str, base.SettingKind]) -> list[model.Setting]:
+def drifted(
+    settings: Sequence[model.Setting], kinds: Mapping[str, base.SettingKind]
+) -> list[model.Setting]:
     """Return those settings that :func:`verify` finds drifted."""
     drifted: list[model.Setting] = []
     for setting, observation in zip(settings, verify(settings, kinds), strict=True):
@@ -46,7 +52,9 @@ def drifted(settings: Sequence[model.Setting], kinds: Mapping[str, base.SettingK
     return drifted
 
 
-def is_drift(setting: model.Setting, observation: base.Observation, kinds: Mapping[str, base.SettingKind]) -> bool:
+def is_drift(
+    setting: model.Setting, observation: base.Observation, kinds: Mapping[str, base.SettingKind]
+) -> bool:
     """Whether the host is no longer as asked: changed, or gone though its kind does not end by itself."""
     if observation.state is base.State.DRIFTED:
         return True
@@ -60,7 +68,9 @@ def is_ours(entry: journal_module.Entry, kind: base.SettingKind, current: str) -
     )
 
 
-def is_ended(entry: journal_module.Entry, boot: str, kinds: Mapping[str, base.SettingKind]) -> bool:
+def is_ended(
+    entry: journal_module.Entry, boot: str, kinds: Mapping[str, base.SettingKind]
+) -> bool:
     """Whether an entry is of an earlier boot and nothing of it is left on its object.
 
     A boot id proves nothing by itself: that of a container or of a copied file can differ within

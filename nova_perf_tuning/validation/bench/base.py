@@ -107,7 +107,12 @@ class Parameter:
     """One parameter: a text that matches ``pattern`` as a whole; ``allowed`` says in words what that is."""
 
     def __init__(
-        self, name: str, default: str, help: str, pattern: str = "(?s:.*)", allowed: str = "any text"
+        self,
+        name: str,
+        default: str,
+        help: str,
+        pattern: str = "(?s:.*)",
+        allowed: str = "any text",
     ) -> None:
         self.name, self.default, self.help = name, default, help
         self._pattern, self._allowed = pattern, allowed
@@ -131,7 +136,9 @@ class Integer(Parameter):
 
     _NUMBER, _NOUN, _SUCH_AS = "[0-9]{1,12}", "a whole number", ""
 
-    def __init__(self, name: str, default: str, help: str, low: int | str, high: int | str) -> None:
+    def __init__(
+        self, name: str, default: str, help: str, low: int | str, high: int | str
+    ) -> None:
         allowed = f"{self._NOUN} from {low} to {high}{self._SUCH_AS}"
         super().__init__(name, default, f"{help}, {low} to {high}", self._NUMBER, allowed)
         self._range = range(self._value(str(low)), self._value(str(high)) + 1)
@@ -327,7 +334,9 @@ class Benchmark(abc.ABC):
         self.check_length(text)
         start = _OBJECT.search(text)
         if start is None:
-            raise self.fault(f"no JSON in the output, it begins '{one_line(text[:300], 60)}'{self.wanted_form()}")
+            raise self.fault(
+                f"no JSON in the output, it begins '{one_line(text[:300], 60)}'{self.wanted_form()}"
+            )
         try:
             return bounded_json.objects(text[start.start() :])
         except bounded_json.JsonError as error:
@@ -343,7 +352,9 @@ class Benchmark(abc.ABC):
         """Return the number that the one group of ``pattern`` finds; it must be found exactly once."""
         matches = re.findall(pattern, text, re.MULTILINE)
         if not matches:
-            raise self.fault(f"the output is cut off or foreign: 0 lines '{name}'{self.wanted_form()}")
+            raise self.fault(
+                f"the output is cut off or foreign: 0 lines '{name}'{self.wanted_form()}"
+            )
         if len(matches) > 1:
             raise self.fault(f"the output is ambiguous: {len(matches)} lines '{name}'")
         return self.check_number(name, float(matches[0]))
@@ -352,7 +363,9 @@ class Benchmark(abc.ABC):
         """Return what is at ``path``; OutputError: nothing, or a key of the path stands there twice."""
         for key in path:
             if isinstance(data, bounded_json.Object) and key in data.repeated:
-                raise self.fault(f"the output has '{one_line(key, 40)}' twice in one object{self.equal_keys}")
+                raise self.fault(
+                    f"the output has '{one_line(key, 40)}' twice in one object{self.equal_keys}"
+                )
             try:
                 data = data[key]
             except (LookupError, TypeError):
@@ -382,7 +395,12 @@ class Benchmark(abc.ABC):
         return float(value)
 
     def check_latencies(
-        self, tails: Mapping[float, float], mean: float, least: float, most: float, rounding: float = 0.0
+        self,
+        tails: Mapping[float, float],
+        mean: float,
+        least: float,
+        most: float,
+        rounding: float = 0.0,
     ) -> None:
         """Check the figures of one group of latencies against each other.
 
@@ -390,11 +408,17 @@ class Benchmark(abc.ABC):
         :param rounding: the last digit that is printed.
         :raises OutputError: they contradict each other, by more than rounding and the width of a bucket.
         """
-        named = [("min", least), *((f"p{share:g}", tails[share]) for share in sorted(tails)), ("max", most)]
+        named = [
+            ("min", least),
+            *((f"p{share:g}", tails[share]) for share in sorted(tails)),
+            ("max", most),
+        ]
         for (low_name, low), (high_name, high) in itertools.pairwise(named):
             if low > high * _BUCKET + rounding:
                 raise self.fault(
                     f"latencies contradict each other: {low_name} {low:g} is above {high_name} {high:g}"
                 )
         if least > mean * _BUCKET + rounding or mean > most * _BUCKET + rounding:
-            raise self.fault(f"latencies contradict each other: mean {mean:g}, min {least:g}, max {most:g}")
+            raise self.fault(
+                f"latencies contradict each other: mean {mean:g}, min {least:g}, max {most:g}"
+            )

@@ -37,7 +37,13 @@ class Fio(base.Benchmark):
     programs = ("fio",)
     primary = ("iops", "IO/s", "higher")
     parameters = (
-        base.Integer("seconds", "10", "length of the run; 0: until every job has done its file once", 0, 3600),
+        base.Integer(
+            "seconds",
+            "10",
+            "length of the run; 0: until every job has done its file once",
+            0,
+            3600,
+        ),
         base.Choice("pattern", "randwrite", ", ".join(_PATTERNS), _PATTERNS),
         base.Size("block_size", "16k", "bytes per request", 512, "4m"),
         base.Size("size", "64M", "size of each job's file", "1m", "1024g"),
@@ -45,7 +51,13 @@ class Fio(base.Benchmark):
         base.Choice("engine", "psync", ", ".join(_ENGINES), _ENGINES),
         base.Integer("depth", "1", "requests in flight per job (libaio and io_uring)", 1, 1024),
         # fio splits directories at ':'.
-        base.Parameter("directory", ".", "where files lie; .: the scratch disk", "[^:\0]+", "a path without ':'"),
+        base.Parameter(
+            "directory",
+            ".",
+            "where files lie; .: the scratch disk",
+            "[^:\0]+",
+            "a path without ':'",
+        ),
     )
     form = "fio --group_reporting --output-format=json"
     work_metric = "requests"
@@ -60,11 +72,20 @@ class Fio(base.Benchmark):
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = self.values(given)
-        seconds, jobs, depth, block, size = values.numbers("seconds", "jobs", "depth", "block_size", "size")
+        seconds, jobs, depth, block, size = values.numbers(
+            "seconds", "jobs", "depth", "block_size", "size"
+        )
         if values["engine"] == "psync" and depth > 1:
-            raise self.refusal(f"depth={depth} needs engine=libaio or io_uring: psync waits for each")
+            raise self.refusal(
+                f"depth={depth} needs engine=libaio or io_uring: psync waits for each"
+            )
         argv = ["fio", "--name=nova-perf", "--group_reporting", "--direct=1"]
-        argv += [f"--rw={values['pattern']}", f"--bs={block}", f"--size={size}", f"--numjobs={jobs}"]
+        argv += [
+            f"--rw={values['pattern']}",
+            f"--bs={block}",
+            f"--size={size}",
+            f"--numjobs={jobs}",
+        ]
         argv += [f"--ioengine={values['engine']}", f"--iodepth={depth}"]
         if seconds:
             argv += ["--time_based", f"--runtime={seconds}"]
@@ -81,7 +102,9 @@ class Fio(base.Benchmark):
         ways = self._ways(job)
         requests = sum(self.number(job, way, "total_ios") for way in ways)
         readings = [
-            base.Reading(*self.primary, sum(self.number(job, way, "iops") for way in ways), primary=True),
+            base.Reading(
+                *self.primary, sum(self.number(job, way, "iops") for way in ways), primary=True
+            ),
             base.Reading("bandwidth", "MB/s", "higher", self._bandwidth(job, ways)),
         ]
         for way in ways:
@@ -89,8 +112,14 @@ class Fio(base.Benchmark):
             if ways == [way] and way != _MIXED:
                 prefix = ""
             if prefix:
-                readings.append(base.Reading(f"{prefix}iops", "IO/s", "higher", self.number(job, way, "iops")))
-                readings.append(base.Reading(f"{prefix}bandwidth", "MB/s", "higher", self._bandwidth(job, [way])))
+                readings.append(
+                    base.Reading(f"{prefix}iops", "IO/s", "higher", self.number(job, way, "iops"))
+                )
+                readings.append(
+                    base.Reading(
+                        f"{prefix}bandwidth", "MB/s", "higher", self._bandwidth(job, [way])
+                    )
+                )
             readings += self._latencies(job, way, prefix)
         readings += self._sync_latencies(job)
         readings.append(base.Reading("requests", self.work_unit, "higher", requests / 1e3))
@@ -101,9 +130,13 @@ class Fio(base.Benchmark):
         ways = self._ways(job)
         remarks = {}
         if len(ways) > 1:
-            remarks["several_directions"] = f"'iops' and 'bandwidth' are of {' and '.join(ways)} together"
+            remarks["several_directions"] = (
+                f"'iops' and 'bandwidth' are of {' and '.join(ways)} together"
+            )
         elif ways == [_MIXED]:
-            remarks["mixed_directions"] = "fio has added up reads and writes (unified_rw_reporting)"
+            remarks["mixed_directions"] = (
+                "fio has added up reads and writes (unified_rw_reporting)"
+            )
         if self._sync_latencies(job):
             remarks["synchronised"] = (
                 "a write is safe after its sync: 'sync_latency' is what an application waits for"
@@ -135,7 +168,9 @@ class Fio(base.Benchmark):
                 ways.append(way)
         if not ways:
             raise self.fault("the job did no I/O")
-        if len(ways) > 1 and _MIXED in ways:  # unified_rw_reporting=both prints the sum beside its parts
+        if (
+            len(ways) > 1 and _MIXED in ways
+        ):  # unified_rw_reporting=both prints the sum beside its parts
             ways.remove(_MIXED)
         return ways
 

@@ -26,12 +26,17 @@ class _Iperf(base.Benchmark):
     programs = ("iperf3",)
     paired = True
     form = "iperf3 -c HOST -J"
-    equal_keys = ": iperf3 before 3.12 prints a bidirectional run so; measure one direction at a time"
+    equal_keys = (
+        ": iperf3 before 3.12 prints a bidirectional run so; measure one direction at a time"
+    )
     protocol: ClassVar[str]
 
     def pair(self, values: base.Values, peer: str | None, *options: str) -> list[base.Step]:
         """Return server and client, which has ``options`` besides; ``@PORT@`` stands for each process's port."""
-        seconds, port, processes = *values.numbers("seconds", "port"), int(values.get("processes", 1))
+        seconds, port, processes = (
+            *values.numbers("seconds", "port"),
+            int(values.get("processes", 1)),
+        )
         if port + processes > 65_536:
             raise self.refusal(f"port={port} leaves no {processes} ports for the processes")
         server = ["iperf3", "-s", "-1", "-B", self.server(peer), "-p", "@PORT@"]
@@ -76,12 +81,16 @@ class _Iperf(base.Benchmark):
     def _check(self, document: object) -> None:
         """Refuse a document of a failed run, of another protocol or direction, and the server's."""
         if isinstance(document, dict) and "error" in document:
-            message = one_line(document["error"], 160)  # the first of two: it says which side refused
+            message = one_line(
+                document["error"], 160
+            )  # the first of two: it says which side refused
             if "refused" in message:
                 raise base.NotReadyError(f"{self.kind}: {message}")
             raise base.OutputError(f"{self.kind}: {message}")
         if (protocol := self.find(document, "start", "test_start", "protocol")) != self.protocol:
-            raise self.fault(f"the output is of a {one_line(protocol, 20)} test, not of {self.protocol}")
+            raise self.fault(
+                f"the output is of a {one_line(protocol, 20)} test, not of {self.protocol}"
+            )
         start = self.find(document, "start")
         if "accepted_connection" in start and "connecting_to" not in start:
             raise self.fault(
@@ -89,21 +98,29 @@ class _Iperf(base.Benchmark):
             )
         end = self.find(document, "end")
         if isinstance(end, dict) and "sum_sent_bidir_reverse" in end:
-            raise self.fault("the output is of a bidirectional run; measure one direction at a time")
+            raise self.fault(
+                "the output is of a bidirectional run; measure one direction at a time"
+            )
 
     def span(self, text: str) -> base.Span:
         # It ends some 10 ms after the last of them.
         documents = self.documents(text)
-        return base.Span(max(self.number(document, "end", "sum_sent", "seconds") for document in documents))
+        return base.Span(
+            max(self.number(document, "end", "sum_sent", "seconds") for document in documents)
+        )
 
     def remarks(self, text: str) -> Mapping[str, str]:
         rates = set()
         for document in self.documents(text):
             rates.add(document["start"].get("target_bitrate") or 0)
-        held = sorted(rate for rate in rates if isinstance(rate, int) and 0 < rate <= base.MAX_NUMBER)
+        held = sorted(
+            rate for rate in rates if isinstance(rate, int) and 0 < rate <= base.MAX_NUMBER
+        )
         if not held:
             return {}
-        return {"held_to_a_rate": f"the sender was held to {held[-1] / 1e6:g} Mbit/s a stream (-b)"}
+        return {
+            "held_to_a_rate": f"the sender was held to {held[-1] / 1e6:g} Mbit/s a stream (-b)"
+        }
 
     def cpu_shares(self, ends: Sequence[object]) -> list[base.Reading]:
         """Return the CPU of iperf3's own processes on both sides in per cent of one CPU, summed up."""
@@ -130,10 +147,20 @@ class Iperf3(_Iperf):
     parameters = (
         base.Integer("seconds", "10", "length of the measured part", 1, 3600),
         base.Integer("streams", "1", "parallel connections of each process", 1, 128),
-        base.Integer("processes", "1", "pairs of iperf3 side by side; more than one needs nova-perf-bench", 1, 64),
-        base.Integer("bitrate", "0", "Mbit/s that each stream is held to; 0: as fast as it goes", 0, 400_000),
+        base.Integer(
+            "processes",
+            "1",
+            "pairs of iperf3 side by side; more than one needs nova-perf-bench",
+            1,
+            64,
+        ),
+        base.Integer(
+            "bitrate", "0", "Mbit/s that each stream is held to; 0: as fast as it goes", 0, 400_000
+        ),
         _DIRECTION,
-        base.Integer("port", "5201", "TCP port of the server, or of the first of several", 1, 65_535),
+        base.Integer(
+            "port", "5201", "TCP port of the server, or of the first of several", 1, 65_535
+        ),
     )
     work_metric = "transferred"
     work_unit = "Gbit"
@@ -178,7 +205,9 @@ class Packets(_Iperf):
     parameters = (
         base.SECONDS,
         base.Integer("bytes", "64", "payload of each packet", 16, 65_000),
-        base.Integer("bitrate", "0", "payload in Mbit/s of the sender; 0: as fast as it goes", 0, 400_000),
+        base.Integer(
+            "bitrate", "0", "payload in Mbit/s of the sender; 0: as fast as it goes", 0, 400_000
+        ),
         _DIRECTION,
         base.Integer("port", "5211", "port of the server", 1, 65_535),
     )
@@ -204,10 +233,16 @@ class Packets(_Iperf):
         # Of the receiver: it has counted until the last packet came.
         seconds = self.number(end, "sum_received", "seconds")
         if not 0 < arrived <= sent or seconds == 0:
-            raise self.fault(f"{arrived:g} packets arrived in {seconds:g} s, of {sent:g} that were sent")
+            raise self.fault(
+                f"{arrived:g} packets arrived in {seconds:g} s, of {sent:g} that were sent"
+            )
         return [
-            base.Reading(*self.primary, self.check_number("rate", arrived / seconds), primary=True),
-            base.Reading("sent_per_second", "1/s", "higher", self.check_number("rate", sent / seconds)),
+            base.Reading(
+                *self.primary, self.check_number("rate", arrived / seconds), primary=True
+            ),
+            base.Reading(
+                "sent_per_second", "1/s", "higher", self.check_number("rate", sent / seconds)
+            ),
             base.Reading("lost_share", "%", "lower", 100 * (1 - arrived / sent)),
             base.Reading("jitter", "ms", "lower", self.number(end, "sum", "jitter_ms")),
             base.Reading("received", self.work_unit, "higher", arrived / 1e3),

@@ -32,8 +32,27 @@ class Netperf(base.Benchmark):
         values = self.values(given)
         seconds, port = values.numbers("seconds", "port")
         peer = self.server(peer)
-        client = ["netperf", "-H", peer, "-p", str(port), "-t", values.text("test"), "-l", str(seconds)]
-        client += ["-P", "0", "-j", "-f", "m", "--", "-k", "THROUGHPUT,THROUGHPUT_UNITS,ELAPSED_TIME,PROTOCOL"]
+        client = [
+            "netperf",
+            "-H",
+            peer,
+            "-p",
+            str(port),
+            "-t",
+            values.text("test"),
+            "-l",
+            str(seconds),
+        ]
+        client += [
+            "-P",
+            "0",
+            "-j",
+            "-f",
+            "m",
+            "--",
+            "-k",
+            "THROUGHPUT,THROUGHPUT_UNITS,ELAPSED_TIME,PROTOCOL",
+        ]
         limit_s = seconds + base.MARGIN_S
         return (
             base.Step(("netserver", "-D", "-L", peer, "-p", str(port)), "server", limit_s),
@@ -43,7 +62,9 @@ class Netperf(base.Benchmark):
     def remarks(self, text: str) -> Mapping[str, str]:
         if re.search(r"^PROTOCOL=", text, re.MULTILINE):
             return {}
-        return {"protocol_unknown": "the output does not name the protocol (-k PROTOCOL): it is taken for TCP"}
+        return {
+            "protocol_unknown": "the output does not name the protocol (-k PROTOCOL): it is taken for TCP"
+        }
 
     def parse(self, text: str) -> list[base.Reading]:
         self.check_length(text)

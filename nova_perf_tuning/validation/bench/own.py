@@ -110,8 +110,15 @@ class Himeno(OwnBenchmark):
     primary = ("mflops", "MFLOPS", "higher")
     parameters = (
         base.Integer("seconds", "10", "length of the timed part", 1, 3600),
-        base.Choice("size", "S", "grid: XS (32x32x64), S (64x64x128), M (128x128x256), L (256x256x512)", [*GRIDS]),
-        base.Integer("processes", "1", "processes on one grid: at most its points in i less two", 1, 254),
+        base.Choice(
+            "size",
+            "S",
+            "grid: XS (32x32x64), S (64x64x128), M (128x128x256), L (256x256x512)",
+            [*GRIDS],
+        ),
+        base.Integer(
+            "processes", "1", "processes on one grid: at most its points in i less two", 1, 254
+        ),
     )
     work_metric = "work"
     work_unit = "GFLOP"
@@ -124,18 +131,26 @@ class Himeno(OwnBenchmark):
         values = self.values(given)
         size, (seconds, processes) = values.text("size"), values.numbers("seconds", "processes")
         if processes > GRIDS[size][0] - 2:
-            raise self.refusal(f"processes={processes} must be at most {GRIDS[size][0] - 2} for size {size}")
+            raise self.refusal(
+                f"processes={processes} must be at most {GRIDS[size][0] - 2} for size {size}"
+            )
         argv = (PROGRAM, "himeno", size, str(seconds), str(processes))
         # Filling the grid and three sweeps come before, 34 operations a point; an emulated guest
         # does 10 MFLOPS.
-        return (base.Step(argv, "client", seconds + base.MARGIN_S + 6 * 34 * math.prod(GRIDS[size]) / 10e6),)
+        return (
+            base.Step(
+                argv, "client", seconds + base.MARGIN_S + 6 * 34 * math.prod(GRIDS[size]) / 10e6
+            ),
+        )
 
     def parse(self, text: str) -> list[base.Reading]:
         data = self.data(text)
         rate = self.positive(data, "mflops")
         return [
             base.Reading(*self.primary, rate, primary=True),
-            base.Reading("work", self.work_unit, "higher", rate * self.positive(data, "seconds") / 1e3),
+            base.Reading(
+                "work", self.work_unit, "higher", rate * self.positive(data, "seconds") / 1e3
+            ),
         ]
 
 
@@ -151,7 +166,9 @@ class Memory(OwnBenchmark):
     primary = ("bandwidth", "MB/s", "higher")
     parameters = (
         base.Integer("seconds", "10", "length of the timed part", 1, 3600),
-        base.Size("array", "32m", "size of each of the three arrays; more than the caches", "1m", "64g"),
+        base.Size(
+            "array", "32m", "size of each of the three arrays; more than the caches", "1m", "64g"
+        ),
         base.Integer("processes", "1", "processes, each with its part of the arrays", 1, 1024),
     )
     work_metric = "work"
@@ -174,7 +191,9 @@ class Memory(OwnBenchmark):
         return [
             base.Reading(*self.primary, rate, primary=True),
             base.Reading("best_pass", "MB/s", "higher", self.positive(data, "best_mb_per_second")),
-            base.Reading("work", self.work_unit, "higher", rate * self.positive(data, "seconds") / 1e3),
+            base.Reading(
+                "work", self.work_unit, "higher", rate * self.positive(data, "seconds") / 1e3
+            ),
         ]
 
 
@@ -183,7 +202,9 @@ class _Pair(OwnBenchmark):
 
     paired = True
 
-    def pair(self, values: base.Values, peer: str | None, before: tuple[str, ...], *after: str) -> list[base.Step]:
+    def pair(
+        self, values: base.Values, peer: str | None, before: tuple[str, ...], *after: str
+    ) -> list[base.Step]:
         """Return server and client; :param before, after: its arguments around address, port and seconds."""
         server, port, seconds = self.server(peer), str(values["port"]), str(values["seconds"])
         serve = (PROGRAM, "serve", server, port)
@@ -221,8 +242,16 @@ class Request(_Pair):
     parameters = (
         base.SECONDS,
         base.Choice("protocol", "tcp", "tcp or udp", ("tcp", "udp")),
-        base.Integer("connections", "1", "clients side by side, each in a process of its own", 1, _ACCEPTORS),
-        base.Integer("bytes", "1", "size of request and answer (udp: a packet holds 1472 of them)", 1, 65_000),
+        base.Integer(
+            "connections", "1", "clients side by side, each in a process of its own", 1, _ACCEPTORS
+        ),
+        base.Integer(
+            "bytes",
+            "1",
+            "size of request and answer (udp: a packet holds 1472 of them)",
+            1,
+            65_000,
+        ),
         base.Integer("port", "5301", "TCP and UDP port of the server", 1, 65_535),
     )
     work_metric = "transactions"
@@ -280,7 +309,9 @@ class Smb(OwnBenchmark):
     )
     paired = True
 
-    def scratch_mib(self, given: Mapping[str, str]) -> int:  # of the file and, copied from the share, of its copy
+    def scratch_mib(
+        self, given: Mapping[str, str]
+    ) -> int:  # of the file and, copied from the share, of its copy
         return 2 * self.values(given).number("megabytes") + 64
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
@@ -288,14 +319,25 @@ class Smb(OwnBenchmark):
         size, runs, port = values.numbers("megabytes", "runs", "port")
         peer = self.server(peer)
         # The address is a word of its own: Heat's guests put theirs in its place.
-        client = ["smbclient", "//bench/bench", "-I", peer, "--configfile=/dev/null", "-p", str(port), "-N"]
+        client = [
+            "smbclient",
+            "//bench/bench",
+            "-I",
+            peer,
+            "--configfile=/dev/null",
+            "-p",
+            str(port),
+            "-N",
+        ]
         put, get = f"put {_FILE}", f"get {_FILE} {_FILE}.back"
         # What is to be fetched is put there first, which is not timed.
         what = [put] if values.text("direction") == "put" else [get, "--before", put]
         argv = (PROGRAM, "copy", _FILE, str(size), str(runs), *client, "-c", *what)
         # Emulated guests on a busy host managed 0.7 MB/s.
         limit_s = 2 * base.MARGIN_S + (runs + 1) * size * 4
-        return base.Step((_SERVER, peer, str(port)), "server", limit_s), base.Step(argv, "client", limit_s)
+        return base.Step((_SERVER, peer, str(port)), "server", limit_s), base.Step(
+            argv, "client", limit_s
+        )
 
     def parse(self, text: str) -> list[base.Reading]:
         data = self.data(text)
@@ -312,7 +354,12 @@ class Smb(OwnBenchmark):
         return [
             base.Reading(*self.primary, mean, primary=True),
             base.Reading("median", "MB/s", "higher", median),
-            base.Reading("deviation", "MB/s", "lower", statistics.median(abs(rate - median) for rate in rates)),
+            base.Reading(
+                "deviation",
+                "MB/s",
+                "lower",
+                statistics.median(abs(rate - median) for rate in rates),
+            ),
             base.Reading("slowest", "MB/s", "higher", min(rates)),
             base.Reading("fastest", "MB/s", "higher", max(rates)),
         ]

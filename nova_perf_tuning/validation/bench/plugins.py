@@ -49,7 +49,9 @@ def load(kind: str) -> base.Benchmark:
     """Return one benchmark, or raise :class:`UnknownBenchmarkError`."""
     known = installed(NAMESPACE)
     if kind not in known:
-        raise UnknownBenchmarkError(f"there is no benchmark '{kind[:40]}'; there are {', '.join(known)}")
+        raise UnknownBenchmarkError(
+            f"there is no benchmark '{kind[:40]}'; there are {', '.join(known)}"
+        )
     benchmark: base.Benchmark = known[kind]()
     return benchmark
 
@@ -77,7 +79,9 @@ def recognise(text: str) -> base.Benchmark:
     return readers[0]
 
 
-def of_label(label: str, benchmarks: Mapping[str, environments.Benchmark]) -> type[base.Benchmark] | None:
+def of_label(
+    label: str, benchmarks: Mapping[str, environments.Benchmark]
+) -> type[base.Benchmark] | None:
     """Return the class of a benchmark of some results; None: it is not installed here.
 
     A label begins with the kind. What ``benchmarks`` of the environment says of it counts only
@@ -99,14 +103,22 @@ def installed(group: str) -> Mapping[str, Any]:
         try:
             classes[entry.name] = entry.load()
         except Exception as error:  # a plug-in is another package's code: whatever it raises, the others are there
-            LOG.warning("%s '%s' cannot be imported: %s: %s", group, entry.name, type(error).__name__, error)
+            LOG.warning(
+                "%s '%s' cannot be imported: %s: %s",
+                group,
+                entry.name,
+                type(error).__name__,
+                error,
+            )
     return classes
 
 
 def check_installed(benchmark: base.Benchmark, given: Mapping[str, str]) -> None:
     """Raise :class:`MissingProgramError` if the host cannot run a benchmark with some parameters."""
     path = cache_directory.program_path()
-    absent = [program for program in benchmark.programs if shutil.which(program, path=path) is None]
+    absent = [
+        program for program in benchmark.programs if shutil.which(program, path=path) is None
+    ]
     ways = []
     if any(program.startswith("nova-perf-") for program in absent):
         ways.append("build it with tools/programs/build")
@@ -119,7 +131,9 @@ def check_installed(benchmark: base.Benchmark, given: Mapping[str, str]) -> None
             absent.append(file)
     if absent:
         how = " and ".join(ways)
-        raise MissingProgramError(f"{benchmark.kind}: {absent[0][:160]} is not on this host; {how}")
+        raise MissingProgramError(
+            f"{benchmark.kind}: {absent[0][:160]} is not on this host; {how}"
+        )
 
 
 def needs(jobs: Sequence[Job]) -> tuple[set[str], int, int]:

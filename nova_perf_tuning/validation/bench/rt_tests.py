@@ -68,13 +68,24 @@ class Cyclictest(_RtTests):
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = self.values(given)
-        seconds, threads, interval, priority = values.numbers("seconds", "threads", "interval", "priority")
-        argv = ["cyclictest", "--quiet", "--mlockall", f"--threads={threads}", f"--interval={interval}"]
+        seconds, threads, interval, priority = values.numbers(
+            "seconds", "threads", "interval", "priority"
+        )
+        argv = [
+            "cyclictest",
+            "--quiet",
+            "--mlockall",
+            f"--threads={threads}",
+            f"--interval={interval}",
+        ]
         if priority:
             argv.append(f"--priority={priority}")
         else:
             argv.append("--policy=other")
-        argv += [f"--duration={seconds}", f"--histogram={min(_HISTOGRAM_US, _BYTES // (_ENTRY * threads))}"]
+        argv += [
+            f"--duration={seconds}",
+            f"--histogram={min(_HISTOGRAM_US, _BYTES // (_ENTRY * threads))}",
+        ]
         argv += ["--histfile=/dev/null", "--json=-"]
         return (base.Step(tuple(argv), "client", seconds + base.MARGIN_S),)
 
@@ -92,14 +103,20 @@ class Cyclictest(_RtTests):
             longest = max(longest, self.number(thread, "max"))
         beyond = cycles - sum(seen.values())
         if not (cycles and seen) or beyond < 0:
-            raise self.fault(f"{cycles:g} wake-ups were counted, {sum(seen.values()):g} are in the histogram")
+            raise self.fault(
+                f"{cycles:g} wake-ups were counted, {sum(seen.values()):g} are in the histogram"
+            )
         most = max(longest, 1.0 + max(seen))  # beyond the histogram
-        p50, p99, p999 = (_quantile(seen, cycles, most, share) / per_us for share in (0.5, 0.99, 0.999))
+        p50, p99, p999 = (
+            _quantile(seen, cycles, most, share) / per_us for share in (0.5, 0.99, 0.999)
+        )
         return [
             base.Reading(*self.primary, p99, primary=True),
             base.Reading("latency_p50", "µs", "lower", p50),
             base.Reading("latency_p999", "µs", "lower", p999),
-            base.Reading("latency_mean", "µs", "lower", self.check_number("avg", total / cycles / per_us)),
+            base.Reading(
+                "latency_mean", "µs", "lower", self.check_number("avg", total / cycles / per_us)
+            ),
             base.Reading("latency_max", "µs", "lower", longest / per_us),
             base.Reading("wake_ups", self.work_unit, "higher", cycles / 1e3),
         ]
@@ -111,7 +128,9 @@ class Cyclictest(_RtTests):
             return 1.0
         resolution = self.number(data, "resolution_in_ns")
         if resolution not in (0, 1):
-            raise self.fault(f"the unit of the times is not known: 'resolution_in_ns' is {resolution:g}")
+            raise self.fault(
+                f"the unit of the times is not known: 'resolution_in_ns' is {resolution:g}"
+            )
         return 1000.0 if resolution else 1.0
 
 
@@ -144,15 +163,25 @@ class Oslat(_RtTests):
         values = self.values(given)
         seconds, cpus = values.number("seconds"), values.text("cpus")
         if cpus == PLANNED:
-            raise self.refusal("only 'nova-perf bench run' knows the plan; name the CPUs, as in cpus=2-3+8")
-        argv = ("oslat", "--quiet", f"--cpu-list={cpus.replace('+', ',')}", f"--duration={seconds}", "--json=-")
+            raise self.refusal(
+                "only 'nova-perf bench run' knows the plan; name the CPUs, as in cpus=2-3+8"
+            )
+        argv = (
+            "oslat",
+            "--quiet",
+            f"--cpu-list={cpus.replace('+', ',')}",
+            f"--duration={seconds}",
+            "--json=-",
+        )
         return (base.Step(argv, "client", seconds + base.MARGIN_S),)
 
     def parse(self, text: str) -> list[base.Reading]:
         longest: dict[int, float] = {}
         gaps = seconds = 0.0
         for thread, histogram in self.threads(text):
-            usual = max(histogram, key=lambda late: histogram[late], default=0)  # of the loop itself
+            usual = max(
+                histogram, key=lambda late: histogram[late], default=0
+            )  # of the loop itself
             gaps += sum(count for late, count in histogram.items() if late > usual)
             seconds += self.number(thread, "duration")
             longest[int(self.number(thread, "cpu"))] = self.number(thread, "max")
@@ -162,7 +191,10 @@ class Oslat(_RtTests):
         return [
             base.Reading(*self.primary, longest[noisiest[0]], primary=True),
             base.Reading("interruptions", "1/s", "lower", gaps / seconds),
-            *(base.Reading(f"latency_max_cpu{cpu}", "µs", "lower", longest[cpu]) for cpu in noisiest),
+            *(
+                base.Reading(f"latency_max_cpu{cpu}", "µs", "lower", longest[cpu])
+                for cpu in noisiest
+            ),
         ]
 
 

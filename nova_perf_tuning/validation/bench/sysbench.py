@@ -43,7 +43,9 @@ class Sysbench(base.Benchmark):
         if fatal := re.search(r"^FATAL: .*$", text, re.MULTILINE):
             raise self.fault(f"sysbench ended with '{one_line(fatal[0], 200)}'")
         if old := re.match(r"\s*sysbench (0\.[0-9.]{1,9})", text):
-            raise self.fault(f"the output of sysbench {old[1].rstrip('.')} is not read; use 1.0 or later")
+            raise self.fault(
+                f"the output of sysbench {old[1].rstrip('.')} is not read; use 1.0 or later"
+            )
         if held := re.search(r"^Target transaction rate: ([0-9]{1,12})", text, re.MULTILINE):
             raise self.fault(f"the run was held to {held[1]} a second (--rate): it shows no speed")
 
@@ -75,7 +77,9 @@ class Sysbench(base.Benchmark):
         mean, tails = self._times(text)
         remarks = {}
         if mean == 0:
-            remarks["latency_too_short"] = "latencies below 0.005 ms are left out: sysbench prints 0.00"
+            remarks["latency_too_short"] = (
+                "latencies below 0.005 ms are left out: sysbench prints 0.00"
+            )
         for share, value in tails.items():
             if value >= _HISTOGRAM_MS:
                 remarks["latency_beyond_histogram"] = (
@@ -111,20 +115,37 @@ class Cpu(Sysbench):
     parameters = (
         base.SECONDS,
         base.Integer("threads", "1", "threads", 1, 1024),
-        base.Integer("limit", "10000", "largest number tried, which is the size of one event", 100, 1_000_000),
+        base.Integer(
+            "limit",
+            "10000",
+            "largest number tried, which is the size of one event",
+            100,
+            1_000_000,
+        ),
     )
     work_metric = "events"
     work_unit = "1,000 events"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = self.values(given)
-        argv = ("sysbench", "cpu", f"--threads={values['threads']}", f"--time={values['seconds']}", "--events=0")
+        argv = (
+            "sysbench",
+            "cpu",
+            f"--threads={values['threads']}",
+            f"--time={values['seconds']}",
+            "--events=0",
+        )
         limit_s = values.number("seconds") + base.MARGIN_S
-        return (base.Step((*argv, f"--cpu-max-prime={values['limit']}", "run"), "client", limit_s),)
+        return (
+            base.Step((*argv, f"--cpu-max-prime={values['limit']}", "run"), "client", limit_s),
+        )
 
     def parse(self, text: str) -> list[base.Reading]:
         self.check_output(text)
-        rate, events = self.figure(text, "events per second"), self.figure(text, "total number of events")
+        rate, events = (
+            self.figure(text, "events per second"),
+            self.figure(text, "total number of events"),
+        )
         if rate == 0 or events == 0 or self.seconds(text) == 0:
             raise self.fault("no event was finished; give it more seconds or a lower limit")
         return [
@@ -163,14 +184,22 @@ class Oltp(_Database):
         base.SECONDS,
         base.Integer("threads", "3", "connections", 1, 1000),
         base.Integer("tables", "2", "tables", 1, 1000),
-        base.Integer("rows", "10000", "rows per table; loaded by the first run on a machine", 100, 100_000_000),
+        base.Integer(
+            "rows",
+            "10000",
+            "rows per table; loaded by the first run on a machine",
+            100,
+            100_000_000,
+        ),
     )
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = self.values(given)
         seconds, threads, tables, rows = values.numbers("seconds", "threads", "tables", "rows")
         argv = (_SCRIPT, "oltp", str(seconds), str(threads), str(tables), str(rows))
-        return (base.Step(argv, "client", seconds + 3 * base.MARGIN_S + tables * rows * _LOAD_ROW_S),)
+        return (
+            base.Step(argv, "client", seconds + 3 * base.MARGIN_S + tables * rows * _LOAD_ROW_S),
+        )
 
     def parse(self, text: str) -> list[base.Reading]:
         self.check_output(text)
@@ -182,12 +211,18 @@ class Oltp(_Database):
         count, rate = (self.figure(text, "transactions", form) for form in (_COUNT, _PER_SECOND))
         if count == 0:
             raise self.fault("no transaction was finished; give it more seconds")
-        failed, lost = (self.figure(text, name, _COUNT) for name in ("ignored errors", "reconnects"))
+        failed, lost = (
+            self.figure(text, name, _COUNT) for name in ("ignored errors", "reconnects")
+        )
         if lost or failed > count / 10:
-            raise self.fault(f"{failed:g} errors beside {count:g} transactions, {lost:g} connections lost")
+            raise self.fault(
+                f"{failed:g} errors beside {count:g} transactions, {lost:g} connections lost"
+            )
         return [
             base.Reading(*self.primary, rate, primary=True),
-            base.Reading("queries_per_second", "1/s", "higher", self.figure(text, "queries", _PER_SECOND)),
+            base.Reading(
+                "queries_per_second", "1/s", "higher", self.figure(text, "queries", _PER_SECOND)
+            ),
             base.Reading("errors", "transactions", "lower", failed),
             *self.latencies(text),
         ]
@@ -210,13 +245,19 @@ class Tpcc(_Database):
     parameters = (
         base.Integer("seconds", "10", "length of the run", 1, 86_400),
         base.Integer("threads", "3", "connections", 1, 1000),
-        base.Integer("warehouses", "1", "warehouses; loaded by the first run on a machine", 1, 1000),
-        base.Integer("scale", "10", "divisor of the rows of items, stock, customers and orders", 1, 100),
+        base.Integer(
+            "warehouses", "1", "warehouses; loaded by the first run on a machine", 1, 1000
+        ),
+        base.Integer(
+            "scale", "10", "divisor of the rows of items, stock, customers and orders", 1, 100
+        ),
     )
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = self.values(given)
-        seconds, threads, warehouses, scale = values.numbers("seconds", "threads", "warehouses", "scale")
+        seconds, threads, warehouses, scale = values.numbers(
+            "seconds", "threads", "warehouses", "scale"
+        )
         argv = (_SCRIPT, "tpcc", str(seconds), str(threads), str(warehouses), str(scale))
         rows = 600_000 * warehouses / scale
         return (base.Step(argv, "client", seconds + 4 * base.MARGIN_S + rows * _LOAD_ROW_S),)
@@ -230,10 +271,14 @@ class Tpcc(_Database):
             raise self.fault(f"{len(by_thread)} of {threads:g} threads printed what they did")
         violations = {int(number): int(count) for number, count in _CONDITION.findall(text)}
         if tuple(sorted(violations)) != CONDITIONS:
-            raise self.fault(f"the consistency check is cut off: {len(violations)} of {len(CONDITIONS)}")
+            raise self.fault(
+                f"the consistency check is cut off: {len(violations)} of {len(CONDITIONS)}"
+            )
         for number in CONDITIONS:
             if violations[number]:
-                raise self.fault(f"consistency condition {number} of TPC-C is violated {violations[number]} times")
+                raise self.fault(
+                    f"consistency condition {number} of TPC-C is violated {violations[number]} times"
+                )
         _numbers, *columns = zip(*by_thread, strict=True)
         *done, rolled_back, retried = (sum(map(int, counts)) for counts in columns)
         if done[0] == 0 or seconds == 0:

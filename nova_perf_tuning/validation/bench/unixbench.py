@@ -30,13 +30,16 @@ TESTS: Final[Mapping[str, tuple[str, float, str]]] = {
 }
 _UNITS: Final = {"lps": "1/s", "lpm": "1/min", "MWIPS": "MWIPS", "KBps": "KiB/s"}
 _HEADER = re.compile(r"BYTE UNIX Benchmarks \(Version ([0-9]{1,3}(?:\.[0-9]{1,4}){1,3})\)")
-_COPIES = re.compile(r"^[0-9]{1,5} CPUs? in system; running ([0-9]{1,5}) parallel cop(?:y|ies) of tests", re.M)
+_COPIES = re.compile(
+    r"^[0-9]{1,5} CPUs? in system; running ([0-9]{1,5}) parallel cop(?:y|ies) of tests", re.M
+)
 _SCORE: Final = "\nSystem Benchmarks Index Score "
 #: UnixBench 5 skips every test of more copies, and then prints a report without rows ("maxCopies" in its Run).
 _MOST_COPIES: Final = 16
 #: Test, baseline and result; the index beside them is rounded.
 _INDEX = re.compile(
-    rf"^({'|'.join(map(re.escape, TESTS))})[ \t]+{base.NUMBER}[ \t]+{base.NUMBER}[ \t]+[0-9.]+[ \t]*$", re.M
+    rf"^({'|'.join(map(re.escape, TESTS))})[ \t]+{base.NUMBER}[ \t]+{base.NUMBER}[ \t]+[0-9.]+[ \t]*$",
+    re.M,
 )
 #: Starts Run in its own directory, where its programs are. Results, logs and the files that are copied go to the
 #: directory that a launcher has made for the run, and takes away.
@@ -56,7 +59,9 @@ def index(test: str, result: float) -> float:
 
 def score(results: Mapping[str, float]) -> float:
     """Return the geometric mean of the indexes before rounding; ``results``: test -> its result."""
-    return math.exp(math.fsum(math.log(index(test, result)) for test, result in results.items()) / len(results))
+    return math.exp(
+        math.fsum(math.log(index(test, result)) for test, result in results.items()) / len(results)
+    )
 
 
 class UnixBench(base.Benchmark):
@@ -74,7 +79,9 @@ class UnixBench(base.Benchmark):
     programs = ("perl", "make", "sh", "expr", "sort", "od", "grep", "tee", "wc", "rm")
     primary = ("score", "index", "higher")
     parameters = (
-        base.Integer("passes", "10", "runs of each short test; long ones: a third (10: 28 minutes)", 1, 100),
+        base.Integer(
+            "passes", "10", "runs of each short test; long ones: a third (10: 28 minutes)", 1, 100
+        ),
         base.Integer("copies", "1", "copies of each test side by side", 1, 1024),
     )
     image_variant = "own"
@@ -83,7 +90,19 @@ class UnixBench(base.Benchmark):
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = self.values(given)
         passes, copies = values.numbers("passes", "copies")
-        argv = ("perl", "-MCwd", "-e", _START, DIRECTORY, "perl", "./Run", "-i", str(passes), "-c", str(copies))
+        argv = (
+            "perl",
+            "-MCwd",
+            "-e",
+            _START,
+            DIRECTORY,
+            "perl",
+            "./Run",
+            "-i",
+            str(passes),
+            "-c",
+            str(copies),
+        )
         return (base.Step(argv, "client", passes * 200 + 600.0),)
 
     def files(self, given: Mapping[str, str]) -> Sequence[str]:
@@ -102,26 +121,41 @@ class UnixBench(base.Benchmark):
         versions, copies = _HEADER.findall(text), _COPIES.findall(text)
         if (count := max(len(versions), len(copies), text.count(_SCORE))) > 1:
             of = f" (of {', '.join(copies[:4])} copies)" if copies else ""
-            raise self.fault(f"the text has {count} reports{of}; give one, head and score included")
+            raise self.fault(
+                f"the text has {count} reports{of}; give one, head and score included"
+            )
         if versions and versions != [_VERSION]:
-            raise self.fault(f"the report is of version {versions[0]}; figures compare only with {_VERSION}'s")
-        rows = {test: (float(baseline), float(result)) for test, baseline, result in _INDEX.findall(text)}
+            raise self.fault(
+                f"the report is of version {versions[0]}; figures compare only with {_VERSION}'s"
+            )
+        rows = {
+            test: (float(baseline), float(result))
+            for test, baseline, result in _INDEX.findall(text)
+        }
         missing = [test for test in TESTS if test not in rows]
         if not rows and copies and int(copies[0]) > _MOST_COPIES:
-            raise self.fault(f"no test ran: {copies[0]} copies were asked for, it runs at most {_MOST_COPIES}")
+            raise self.fault(
+                f"no test ran: {copies[0]} copies were asked for, it runs at most {_MOST_COPIES}"
+            )
         if missing and (said := re.search(r"^.*(?:; aborting|Error [0-9]+)[ \t]*$", text, re.M)):
             raise self.fault(f"it said '{one_line(said[0], 200)}'")
         if missing or _SCORE not in text:
-            raise self.fault(f"the report is cut off or of few tests: '{[*missing, 'score'][0]}' is missing")
+            raise self.fault(
+                f"the report is cut off or of few tests: '{[*missing, 'score'][0]}' is missing"
+            )
         for test, (baseline, result) in rows.items():
             if baseline != TESTS[test][1] or result <= 0:
-                raise self.fault(f"'{test}' has the baseline {baseline:g} and the result {result:g}")
+                raise self.fault(
+                    f"'{test}' has the baseline {baseline:g} and the result {result:g}"
+                )
         return {test: rows[test][1] for test in TESTS}
 
     def remarks(self, text: str) -> Mapping[str, str]:
         remarks = {}
         if not _HEADER.search(text):
-            remarks["version_unknown"] = f"the report has no head: it may be of another version than {_VERSION}"
+            remarks["version_unknown"] = (
+                f"the report has no head: it may be of another version than {_VERSION}"
+            )
         if (copies := _COPIES.search(text)) and int(copies[1]) > 1:
             remarks["several_copies"] = f"the figures are of {copies[1]} copies side by side"
         return remarks
@@ -130,6 +164,8 @@ class UnixBench(base.Benchmark):
         results = self.results(text)
         readings = [base.Reading(*self.primary, score(results), primary=True)]
         for test, (short, _baseline, unit) in TESTS.items():
-            readings.append(base.Reading(f"{short}_index", "index", "higher", index(test, results[test])))
+            readings.append(
+                base.Reading(f"{short}_index", "index", "higher", index(test, results[test]))
+            )
             readings.append(base.Reading(short, _UNITS[unit], "higher", results[test]))
         return readings

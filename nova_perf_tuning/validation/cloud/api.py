@@ -46,7 +46,9 @@ class Api:
     :ivar lease: of the run in whose name the APIs are asked; None: of none.
     """
 
-    def __init__(self, connect: Callable[[], connection.Connection], retry_for_s: float = RETRY_FOR_S) -> None:
+    def __init__(
+        self, connect: Callable[[], connection.Connection], retry_for_s: float = RETRY_FOR_S
+    ) -> None:
         """Connect nothing yet; ``connect`` is called once for each thread."""
         self._connect = connect
         self.retry_for_s = retry_for_s
@@ -62,7 +64,11 @@ class Api:
         return cloud
 
     def call(
-        self, question: Callable[[], _Answer], retry_for_s: float | None = None, *, changes: bool = False
+        self,
+        question: Callable[[], _Answer],
+        retry_for_s: float | None = None,
+        *,
+        changes: bool = False,
     ) -> _Answer:
         """Return what ``question`` returns; after 429, 5xx and lost connections it is asked again.
 

@@ -53,7 +53,9 @@ def choose(api: api_module.Api, wanted: Sequence[str]) -> tuple[Sequence[str], M
             raise model.CloudError(f"--hosts: host '{word}' is {fault}; repair it or leave it out")
         if not named.get(word):
             names = rules.named(sorted(states), 10)
-            raise model.CloudError(f"--hosts: '{word[:80]}' is no host or aggregate; hosts are {names or 'none'}")
+            raise model.CloudError(
+                f"--hosts: '{word[:80]}' is no host or aggregate; hosts are {names or 'none'}"
+            )
         for host in named[word]:
             fault = states.get(host, "no compute host")
             if fault:
@@ -61,7 +63,9 @@ def choose(api: api_module.Api, wanted: Sequence[str]) -> tuple[Sequence[str], M
             else:
                 chosen.add(host)
     if not chosen:
-        raise model.CloudError(f"--hosts: none of {', '.join(sorted(unusable)) or 'them'} is up and enabled")
+        raise model.CloudError(
+            f"--hosts: none of {', '.join(sorted(unusable)) or 'them'} is up and enabled"
+        )
     return sorted(chosen), unusable
 
 
@@ -71,13 +75,21 @@ def check(api: api_module.Api, guests: model.GuestSettings, arms: Sequence[model
         cloud = api.connection
         image = api.call(lambda: cloud.image.find_image(guests.image))
         if image is None:
-            raise model.CloudError(f"image '{guests.image}' is not in Glance; tools/image/upload puts it there")
+            raise model.CloudError(
+                f"image '{guests.image}' is not in Glance; tools/image/upload puts it there"
+            )
         if image.status != "active":
-            raise model.CloudError(f"image '{guests.image}' is {image.status}, not active; upload it again")
+            raise model.CloudError(
+                f"image '{guests.image}' is {image.status}, not active; upload it again"
+            )
         if not guests.network:
             external_network(api, guests.external_network)
-        elif not getattr(api.call(lambda: cloud.network.find_network(guests.network)), "subnet_ids", ()):
-            raise model.CloudError(f"there is no network '{guests.network}', or it has no subnet (--network)")
+        elif not getattr(
+            api.call(lambda: cloud.network.find_network(guests.network)), "subnet_ids", ()
+        ):
+            raise model.CloudError(
+                f"there is no network '{guests.network}', or it has no subnet (--network)"
+            )
         api.call(lambda: next(iter(cloud.orchestration.stacks(limit=1)), None))
         _check_flavors(api, arms)
         limits = api.call(lambda: cloud.compute.get_limits()).absolute
@@ -98,7 +110,9 @@ def external_network(api: api_module.Api, name: str = "") -> str:
     fault = "the cloud has no external network, or several"
     if name:
         fault = f"there is no external network '{name}'"
-    raise model.CloudError(f"{fault}; name one by which guests reach Heat (--external-network): {names}")
+    raise model.CloudError(
+        f"{fault}; name one by which guests reach Heat (--external-network): {names}"
+    )
 
 
 def identity(api: api_module.Api) -> str:
@@ -107,13 +121,17 @@ def identity(api: api_module.Api) -> str:
     It stays the same however one logs in.
     """
     with api_module.one_line(_FAILED):
-        return api.call(lambda: _identity(api.connection.session, api.connection.config.region_name or None))
+        return api.call(
+            lambda: _identity(api.connection.session, api.connection.config.region_name or None)
+        )
 
 
 def _identity(session: Any, wanted: str | None) -> str:
     access = session.auth.get_access(session)
     if not access.project_id:
-        raise model.CloudError("log in to a project: it tells this cloud's stacks from those of others")
+        raise model.CloudError(
+            "log in to a project: it tells this cloud's stacks from those of others"
+        )
     heat = access.service_catalog.get_endpoint_data_list(
         service_type="orchestration", interface=_INTERFACES, region_name=wanted
     )

@@ -92,7 +92,9 @@ def read(data: object, expected: Expected) -> tuple[dict[str, Mapping[str, objec
     wanted = {"run_id": run, "arm": expected.arm, "arms": grid.arms, "slot_seconds": grid.length_s}
     for key, value in wanted.items():
         if content[key] != value:
-            raise DocumentError(f"the client's document has {key} {one_line(content[key], 40)}, not {value}")
+            raise DocumentError(
+                f"the client's document has {key} {one_line(content[key], 40)}, not {value}"
+            )
     runs = [_run(trial, expected) for trial in content["trials"]]
     _check_complete(content["trials"], expected.plan)
     return content["guests"], sorted(runs, key=lambda run: run.begin)
@@ -134,8 +136,14 @@ def _signal(data: object) -> str:
     if len(data) > MAX_ENCODED:
         raise DocumentError(f"the client's document is longer than {MAX_ENCODED >> 10} KiB")
     signals = schema.parse_json(data or "{}", "wait condition data")
-    if not isinstance(signals, dict) or signals.keys() != {SIGNAL} or not isinstance(signals[SIGNAL], str):
-        raise DocumentError(f"the client did not signal the document '{SIGNAL}', once and nothing else")
+    if (
+        not isinstance(signals, dict)
+        or signals.keys() != {SIGNAL}
+        or not isinstance(signals[SIGNAL], str)
+    ):
+        raise DocumentError(
+            f"the client did not signal the document '{SIGNAL}', once and nothing else"
+        )
     return signals[SIGNAL]
 
 
@@ -168,20 +176,26 @@ def _check_complete(trials: list[Mapping[str, Any]], plan: cloud.MeasurePlan) ->
         lacking = f"{counted(len(missing), 'trial')}, such as {label} {number} on the {role}"
         raise DocumentError(f"the client's document lacks {lacking}")
     if len(keys) != len(wanted):  # one twice, or one too many
-        raise DocumentError(f"the client's document has {counted(len(keys), 'trial')} instead of {len(wanted)}")
+        raise DocumentError(
+            f"the client's document has {counted(len(keys), 'trial')} instead of {len(wanted)}"
+        )
     places, numbers, slots = set(), set(), set()
     for trial in trials:
         places.add((trial["trial"], trial["slot"]))
         numbers.add(trial["trial"])
         slots.add(trial["slot"])
     if not len(places) == len(numbers) == len(slots):
-        raise DocumentError("the client's document has trials that share a slot or are spread over several")
+        raise DocumentError(
+            "the client's document has trials that share a slot or are spread over several"
+        )
 
 
 def _run(trial: Mapping[str, Any], expected: Expected) -> Run:
     job = next((job for job in expected.plan.jobs if job.label == trial["label"]), None)
     if job is None:
-        raise DocumentError(f"the client's document has a benchmark '{one_line(trial['label'], 60)}'")
+        raise DocumentError(
+            f"the client's document has a benchmark '{one_line(trial['label'], 60)}'"
+        )
     slot, begin, end = int(trial["slot"]), float(trial["begin"]), float(trial["end"])
     grid = expected.grid
     if grid.arm(slot) != expected.arm:
@@ -189,7 +203,9 @@ def _run(trial: Mapping[str, Any], expected: Expected) -> Run:
     if not grid.begin(slot) - _TOLERANCE_S <= begin <= end <= grid.begin(slot + 1) + _TOLERANCE_S:
         raise DocumentError(f"a trial of {job.label} lies outside its slot {slot}")
     if begin < expected.begun - _TOLERANCE_S or end > expected.ended + _TOLERANCE_S:
-        raise DocumentError(f"the guest's clock is wrong: a trial at {begin:.0f}, our time {expected.ended:.0f}")
+        raise DocumentError(
+            f"the guest's clock is wrong: a trial at {begin:.0f}, our time {expected.ended:.0f}"
+        )
     readings, problem = [], ""
     try:
         if trial["status"] in (124, 137, 143):  # timeout: GNU coreutils, SIGKILL, busybox
@@ -197,4 +213,6 @@ def _run(trial: Mapping[str, Any], expected: Expected) -> Run:
         readings = job.benchmark.readings(trial["status"], trial["stdout"], trial["stderr"])
     except bench.OutputError as error:
         problem = one_line(error, 600)
-    return Run(job, trial["role"], slot, trial["trial"] - 1, begin, end, trial["cpu"], readings, problem)
+    return Run(
+        job, trial["role"], slot, trial["trial"] - 1, begin, end, trial["cpu"], readings, problem
+    )

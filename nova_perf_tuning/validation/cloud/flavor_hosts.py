@@ -36,9 +36,13 @@ _MAX: Final = 1 << 16
 class Reason(enum.Enum):
     """What kind of condition a host does not meet; the value is what to do."""
 
-    SERVICE = "start nova-compute there, or enable the service: openstack compute service set --enable"
+    SERVICE = (
+        "start nova-compute there, or enable the service: openstack compute service set --enable"
+    )
     RESOURCE = "free some there, or ask for less"
-    TRAIT = "validate and publish these hosts where it is a verdict's; else remove it from the flavor"
+    TRAIT = (
+        "validate and publish these hosts where it is a verdict's; else remove it from the flavor"
+    )
     FORBIDDEN_TRAIT = "remove it from the flavor, or the trait from the hosts"
     GROUP = "free some there, or ask for less in this group"
     NUMA = "ask for fewer nodes, or for so many that each fits into a cell of these hosts"
@@ -124,7 +128,9 @@ def _stated(specs: Mapping[str, str]) -> dict[str, Group]:
         group = groups[suffix]
         if kind == "resources":
             if not text.isascii() or not text.isdecimal() or len(text) >= 12:
-                raise model.CloudError(f"{key}={vocabulary.shown(text)} is no amount; set a whole number")
+                raise model.CloudError(
+                    f"{key}={vocabulary.shown(text)} is no amount; set a whole number"
+                )
             group.resources[name] = int(text)
         elif text == "required":
             group.required.add(name)
@@ -148,7 +154,9 @@ def _pinned(vcpus: int, specs: Mapping[str, str]) -> int:
     try:
         dedicated = cpulist.parse_spec(mask)
     except cpulist.CpuListError as error:
-        raise model.CloudError(f"mask of dedicated CPUs {vocabulary.shown(mask)}: {error}") from None
+        raise model.CloudError(
+            f"mask of dedicated CPUs {vocabulary.shown(mask)}: {error}"
+        ) from None
     return len(dedicated & frozenset(range(vcpus)))
 
 
@@ -189,7 +197,9 @@ def _hosts_now(names: Mapping[str, str], fitting: Set[str]) -> Finding:
     return _finding("hosts-now", f"{number}: {_named(names, fitting)}", "none needed")
 
 
-def _exclusions(names: Mapping[str, str], fitting: Set[str], conditions: Sequence[Condition]) -> list[Finding]:
+def _exclusions(
+    names: Mapping[str, str], fitting: Set[str], conditions: Sequence[Condition]
+) -> list[Finding]:
     """Return what each condition excludes, most hosts first; hosts that fit are not excluded."""
     excluding = []
     for condition in conditions:
@@ -239,12 +249,18 @@ def _of_placement(
                 yield Condition(Reason.FORBIDDEN_TRAIT, trait, ids & having)
 
 
-def _of_nodes(nodes: Sequence[sdk_hypervisor.Hypervisor], flavor: sdk_flavor.Flavor) -> Iterator[Condition]:
+def _of_nodes(
+    nodes: Sequence[sdk_hypervisor.Hypervisor], flavor: sdk_flavor.Flavor
+) -> Iterator[Condition]:
     """Yield what Nova's own data excludes: by services that are down, by NUMA cells."""
-    away = frozenset(str(node.id) for node in nodes if (node.state, node.status) != ("up", "enabled"))
+    away = frozenset(
+        str(node.id) for node in nodes if (node.state, node.status) != ("up", "enabled")
+    )
     yield Condition(Reason.SERVICE, "nova-compute up and enabled", away)
     specs: Mapping[str, str] = flavor.extra_specs
-    if crosscheck.SpecFacts(request_module.Request(), specs, parsing.NOTHING, flavor.vcpus).has_nodes:
+    if crosscheck.SpecFacts(
+        request_module.Request(), specs, parsing.NOTHING, flavor.vcpus
+    ).has_nodes:
         text = specs.get("hw:numa_nodes", "1")
         cells = 1
         if re.fullmatch("[1-9][0-9]{0,2}", text):
@@ -280,5 +296,7 @@ def _roots(cloud: connection.Connection, path: str, query: Mapping[str, str]) ->
         answer = hosts.placement(cloud, path, **query)
     except exceptions.BadRequestException:
         return frozenset()
-    providers = answer.get("resource_providers") or list(answer.get("provider_summaries", {}).values())
+    providers = answer.get("resource_providers") or list(
+        answer.get("provider_summaries", {}).values()
+    )
     return frozenset(str(provider["root_provider_uuid"]) for provider in providers)

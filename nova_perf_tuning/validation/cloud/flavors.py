@@ -56,7 +56,9 @@ def create(
     try:
         _set(cloud, made.id, extra_specs, f"create flavor {name}")
     except BaseException:
-        with api.one_line(f"flavor {name} without its specs is left, 'openstack flavor delete {made.id}'"):
+        with api.one_line(
+            f"flavor {name} without its specs is left, 'openstack flavor delete {made.id}'"
+        ):
             cloud.compute.delete_flavor(made.id)
         raise
     return find(cloud, made.id)
@@ -80,7 +82,9 @@ def change(
     return sorted(wanted), removed
 
 
-def _set(cloud: connection.Connection, flavor_id: str, extra_specs: Mapping[str, str], doing: str) -> None:
+def _set(
+    cloud: connection.Connection, flavor_id: str, extra_specs: Mapping[str, str], doing: str
+) -> None:
     """Set all of them in one request, which Nova takes or refuses as a whole."""
     if not extra_specs:
         return

@@ -75,7 +75,9 @@ class _LimitedFigure:
     of_pairs: Mapping[model.HostPair, float]
 
 
-def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple[results.Results, FleetVerdict]:
+def judge(
+    measured: results.Results, budgets: Sequence[judging.Budget]
+) -> tuple[results.Results, FleetVerdict]:
     """Return the results of a fleet with new verdicts in place of those in them, and the verdicts.
 
     A host gets the worst verdict that any of four passes finds. Each pass needs the one before:
@@ -133,7 +135,9 @@ def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple
         for mine in findings.values():
             mine.insert(0, _Finding(_V.INVALID, budget_file.why_none(measured)))
     peers = collections.Counter(host for host, _ in planned)
-    peers_measured = collections.Counter(host for host, _ in _meetings_with_figures(places, guests))
+    peers_measured = collections.Counter(
+        host for host, _ in _meetings_with_figures(places, guests)
+    )
     hosts = []
     for host, mine in findings.items():
         deciding = mine or if_nothing_else[host]
@@ -143,7 +147,9 @@ def judge(measured: results.Results, budgets: Sequence[judging.Budget]) -> tuple
     if whole is not None:
         word = whole.value
     fleet = dataclasses.replace(places.fleet, verdict=word, hosts=hosts)
-    changed = dataclasses.replace(measured, environment=dataclasses.replace(environment, fleet=fleet))
+    changed = dataclasses.replace(
+        measured, environment=dataclasses.replace(environment, fleet=fleet)
+    )
     return changed, FleetVerdict(whole, hosts, of_bare, comparisons, judgements)
 
 
@@ -210,11 +216,19 @@ def _slower_than_others(
             continue
         for host, logs in comparison.logs.items():
             losses = [-math.expm1(log - comparison.middle) for log in logs]
-            yield host, _compared(comparison, host, losses, slow=True, benchmark=benchmark, arm=arm)
+            yield (
+                host,
+                _compared(comparison, host, losses, slow=True, benchmark=benchmark, arm=arm),
+            )
 
 
 def _compared(
-    comparison: peer_comparison.Comparison, host: str, figures: Sequence[float], *, slow: bool, **params: object
+    comparison: peer_comparison.Comparison,
+    host: str,
+    figures: Sequence[float],
+    *,
+    slow: bool,
+    **params: object,
 ) -> _Finding:
     """Return what a comparison says about a host, and why.
 
@@ -313,7 +327,9 @@ def _limited_figures(judgement: judging.Judgement, trials: Trials) -> Iterator[_
     if budget.max_host_cpu_per_unit:
         of_pairs = _of_pairs(boots, intervals.by_boot(of_arm, _log_cost))
         if of_pairs:
-            yield _LimitedFigure(judgement, "cpu", -math.log(budget.max_host_cpu_per_unit), of_pairs)
+            yield _LimitedFigure(
+                judgement, "cpu", -math.log(budget.max_host_cpu_per_unit), of_pairs
+            )
 
 
 def _log_cost(trial: results.Trial) -> float | None:
@@ -338,7 +354,9 @@ def _of_pairs(
 
 
 def _by_budgets(
-    findings: Mapping[str, Sequence[_Finding]], judgements: Sequence[judging.Judgement], trials: Trials
+    findings: Mapping[str, Sequence[_Finding]],
+    judgements: Sequence[judging.Judgement],
+    trials: Trials,
 ) -> Iterator[tuple[str, _Finding]]:
     """Yield what budgets say over all pairs, about the hosts that neither FAIL nor are INVALID."""
     undecided = set()
@@ -362,7 +380,9 @@ def _by_budgets(
                     yield host, _Finding(word, of_budget)
 
 
-def _verdict(host: str, findings: Iterable[_Finding], peers: int, measured: int) -> environments.FleetHost:
+def _verdict(
+    host: str, findings: Iterable[_Finding], peers: int, measured: int
+) -> environments.FleetHost:
     """Return the worst finding on a host, with every reason; those of the verdict come first."""
     ordered = sorted(findings, key=lambda finding: _ORDER.index(finding.verdict))
     whole = None
@@ -375,6 +395,10 @@ def _verdict(host: str, findings: Iterable[_Finding], peers: int, measured: int)
         if why is None:
             continue
         benchmark, figure = why.params.get("benchmark", ""), why.params.get("figure", "")
-        details.append(environments.HostDetail(finding.verdict.value, sorted(why.codes), benchmark, figure))
+        details.append(
+            environments.HostDetail(finding.verdict.value, sorted(why.codes), benchmark, figure)
+        )
         texts.append(text.of(why))
-    return environments.FleetHost(host, whole, list(dict.fromkeys(texts)), peers, measured, details)
+    return environments.FleetHost(
+        host, whole, list(dict.fromkeys(texts)), peers, measured, details
+    )

@@ -34,7 +34,9 @@ class Places:
             self.boots[number + len(pairs)] = (hosts, hosts.server)
         for number, hosts in pairs.items():
             self.boots[number] = (hosts, hosts.client)
-        unpaired_kinds = {benchmark.kind for benchmark in plugins.load_all() if not benchmark.paired}
+        unpaired_kinds = {
+            benchmark.kind for benchmark in plugins.load_all() if not benchmark.paired
+        }
         self._unpaired = set()
         for label, run in environment.benchmarks.items():
             if run.kind in unpaired_kinds:

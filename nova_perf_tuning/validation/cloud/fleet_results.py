@@ -33,7 +33,10 @@ _MAX_CPU_FAULTS: Final = 50
 
 
 def environment(
-    plan: model.FleetPlan, cloud: str, host_group: str | None, tags: Mapping[str, str] = MappingProxyType({})
+    plan: model.FleetPlan,
+    cloud: str,
+    host_group: str | None,
+    tags: Mapping[str, str] = MappingProxyType({}),
 ) -> environments.Environment:
     """Return what the results of a run rest on, as far as it is known when it begins."""
     guests = plan.guests
@@ -79,9 +82,13 @@ def load_bare(paths: Iterable[str], labels: Collection[str]) -> dict[str, result
         read = store.load(path)
         name = read.environment.host
         if not name:
-            raise model.CloudError(f"{path}: environment.host is missing: which host was measured?")
+            raise model.CloudError(
+                f"{path}: environment.host is missing: which host was measured?"
+            )
         if any(host_result.same_host(name, other) for other in bare):
-            raise model.CloudError(f"{path}: host {name} has been given already; give one file for each host")
+            raise model.CloudError(
+                f"{path}: host {name} has been given already; give one file for each host"
+            )
         alone = read.environment.launcher == "host"  # then it is every arm
         mine = []
         for trial in read.trials:
@@ -143,7 +150,9 @@ class _Gathered:
         """Return where the host CPU comes from, for reports."""
         if len(self.sources) <= 1:
             return next(iter(self.sources), "none")
-        parts = [f"{source} in {counted(number, 'pair')}" for source, number in self.sources.items()]
+        parts = [
+            f"{source} in {counted(number, 'pair')}" for source, number in self.sources.items()
+        ]
         return "; ".join(parts)
 
 
@@ -214,7 +223,9 @@ def _incidents(tasks: Iterable[model.Task]) -> list[environments.Incident]:
 
 
 def _dealt_out(
-    bare: Mapping[str, results.Results], places: fleet_places.Places, measured: Sequence[results.Trial]
+    bare: Mapping[str, results.Results],
+    places: fleet_places.Places,
+    measured: Sequence[results.Trial],
 ) -> list[results.Trial]:
     """Return samples of bare hosts as trials in the boots and blocks of the guests on them.
 
@@ -237,9 +248,13 @@ def _dealt_out(
                 if trial.benchmark == benchmark:
                     samples.append(trial)
         for index, (boot, blocks) in enumerate(blocks_of.items()):
-            for block, sample in zip(sorted(blocks), samples[index :: len(blocks_of)], strict=False):
+            for block, sample in zip(
+                sorted(blocks), samples[index :: len(blocks_of)], strict=False
+            ):
                 order = len(measured) + len(dealt)  # behind the guests' own
-                alone = dataclasses.replace(sample, arm=results.HOST, boot=boot, block=block, order=order)
+                alone = dataclasses.replace(
+                    sample, arm=results.HOST, boot=boot, block=block, order=order
+                )
                 dealt.append(alone)
     return dealt
 
@@ -274,7 +289,9 @@ def _numbered(trials: Iterable[results.Trial]) -> list[results.Trial]:
     return ordered
 
 
-def _add_figures(measured: results.Results, places: fleet_places.Places, judged: fleet.FleetVerdict) -> None:
+def _add_figures(
+    measured: results.Results, places: fleet_places.Places, judged: fleet.FleetVerdict
+) -> None:
     """Give every pair its figures: the median of each, also against that of the median host."""
     values: dict[tuple[int, str, str, str, str], list[float]] = {}
     better: dict[str, str] = {}
@@ -292,4 +309,6 @@ def _add_figures(measured: results.Results, places: fleet_places.Places, judged:
             if better[benchmark] == "lower":
                 middle = -middle
             against = median / math.exp(middle)
-        pairs[number].figures.append(environments.PairFigure(benchmark, arm, unit, median, host, against))
+        pairs[number].figures.append(
+            environments.PairFigure(benchmark, arm, unit, median, host, against)
+        )

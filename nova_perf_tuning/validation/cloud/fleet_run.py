@@ -68,7 +68,9 @@ class Workers:
 
     def start(self, number: int, job: Callable[[], Outcome]) -> None:
         """Run ``job`` in a thread; it ends with the process if nobody waits for it."""
-        threading.Thread(target=lambda: self._hand_over(number, job()), name=f"pair-{number}", daemon=True).start()
+        threading.Thread(
+            target=lambda: self._hand_over(number, job()), name=f"pair-{number}", daemon=True
+        ).start()
 
     def wait(self, limit_s: float) -> tuple[int, Outcome] | None:
         """Return the next job that ended; None after ``limit_s`` or when woken."""
@@ -167,7 +169,9 @@ class FleetRun:
                 raise KeyboardInterrupt
             self._threads.wake()
 
-        heard = [number for number in signals.SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        heard = [
+            number for number in signals.SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
+        ]
         with signals.handled(heard, note):
             yield
 
@@ -184,7 +188,9 @@ class FleetRun:
             if not self._hear(HEARTBEAT_S):
                 self._say(self._said)  # so that the time left is seen to pass
         if self._pending and not timed_out and not self._halted():  # stacks stayed on their hosts
-            self._give_up(f"{counted(len(self._pending), 'pair')} not measured: stacks stayed on their hosts")
+            self._give_up(
+                f"{counted(len(self._pending), 'pair')} not measured: stacks stayed on their hosts"
+            )
         if self._halted():
             return Ended.INTERRUPTED
         return Ended.TIME_LIMIT if self._pending else Ended.COMPLETE
@@ -211,8 +217,12 @@ class FleetRun:
         except errors.PerfTuningError as error:
             return error
         except BaseException as error:
-            reason = f"internal error, please report: {type(error).__name__}: {one_line(error, 300)}"
-            return model.PairOutcome(pair, errors=[model.PairError(model.ErrorClass.STACK_FAILED, reason)])
+            reason = (
+                f"internal error, please report: {type(error).__name__}: {one_line(error, 300)}"
+            )
+            return model.PairOutcome(
+                pair, errors=[model.PairError(model.ErrorClass.STACK_FAILED, reason)]
+            )
 
     def _hear(self, limit_s: float) -> bool:
         """Wait for a pair to end and deal with it; False when none did."""
@@ -255,7 +265,9 @@ class FleetRun:
             self._put_back(task)
             for error in outcome.errors:
                 if error.kind is not model.ErrorClass.INTERRUPTED:
-                    self._say(f"{_shown(task.pair)}: {one_line(error.reason, 300)}", important=True)
+                    self._say(
+                        f"{_shown(task.pair)}: {one_line(error.reason, 300)}", important=True
+                    )
             return
         if model.ErrorClass.QUOTA in kinds:
             self._too_many(task, outcome)
@@ -287,28 +299,39 @@ class FleetRun:
         if again:
             later = " and is tried again later"
             # Half a comparison is worth nothing once there is a whole one.
-            self._store.finish(self._run.run_id, task, dataclasses.replace(outcome, trials=[]), "planned")
+            self._store.finish(
+                self._run.run_id, task, dataclasses.replace(outcome, trials=[]), "planned"
+            )
             self._pending.append(task)
         else:
             self._store.finish(self._run.run_id, task, outcome, "failed")
         self._say(f"{_shown(task.pair)} failed{later} ({reason})", important=True)
         on_end = [failed.pair.hosts for failed in self._streak]
-        if len(on_end) >= max(STREAK, _ROUNDS * self._limit) and not frozenset.intersection(*on_end):
-            self._give_up(f"{len(on_end)} attempts on end failed, over different hosts; the last one: {reason}")
+        if len(on_end) >= max(STREAK, _ROUNDS * self._limit) and not frozenset.intersection(
+            *on_end
+        ):
+            self._give_up(
+                f"{len(on_end)} attempts on end failed, over different hosts; the last one: {reason}"
+            )
             for failed in self._streak:
                 if failed.state == "failed":
                     self._put_back(failed)  # what made all of them fail is not theirs
 
     def _too_many(self, task: model.Task, outcome: model.PairOutcome) -> None:
         """Go on with fewer pairs at a time, since the quota does not allow what there was."""
-        reason = next(error.reason for error in outcome.errors if error.kind is model.ErrorClass.QUOTA)
+        reason = next(
+            error.reason for error in outcome.errors if error.kind is model.ErrorClass.QUOTA
+        )
         reason = one_line(reason, 160)
         self._put_back(task)
         if not self._running:
             self._give_up(f"the project's quota leaves no room for a single pair: {reason}")
         elif self._limit > len(self._running):
             self._limit = len(self._running)
-            self._say(f"quota: at most {counted(self._limit, 'pair')} at a time from now ({reason})", True)
+            self._say(
+                f"quota: at most {counted(self._limit, 'pair')} at a time from now ({reason})",
+                True,
+            )
 
     def _put_back(self, task: model.Task) -> None:
         self._store.mark(self._run.run_id, task, "planned")
@@ -341,7 +364,10 @@ class FleetRun:
             return
         self._launcher.interrupt()
         if not self._lost():
-            self._say(f"stopping: the stacks of {counted(len(self._running), 'pair')} are being removed", True)
+            self._say(
+                f"stopping: the stacks of {counted(len(self._running), 'pair')} are being removed",
+                True,
+            )
         stop_by = self._threads.now() + STOP_S
         while self._running and (left_s := stop_by - self._threads.now()) > 0:
             try:
@@ -356,7 +382,10 @@ class FleetRun:
         if self._lost():
             return
         if self._running:
-            self._say(f"{counted(len(self._running), 'pair')} could not be stopped: stacks are left", True)
+            self._say(
+                f"{counted(len(self._running), 'pair')} could not be stopped: stacks are left",
+                True,
+            )
             return
         try:
             names = self._launcher.cleanup(self._run.run_id)
@@ -393,7 +422,9 @@ class FleetRun:
         self._said = text
         done = sum(task.state in ("done", "failed") for task in self._run.tasks)
         with contextlib.suppress(OSError):  # the reader has gone; the run goes on
-            self._tell(session.Progress(done, len(self._run.tasks), self._left_s(), text, important))
+            self._tell(
+                session.Progress(done, len(self._run.tasks), self._left_s(), text, important)
+            )
 
 
 def _shown(pair: model.HostPair) -> str:

@@ -118,7 +118,9 @@ class HeatPairLauncher:
             measured.note(model.ErrorClass.INTERRUPTED, "the run was interrupted")
         except api_module.ERRORS as error:
             if api_module.http_status(error) == 401:
-                raise model.CloudError(f"the cloud cannot be used: {api_module.text_of(error)}") from error
+                raise model.CloudError(
+                    f"the cloud cannot be used: {api_module.text_of(error)}"
+                ) from error
             measured.note(model.ErrorClass.API, api_module.text_of(error))
         finally:
             for problem in self._closing.delete([running.stack for running in measured.running]):
@@ -163,7 +165,11 @@ class _Pair:
     """One pair while it is measured."""
 
     def __init__(
-        self, api: api_module.Api, settings: model.GuestSettings, pair: model.HostPair, plan: model.MeasurePlan
+        self,
+        api: api_module.Api,
+        settings: model.GuestSettings,
+        pair: model.HostPair,
+        plan: model.MeasurePlan,
     ) -> None:
         self._api = api
         self._stacks = stacks.Stacks(api)
@@ -194,7 +200,9 @@ class _Pair:
                 self._api.sleep(min(POLL_S, left_s))
         for running in self.running:
             if not running.done:
-                reason = f"no result after {time.monotonic() - begun:.0f} s; {self._consoles(running)}"
+                reason = (
+                    f"no result after {time.monotonic() - begun:.0f} s; {self._consoles(running)}"
+                )
                 self.note(model.ErrorClass.TIME_LIMIT, reason, running.arm.name)
 
     def note(self, kind: model.ErrorClass, reason: str, arm: str = "") -> None:
@@ -212,7 +220,9 @@ class _Pair:
         running = _Running(number, arm, stacks.Stack("", name), time.time())
         self.running.append(running)
         try:
-            running.stack = self._stacks.create(name, parameters, [run], math.ceil(left_s / 60) + 2)
+            running.stack = self._stacks.create(
+                name, parameters, [run], math.ceil(left_s / 60) + 2
+            )
         except stacks.StackError as error:
             self.running.remove(running)
             self.note(error.kind, str(error), arm.name)
@@ -257,7 +267,9 @@ class _Pair:
         ran_on = _ran_on(outputs.get("hosts"))
         if ran_on is not None:
             _check_hosts(outcome.pair, ran_on)
-        expected = collector.Expected(self._plan, arm, running.number, self._grid, running.begun, time.time())
+        expected = collector.Expected(
+            self._plan, arm, running.number, self._grid, running.begun, time.time()
+        )
         guests, runs = collector.read(outputs.get("documents"), expected)
         first = 1 + max((trial.order for trial in outcome.trials), default=-1)
         for order, run in enumerate(runs, first):
@@ -302,7 +314,9 @@ class _Pair:
                 continue
             ask = self._api.connection.compute.get_server_console_output
             try:
-                console = self._api.call(functools.partial(ask, running.servers[role], length=_CONSOLE_LINES))
+                console = self._api.call(
+                    functools.partial(ask, running.servers[role], length=_CONSOLE_LINES)
+                )
                 text = str(console.get("output", ""))
             except api_module.ERRORS as error:
                 text = f"(cannot be read: {api_module.text_of(error)})"

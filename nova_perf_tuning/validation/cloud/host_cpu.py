@@ -64,7 +64,9 @@ class AgentError(errors.PerfTuningError):
 def check_url(url: str) -> None:
     """:raises AgentError: it is no URL of agents' metrics, with ``{host}`` in it."""
     if not url.startswith(("http://", "https://")) or "{host}" not in url:
-        raise AgentError(f"'{url}' is no URL with {{host}} in it, such as http://{{host}}:9751/metrics")
+        raise AgentError(
+            f"'{url}' is no URL with {{host}} in it, such as http://{{host}}:9751/metrics"
+        )
 
 
 def ask(url: str, names: Collection[str], limit_s: float) -> dict[str, dict[str, float]]:
@@ -185,7 +187,10 @@ def _guests(page: bytes, names: Collection[str]) -> dict[str, dict[str, float]]:
     try:
         for family in parser.text_string_to_metric_families("\n".join(lines)):
             for sample in family.samples:
-                if sample.name not in (_METRIC, _WAIT_METRIC) or not 0 <= sample.value <= _MAX_SECONDS:
+                if (
+                    sample.name not in (_METRIC, _WAIT_METRIC)
+                    or not 0 <= sample.value <= _MAX_SECONDS
+                ):
                     raise ValueError(f"{sample.name} is {sample.value}")
                 guest = sample.labels["guest"]
                 if guest not in guests:
@@ -218,7 +223,9 @@ def _lines_about(page: bytes, names: Collection[str]) -> list[str]:
                 lines.append(line)
                 counts[name] += 1
                 if counts[name] > _MAX_LINES:
-                    raise AgentError(f"no agent writes such metrics: more than {_MAX_LINES} lines about '{name}'")
+                    raise AgentError(
+                        f"no agent writes such metrics: more than {_MAX_LINES} lines about '{name}'"
+                    )
                 break
     return lines
 
@@ -243,7 +250,9 @@ def used_between(samples: Sequence[_Sample], begin: float, end: float) -> dict[s
 
 def _between(before: _Sample, after: _Sample, moment: float) -> dict[str, float]:
     share = (moment - before[0]) / (after[0] - before[0])
-    return {name: before[1][name] + (after[1][name] - before[1][name]) * share for name in after[1]}
+    return {
+        name: before[1][name] + (after[1][name] - before[1][name]) * share for name in after[1]
+    }
 
 
 def _is_fault(before: _Sample, after: _Sample) -> bool:
@@ -299,7 +308,9 @@ class Sampler:
             if not url:
                 continue
             self._asked.add(url)
-            threading.Thread(target=self._run, args=(url,), name="agent-metrics", daemon=True).start()
+            threading.Thread(
+                target=self._run, args=(url,), name="agent-metrics", daemon=True
+            ).start()
 
     def close(self) -> None:
         """End it; samples stay. What is being asked is not waited for."""
@@ -334,7 +345,9 @@ class Sampler:
     def course(self, servers: Sequence[str], begin: float, end: float) -> model.Course:
         """Return what ``servers`` used second by second, where :meth:`used` knows the whole."""
         step_s, used = sampling.rates(lambda *span: self.used(servers, *span) or {}, begin, end)
-        host_cpu = {name.removesuffix("_s"): used[name] for name in sorted(used.keys() - {"total"})}
+        host_cpu = {
+            name.removesuffix("_s"): used[name] for name in sorted(used.keys() - {"total"})
+        }
         return {"step_s": step_s, "host_cpu": host_cpu, "moved": {}, "busy": {}, "hidden": 0}
 
     def _run(self, url: str) -> None:

@@ -65,7 +65,9 @@ def read(
     data = schema.load_json(path, store.MAX_BYTES)
     if not isinstance(data, dict) or "trials" not in data:
         if budgets:
-            raise model.CloudError(f"{path}: a verdict without trials, which --budget could judge; leave it out")
+            raise model.CloudError(
+                f"{path}: a verdict without trials, which --budget could judge; leave it out"
+            )
         # Of what was read: a pipe gives it once.
         return HostResults([host_result.from_data(data, path)], recorded=True)
     results = store.from_dict(data, path)
@@ -76,7 +78,9 @@ def read(
         raise model.CloudError(f"{path}: environment.created: no time when this was measured")
     many = results.environment.fleet
     if not budgets and not many:
-        raise model.CloudError(f"{path}: these are trials without a verdict; give --budget FILE to judge them by")
+        raise model.CloudError(
+            f"{path}: these are trials without a verdict; give --budget FILE to judge them by"
+        )
     results.environment = results.environment.placed(*places)
 
     left_out: list[Reason] = []
@@ -128,7 +132,9 @@ def _judged_host(results: Results, budgets: Sequence[verdict.Budget], path: str)
     return _Judged({host: word}, {host: _of_bare(judgements)}, judgements, losses)
 
 
-def _host_result(host: str, judged: _Judged, created: datetime.datetime, name: str) -> host_result.HostResult:
+def _host_result(
+    host: str, judged: _Judged, created: datetime.datetime, name: str
+) -> host_result.HostResult:
     """Return the result of one host; ``name``: of the budgets, empty if they have none."""
     word = judged.words[host] or verdict.Verdict.INCONCLUSIVE.value
     named = {}
@@ -141,13 +147,17 @@ def _host_result(host: str, judged: _Judged, created: datetime.datetime, name: s
     return host_result.HostResult(host, created, word, named, score, judged.losses)
 
 
-def of_host(hosts: Sequence[host_result.HostResult], name: str, path: str) -> host_result.HostResult:
+def of_host(
+    hosts: Sequence[host_result.HostResult], name: str, path: str
+) -> host_result.HostResult:
     """Return the verdict on one host; CloudError: there is none among them."""
     for result in hosts:
         if host_result.same_host(result.host, name):
             return result
     names = rules.named((result.host for result in hosts), 10)
-    raise model.CloudError(f"{path}: there is no result of host '{name}' in it; there is {names or 'none at all'}")
+    raise model.CloudError(
+        f"{path}: there is no result of host '{name}' in it; there is {names or 'none at all'}"
+    )
 
 
 def _aa(environment: Environment) -> str:

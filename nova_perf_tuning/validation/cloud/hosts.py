@@ -96,8 +96,12 @@ def list_hosts(cloud: connection.Connection) -> list[Host]:
             nodes[(node.service_details or {}).get("host", "")].append(node)
     with api.one_line("read traits (Placement shows them to administrators)"):
         carried: dict[str, set[str]] = collections.defaultdict(set)
-        for trait in placement(cloud, "/traits", name=f"startswith:{traits.PREFIX}", associated="true")["traits"]:
-            for provider in placement(cloud, "/resource_providers", required=trait)["resource_providers"]:
+        for trait in placement(
+            cloud, "/traits", name=f"startswith:{traits.PREFIX}", associated="true"
+        )["traits"]:
+            for provider in placement(cloud, "/resource_providers", required=trait)[
+                "resource_providers"
+            ]:
                 carried[provider["uuid"]].add(trait)
     hosts = []
     for service in services:
@@ -157,7 +161,9 @@ def choose(known: Sequence[Host], name: str) -> Host:
         nodes = ", ".join(host.node for host in fitting)
         raise model.CloudError(f"host '{name}' may be {nodes}; give one in full")
     names = rules.named((host.name for host in known), 10)
-    raise model.CloudError(f"there is no compute host '{name}'; there are {names or 'none at all'}")
+    raise model.CloudError(
+        f"there is no compute host '{name}'; there are {names or 'none at all'}"
+    )
 
 
 def check(result: host_result.HostResult, host: Host) -> None:
@@ -172,7 +178,9 @@ def check(result: host_result.HostResult, host: Host) -> None:
         raise model.CloudError(f"the result cannot be published for host {host.name}: {reason}")
 
 
-def set_traits(cloud: connection.Connection, host: Host, wanted: frozenset[str]) -> tuple[frozenset[str], ...]:
+def set_traits(
+    cloud: connection.Connection, host: Host, wanted: frozenset[str]
+) -> tuple[frozenset[str], ...]:
     """Bring a host's ``CUSTOM_PERF_*`` traits to ``wanted``, unless nova-compute makes them.
 
     :returns: those that it has now, those that were added, those that were removed.
@@ -196,7 +204,9 @@ def set_traits(cloud: connection.Connection, host: Host, wanted: frozenset[str])
         return put
 
 
-def _put(cloud: connection.Connection, host: Host, wanted: frozenset[str]) -> tuple[frozenset[str], ...]:
+def _put(
+    cloud: connection.Connection, host: Host, wanted: frozenset[str]
+) -> tuple[frozenset[str], ...]:
     path = f"/resource_providers/{host.provider_id}/traits"
     provider = placement(cloud, path)
     present = frozenset(provider["traits"])
@@ -209,14 +219,23 @@ def _put(cloud: connection.Connection, host: Host, wanted: frozenset[str]) -> tu
         )
     if added or removed:
         for trait in sorted(added):
-            exceptions.raise_from_response(cloud.placement.put(f"/traits/{trait}", microversion=_PLACEMENT))
+            exceptions.raise_from_response(
+                cloud.placement.put(f"/traits/{trait}", microversion=_PLACEMENT)
+            )
         generation = provider["resource_provider_generation"]
-        body = {"resource_provider_generation": generation, "traits": sorted(present - removed | added)}
-        exceptions.raise_from_response(cloud.placement.put(path, json=body, microversion=_PLACEMENT))
+        body = {
+            "resource_provider_generation": generation,
+            "traits": sorted(present - removed | added),
+        }
+        exceptions.raise_from_response(
+            cloud.placement.put(path, json=body, microversion=_PLACEMENT)
+        )
     return ours - removed | added, added, removed
 
 
-def set_service(cloud: connection.Connection, host: Host, failed: host_result.HostResult | None) -> ServiceChange:
+def set_service(
+    cloud: connection.Connection, host: Host, failed: host_result.HostResult | None
+) -> ServiceChange:
     """Disable a host's nova-compute for a failed result, or enable it again."""
     if host.status == "disabled" and not host.disabled_reason.startswith(REASON_PREFIX):
         return ServiceChange.DISABLED_BY_OTHERS

@@ -87,7 +87,9 @@ def screen(
         if left_out:
             mostly = left_out > _FAILING * len(of_host)
             losses.append(LossOfHost(host, _why_lost(benchmark, arm, of_host), mostly))
-    kept = [(pair, trial) for pair, trial in measured if (trial.benchmark, trial.boot) not in excluded]
+    kept = [
+        (pair, trial) for pair, trial in measured if (trial.benchmark, trial.boot) not in excluded
+    ]
     return kept, losses
 
 
@@ -122,7 +124,9 @@ def _empty_cell(arm: str, blocks: int) -> _Cell:
     return _Cell(trial_filter.Lost(arm, blocks, 0, 0, blocks, frozenset()), 0, True)
 
 
-def _cell(figure: trial_filter.Figure, gaps: trial_filter.Gaps, arm: str, cpu_limited: bool) -> _Cell:
+def _cell(
+    figure: trial_filter.Figure, gaps: trial_filter.Gaps, arm: str, cpu_limited: bool
+) -> _Cell:
     """Return what the trials of one boot and benchmark gave in an arm."""
     lost = trial_filter.lost(figure, gaps, arm)
     if any(trial.better == "lower" for trial in figure.arms[arm]):

@@ -120,7 +120,11 @@ def _of_two(series: _Series, limit: float, figures: int) -> Comparison | None:
     for pair, boots in series.values.items():
         # Of few trials the mean is more certain: their median jumps where CPUs have two speeds.
         means = {boot: statistics.fmean(values) for boot, values in boots.items()}
-        if pair.client != pair.server or len(means) < intervals.MIN_BOOTS or not all(means.values()):
+        if (
+            pair.client != pair.server
+            or len(means) < intervals.MIN_BOOTS
+            or not all(means.values())
+        ):
             return None
         of_boots = [series.turn * math.log(mean) for mean in means.values()]
         own = statistics.fmean(of_boots)
@@ -156,7 +160,9 @@ def _state(lost: bool, certain: bool) -> Verdict:
     return Verdict.INCONCLUSIVE
 
 
-def _chance(deviations: Sequence[Sequence[float]], means: int, probability: float) -> tuple[float, float]:
+def _chance(
+    deviations: Sequence[Sequence[float]], means: int, probability: float
+) -> tuple[float, float]:
     """Return the spread of two hosts' deviations, and the difference that chance explains.
 
     :param means: number of means that the deviations are from.
@@ -169,7 +175,10 @@ def _chance(deviations: Sequence[Sequence[float]], means: int, probability: floa
 
 
 def judge(
-    logs: Mapping[model.HostPair, float], limit: float, figures: int = 1, reference: float | None = None
+    logs: Mapping[model.HostPair, float],
+    limit: float,
+    figures: int = 1,
+    reference: float | None = None,
 ) -> Comparison:
     """Judge hosts by one figure of their pairs, each host by its best one.
 

@@ -158,11 +158,17 @@ class RunStore:
             tasks.append(task)
         plan, environment = _plan(run.plan, run.id), environments.from_dict(run.environment)
         names, begun = sorted(run.hosts), run.created_at
-        return model.StoredRun(run.id, run.state, plan, environment, names, tasks, begun, run.leftovers)
+        return model.StoredRun(
+            run.id, run.state, plan, environment, names, tasks, begun, run.leftovers
+        )
 
     def lines(self) -> list[Line]:
         def count(*states: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
-            return sa.select(sa.func.count()).where(_pairs.c.run_id == _runs.c.id, *states).scalar_subquery()
+            return (
+                sa.select(sa.func.count())
+                .where(_pairs.c.run_id == _runs.c.id, *states)
+                .scalar_subquery()
+            )
 
         query = (
             sa.select(_runs, count().label("pairs"), count(_pairs.c.state == "done").label("done"))
@@ -201,7 +207,9 @@ class RunStore:
             if run.state == "complete":
                 raise RunError(f"run {run_id} is complete; there is nothing to resume")
             cut = _plan_again(connection, run_id)
-            _change_run(connection, run_id, name, state="running", leftovers=run.leftovers or cut > 0)
+            _change_run(
+                connection, run_id, name, state="running", leftovers=run.leftovers or cut > 0
+            )
 
         self._own(run_id, name, claim, had_owner=True)
         return self.load(run_id)
@@ -212,12 +220,16 @@ class RunStore:
         :raises RunError: as :meth:`claim`.
         """
         name = owner.Owner.new()
-        self._own(run_id, name, lambda connection: _take_over(connection, run_id, name), had_owner=True)
+        self._own(
+            run_id, name, lambda connection: _take_over(connection, run_id, name), had_owner=True
+        )
 
     def lease(self, run_id: str) -> model.Lease:
         """Return the right to a run that this process owns, for who asks the cloud in its name."""
         owned = self._own_run(run_id)
-        return model.Lease(run_id, owned.name.token, lambda changes: self._check(run_id, changes), owned.had_owner)
+        return model.Lease(
+            run_id, owned.name.token, lambda changes: self._check(run_id, changes), owned.had_owner
+        )
 
     def seen(self, run_id: str) -> None:
         """Say that the run's owner, this process, is alive.
@@ -251,7 +263,9 @@ class RunStore:
             if count:
                 after = "interrupted"
             # The token alone is nobody's name; it says after a lost answer who has ended the run.
-            _change_run(connection, run_id, name, state=after, owner=name.token, leftovers=leftovers)
+            _change_run(
+                connection, run_id, name, state=after, owner=name.token, leftovers=leftovers
+            )
             return count
 
         count = 0
@@ -270,7 +284,9 @@ class RunStore:
         self._change_pair(run_id, task.number, state=state)
         task.state = state
 
-    def finish(self, run_id: str, task: model.Task, outcome: model.PairOutcome, state: str) -> None:
+    def finish(
+        self, run_id: str, task: model.Task, outcome: model.PairOutcome, state: str
+    ) -> None:
         """Write the outcome of an attempt at a pair, and its new state, also into ``task``."""
         attempts = task.attempts + 1
         faults = list(task.faults)
@@ -318,7 +334,11 @@ class RunStore:
 
     def _change_pair(self, run_id: str, number: int, **values: object) -> None:
         name = self._own_run(run_id).name
-        change = sa.update(_pairs).where(_pairs.c.run_id == run_id, _pairs.c.number == number).values(values)
+        change = (
+            sa.update(_pairs)
+            .where(_pairs.c.run_id == run_id, _pairs.c.number == number)
+            .values(values)
+        )
 
         def write(connection: sa.Connection) -> None:
             _say_alive(connection, run_id, name)
@@ -329,7 +349,12 @@ class RunStore:
     # -- whose it is
 
     def _own(
-        self, run_id: str, name: owner.Owner, work: Callable[[sa.Connection], object], *, had_owner: bool
+        self,
+        run_id: str,
+        name: owner.Owner,
+        work: Callable[[sa.Connection], object],
+        *,
+        had_owner: bool,
     ) -> None:
         """Do ``work``, which makes ``name`` the owner of a run; it may have been done unheard."""
         begun = _clock()
@@ -349,7 +374,9 @@ class RunStore:
 
     def _owner_of(self, run_id: str) -> str:
         with database.reading(self._engine) as connection:
-            return str(connection.execute(sa.select(_runs.c.owner).where(_runs.c.id == run_id)).scalar())
+            return str(
+                connection.execute(sa.select(_runs.c.owner).where(_runs.c.id == run_id)).scalar()
+            )
 
     def _check(self, run_id: str, changes: bool) -> None:
         """See that a run is still this process's, as :class:`.model.Lease` says.
@@ -390,17 +417,26 @@ def _plan(data: Mapping[str, Any], run_id: str) -> model.FleetPlan:
         measure["arms"] = tuple(model.Arm(**arm) for arm in measure["arms"])
         jobs = []
         for job in measure["jobs"]:
-            jobs.append(plugins.Job(job["label"], plugins.load(job["benchmark"]), job["parameters"]))
+            jobs.append(
+                plugins.Job(job["label"], plugins.load(job["benchmark"]), job["parameters"])
+            )
         measure["jobs"] = tuple(jobs)
-        settings, guests = model.RunSettings(**data["settings"]), model.GuestSettings(**data["guests"])
-        return model.FleetPlan(model.MeasurePlan(**measure), settings, guests, data["max_loss"], data["cloud"])
+        settings, guests = (
+            model.RunSettings(**data["settings"]),
+            model.GuestSettings(**data["guests"]),
+        )
+        return model.FleetPlan(
+            model.MeasurePlan(**measure), settings, guests, data["max_loss"], data["cloud"]
+        )
     except (KeyError, TypeError) as error:
         why = f"another version wrote its plan ({type(error).__name__}: {error})"
         raise RunError(f"run {run_id}: {why}; begin a new run") from None
 
 
 def _get(connection: sa.Connection, run_id: str) -> sa.Row[Any]:
-    run = connection.execute(sa.select(_runs).where(_runs.c.id == run_id, _runs.c.kind == "heat")).first()
+    run = connection.execute(
+        sa.select(_runs).where(_runs.c.id == run_id, _runs.c.kind == "heat")
+    ).first()
     if run is None:
         raise RunError(
             f"there is no run '{run_id[:40]}' in this database; 'openstack perf cleanup --list' lists them"
@@ -413,7 +449,9 @@ def _say_alive(connection: sa.Connection, run_id: str, name: owner.Owner) -> Non
     _change_run(connection, run_id, name, seen_at=database.now(connection))
 
 
-def _change_run(connection: sa.Connection, run_id: str, name: owner.Owner, **values: object) -> None:
+def _change_run(
+    connection: sa.Connection, run_id: str, name: owner.Owner, **values: object
+) -> None:
     """Change a run as its owner, and keep all others from doing so until the transaction ends.
 
     :raises TakenOverError: it is not the owner's any more.
@@ -443,11 +481,17 @@ def _take_over(connection: sa.Connection, run_id: str, name: owner.Owner) -> sa.
     before = owner.Owner.parse(run.owner)
     now = database.now(connection)
     if before is not None and _is_alive(run.owner, run.seen_at, now):
-        raise RunError(f"run {run.id} is being run by process {before.pid} on {before.machine}; stop that first")
-    silent = sa.and_(_runs.c.id == run.id, _runs.c.owner == run.owner, _runs.c.seen_at == run.seen_at)
+        raise RunError(
+            f"run {run.id} is being run by process {before.pid} on {before.machine}; stop that first"
+        )
+    silent = sa.and_(
+        _runs.c.id == run.id, _runs.c.owner == run.owner, _runs.c.seen_at == run.seen_at
+    )
     taken = connection.execute(sa.update(_runs).where(silent).values(owner=str(name), seen_at=now))
     if not taken.rowcount:
-        raise RunError(f"run {run.id} has just been taken up by another process, or its owner is alive after all")
+        raise RunError(
+            f"run {run.id} has just been taken up by another process, or its owner is alive after all"
+        )
     return run
 
 

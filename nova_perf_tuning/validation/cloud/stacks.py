@@ -75,7 +75,11 @@ class Stack:
 @functools.cache
 def files() -> Mapping[str, str]:
     directory = importlib.resources.files(__package__).joinpath("heat")
-    return {file.name: file.read_text(encoding="utf-8") for file in directory.iterdir() if file.is_file()}
+    return {
+        file.name: file.read_text(encoding="utf-8")
+        for file in directory.iterdir()
+        if file.is_file()
+    }
 
 
 class Stacks:
@@ -88,7 +92,9 @@ class Stacks:
     def _heat(self) -> orchestration.Proxy:
         return self._api.connection.orchestration
 
-    def create(self, name: str, parameters: Mapping[str, object], tags: Iterable[str], timeout_min: int) -> Stack:
+    def create(
+        self, name: str, parameters: Mapping[str, object], tags: Iterable[str], timeout_min: int
+    ) -> Stack:
         """Make a stack and return at once; Heat builds it.
 
         :raises StackError: Heat refused. :raises api_module.ERRORS: the credentials are refused,
@@ -130,7 +136,9 @@ class Stacks:
             if kind is model.ErrorClass.STACK_FAILED:
                 # Heat has not looked at the pair's hosts yet.
                 kind = model.ErrorClass.API
-            raise StackError(kind, f"Heat refused the stack: {api_module.text_of(error)}") from error
+            raise StackError(
+                kind, f"Heat refused the stack: {api_module.text_of(error)}"
+            ) from error
 
     def _post(self, request: Mapping[str, object]) -> str:
         """Make a stack and return its id; create_stack() would not send tags as text."""
@@ -231,14 +239,18 @@ class Stacks:
 
         :raises openstack.exceptions.NotFoundException: it is gone.
         """
-        shown = self._api.call(lambda: self._heat.get_stack(stack.id or stack.name, resolve_outputs=False), 0)
+        shown = self._api.call(
+            lambda: self._heat.get_stack(stack.id or stack.name, resolve_outputs=False), 0
+        )
         if shown.status == "DELETE_COMPLETE":
             raise sdk_exceptions.NotFoundException
         if shown.status == "DELETE_FAILED":
             problems[stack] = one_line(shown.status_reason or "", 300)
         if shown.status in (None, "DELETE_IN_PROGRESS") or time.monotonic() < due:
             return due
-        self._api.call(lambda: self._heat.delete_stack(str(shown.id), ignore_missing=True), 0, changes=True)
+        self._api.call(
+            lambda: self._heat.delete_stack(str(shown.id), ignore_missing=True), 0, changes=True
+        )
         return time.monotonic() + RETRY_S
 
 

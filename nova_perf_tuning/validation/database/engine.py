@@ -129,7 +129,9 @@ def connect(url: str | None = None, *, make: bool = True) -> sa.Engine:
     parsed = _parse(url)
     shown = f"database {without_password(url)}"
     if parsed.get_backend_name() not in _CLOCKS:
-        raise DatabaseError(f"{shown}: runs are kept in SQLite, PostgreSQL or MariaDB; give a URL of one of them")
+        raise DatabaseError(
+            f"{shown}: runs are kept in SQLite, PostgreSQL or MariaDB; give a URL of one of them"
+        )
     is_sqlite = parsed.get_backend_name() == "sqlite"
     path = _path(parsed)
     with _translated(shown):
@@ -159,7 +161,9 @@ def connect(url: str | None = None, *, make: bool = True) -> sa.Engine:
     return engine
 
 
-def migrate(engine: sa.Engine, change: Callable[[config.Config, str], None], revision: str) -> None:
+def migrate(
+    engine: sa.Engine, change: Callable[[config.Config, str], None], revision: str
+) -> None:
     """Change the tables to those of a revision; two processes may do it at once.
 
     :param change: ``upgrade`` or ``downgrade`` of Alembic's commands.
@@ -280,7 +284,11 @@ def _limits(parsed: sa.URL) -> dict[str, object]:
     """Return the driver's time limits for a silent server, except those that the URL sets."""
     limits: dict[str, object] = {}
     if parsed.get_driver_name() == "pymysql":
-        limits = {"connect_timeout": _CONNECT_S, "read_timeout": _ANSWER_S, "write_timeout": _ANSWER_S}
+        limits = {
+            "connect_timeout": _CONNECT_S,
+            "read_timeout": _ANSWER_S,
+            "write_timeout": _ANSWER_S,
+        }
     elif parsed.get_driver_name() == "psycopg":
         limits = {"connect_timeout": _CONNECT_S, "tcp_user_timeout": 1000 * _ANSWER_S}
     return {name: value for name, value in limits.items() if name not in parsed.query}
@@ -309,7 +317,9 @@ def _connect_psycopg(
                     ready = yield wanted
                     if time.monotonic() > until:
                         self.pgconn.finish()
-                        raise psycopg.OperationalError(f"no answer of the server within {_ANSWER_S} s")
+                        raise psycopg.OperationalError(
+                            f"no answer of the server within {_ANSWER_S} s"
+                        )
                     wanted = gen.send(ready) or wanted
             except StopIteration as end:
                 return end.value
@@ -327,7 +337,9 @@ def _translated(shown: str = "database") -> Iterator[None]:
             " nova-perf-tuning[mariadb] for mysql+pymysql://"
         ) from None
     except (exc.SQLAlchemyError, OSError, TypeError) as error:  # TypeError: an unknown option
-        raise DatabaseError(f"{shown}: {one_line(getattr(error, 'orig', None) or error, 300)}") from error
+        raise DatabaseError(
+            f"{shown}: {one_line(getattr(error, 'orig', None) or error, 300)}"
+        ) from error
 
 
 def _make_file(path: pathlib.Path) -> None:
@@ -354,4 +366,6 @@ def _check_files(path: str) -> None:
 
 def _begin_sqlite(connection: sa.Connection) -> None:
     # A writer says so at once: turning a reader into a writer fails where another one writes.
-    connection.exec_driver_sql(f"BEGIN {connection.get_execution_options().get('begin', 'DEFERRED')}")
+    connection.exec_driver_sql(
+        f"BEGIN {connection.get_execution_options().get('begin', 'DEFERRED')}"
+    )

@@ -225,7 +225,13 @@ def call(argv: Sequence[str], text: str = "") -> str:
     """Run a program with ``text`` as its input and return its output; LaunchError: it fails or takes too long."""
     try:
         done = subprocess.run(
-            argv, input=text, capture_output=True, text=True, timeout=_LIMIT_S, env=environment(), check=False
+            argv,
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=_LIMIT_S,
+            env=environment(),
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise LaunchError(f"{' '.join(argv)[:200]} did not end within {_LIMIT_S:.0f} s") from error
@@ -238,5 +244,7 @@ def call(argv: Sequence[str], text: str = "") -> str:
 def filesystem(directory: str) -> str:
     """Return the type of the file system that holds ``directory``, such as ``ext4``; empty if unknown."""
     with contextlib.suppress(LaunchError, OSError):
-        return call(["findmnt", "--noheadings", "--output", "FSTYPE", "--target", directory]).split()[-1]
+        return call(
+            ["findmnt", "--noheadings", "--output", "FSTYPE", "--target", directory]
+        ).split()[-1]
     return ""

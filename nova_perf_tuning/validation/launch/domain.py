@@ -72,7 +72,15 @@ def _kvm_fault(emulator: str, image: Image) -> str:
     if not os.path.exists("/dev/kvm"):
         return "there is no /dev/kvm (virtualization off in the firmware, or no nested virtualization)"
     command = [*_BOUND, emulator, "-accel", "kvm", "-cpu", "host", "-machine", "pc", "-m", "128"]
-    command += ["-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot"]
+    command += [
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-serial",
+        "stdio",
+        "-no-reboot",
+    ]
     command += ["-kernel", image.kernel, "-append", "console=ttyS0 earlyprintk=ttyS0 panic=-1"]
     try:
         done = subprocess.run(
@@ -117,7 +125,9 @@ def create(run: RunDirectory, name: str, image: Image, size: base.GuestSize) -> 
         )
     base.call(["qemu-img", "create", "-q", "-f", "qcow2", "-b", image.root, "-F", "raw", root])
     base.call(["fallocate", "--posix", "--length", f"{size.scratch_mib}MiB", scratch])
-    base.call(["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-E", "nodiscard", scratch])
+    base.call(
+        ["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-E", "nodiscard", scratch]
+    )
     return GuestFiles(image.kernel, image.initrd, root, scratch, run.file(f"{name}.console"))
 
 
@@ -127,7 +137,9 @@ def remove(run: RunDirectory, name: str) -> None:
             os.unlink(path)
 
 
-def base_domain(name: str, size: base.GuestSize, files: GuestFiles, port: network.Port, *, kvm: bool) -> str:
+def base_domain(
+    name: str, size: base.GuestSize, files: GuestFiles, port: network.Port, *, kvm: bool
+) -> str:
     values = dataclasses.asdict(size) | dataclasses.asdict(files) | port._asdict()
     values |= {"name": name, "machine": MACHINE}
     filled = {key: html.escape(str(value)) for key, value in values.items()}

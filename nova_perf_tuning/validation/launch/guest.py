@@ -61,13 +61,19 @@ _Answer = TypeVar("_Answer")
 class AgentChannel:
     """The agent of one guest."""
 
-    def __init__(self, domain: libvirt.virDomain, failure: Callable[[str], base.LaunchError]) -> None:
+    def __init__(
+        self, domain: libvirt.virDomain, failure: Callable[[str], base.LaunchError]
+    ) -> None:
         """:param failure: makes the error of what is wrong with the agent or its answer."""
         self._domain = domain
         self._failure = failure
 
     def ask(
-        self, command: str, read: Callable[[Any], _Answer], arguments: object = None, timeout_s: int = _ANSWER_S
+        self,
+        command: str,
+        read: Callable[[Any], _Answer],
+        arguments: object = None,
+        timeout_s: int = _ANSWER_S,
     ) -> _Answer:
         """Send one command and return what ``read`` makes of the answer.
 
@@ -83,7 +89,14 @@ class AgentChannel:
             raise self._failure(f"{command}: {one_line(error, 300)}") from error
         try:
             return read(bounded_json.parse(answer)["return"])
-        except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        except (
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as error:
             raise self._failure(f"{command}: the agent's answer is malformed") from error
 
     def is_ready(self) -> bool:
@@ -117,7 +130,8 @@ class AgentChannel:
         """
         names = ("user", "nice", "system", "irq", "softirq")
         return self.ask(
-            "guest-get-cpustats", lambda cpus: sum(int(cpu.get(name) or 0) for cpu in cpus for name in names) / 1e3
+            "guest-get-cpustats",
+            lambda cpus: sum(int(cpu.get(name) or 0) for cpu in cpus for name in names) / 1e3,
         )
 
 
@@ -137,7 +151,9 @@ def _finished(answer: Any) -> base.Finished | None:
         status = None
     stdout = base64.b64decode(answer.get("out-data") or "", validate=True)
     stderr = base64.b64decode(answer.get("err-data") or "", validate=True)
-    return base.Finished(status, base.cut(stdout, base.STDOUT_LIMIT), base.cut(stderr, base.STDERR_LIMIT))
+    return base.Finished(
+        status, base.cut(stdout, base.STDOUT_LIMIT), base.cut(stderr, base.STDERR_LIMIT)
+    )
 
 
 class Guest(base.Machine):
@@ -147,7 +163,11 @@ class Guest(base.Machine):
     """
 
     def __init__(
-        self, domain: libvirt.virDomain, port: network.Port, console: str, transformed: transform.Transformed
+        self,
+        domain: libvirt.virDomain,
+        port: network.Port,
+        console: str,
+        transformed: transform.Transformed,
     ) -> None:
         self.name, self.address, self.interface = str(domain.name()), port.address, port.tap
         self.transformed = transformed
@@ -162,7 +182,9 @@ class Guest(base.Machine):
 
     def failure(self, what: str) -> base.LaunchError:
         """Return the error to raise: what is wrong, then the console's last lines."""
-        return base.LaunchError(f"guest {self.name}: {what}; last lines of its console:\n{self._console_tail()}")
+        return base.LaunchError(
+            f"guest {self.name}: {what}; last lines of its console:\n{self._console_tail()}"
+        )
 
     def _console_tail(self) -> str:
         data = b""
@@ -172,7 +194,9 @@ class Guest(base.Machine):
         text = data.decode("utf-8", "replace").replace("\r", "")
         lines = [line for line in map(str.rstrip, text.split("\n")) if line]
         # A panic's reason stands before its call trace.
-        panic = max((at for at, line in enumerate(lines) if "Kernel panic" in line), default=len(lines))
+        panic = max(
+            (at for at, line in enumerate(lines) if "Kernel panic" in line), default=len(lines)
+        )
         kept = [printable(line[-300:]) for line in lines[: panic + 2][-_CONSOLE_LINES:]]
         return "\n".join(f"  | {line}" for line in kept) or "  (nothing)"
 
@@ -213,7 +237,9 @@ class Guest(base.Machine):
             text = ""
             if status is not None:
                 text = status.stderr or status.stdout
-            raise base.ProgramError(f"guest {self.name}: {argv[0]} ended at once: {local.first_line(text)}")
+            raise base.ProgramError(
+                f"guest {self.name}: {argv[0]} ended at once: {local.first_line(text)}"
+            )
         try:
             yield
         finally:

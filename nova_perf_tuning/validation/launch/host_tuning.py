@@ -32,7 +32,8 @@ def apply(directory: str, active: Sequence[Guest], resting: Sequence[Guest]) -> 
     settings = [
         setting
         for setting in planner.plan(facts, owners.CpuSets()).settings
-        if setting.kind == thread.kind and thread.parse(setting.target, setting.identity).pid in pids
+        if setting.kind == thread.kind
+        and thread.parse(setting.target, setting.identity).pid in pids
     ]
     if not settings:
         return []
@@ -40,10 +41,15 @@ def apply(directory: str, active: Sequence[Guest], resting: Sequence[Guest]) -> 
         outcomes = apply_module.apply(settings, registry.kinds(), journal, apply_module.boot_id())
     applied = []
     for outcome in outcomes:
-        result, what = outcome.result, (outcome.setting.kind, outcome.setting.target, outcome.setting.value)
+        result, what = (
+            outcome.result,
+            (outcome.setting.kind, outcome.setting.target, outcome.setting.value),
+        )
         # A thread that ended meanwhile needs no CPU.
         if result in apply_module.FAULTS and result is not apply_module.Result.STALE:
-            raise base.LaunchError(f"host setting {' '.join(what)}: {result.value} {outcome.detail}")
+            raise base.LaunchError(
+                f"host setting {' '.join(what)}: {result.value} {outcome.detail}"
+            )
         applied.append(Setting(*what, outcome.previous, result.value, outcome.setting.reason))
     return applied
 

@@ -43,7 +43,9 @@ def default_directory(programs: Collection[str] = ()) -> str:
 
     :raises LaunchError: there are images, but none has them all.
     """
-    directories = [pathlib.Path(cache_directory.path(name)) for name in ("image", "full-image", "own-image")]
+    directories = [
+        pathlib.Path(cache_directory.path(name)) for name in ("image", "full-image", "own-image")
+    ]
     built = [directory for directory in directories if (directory / "complete").exists()]
     if not built:
         return str(directories[0])
@@ -62,8 +64,12 @@ def load(location: str | None = None, programs: Collection[str] = ()) -> Image:
     """Return the image in ``location`` (default: :func:`default_directory`); LaunchError: there is none."""
     directory = pathlib.Path(location or default_directory(programs)).resolve()
     if not (directory / "complete").exists():
-        raise base.LaunchError(f"no guest image, or an unfinished one, is in {directory}; run tools/image/build")
-    versions = (line.split(" ", 1) for line in (directory / "packages").read_text("utf-8").splitlines())
+        raise base.LaunchError(
+            f"no guest image, or an unfinished one, is in {directory}; run tools/image/build"
+        )
+    versions = (
+        line.split(" ", 1) for line in (directory / "packages").read_text("utf-8").splitlines()
+    )
     sums = (line.split("  ", 1) for line in (directory / "sums").read_text("utf-8").splitlines())
     return Image(
         directory.name,
@@ -106,7 +112,10 @@ def check_same_programs(built: Image, programs: Collection[str]) -> None:
     if wanted.intersection([*built.added, *map(os.path.basename, built.added)]):
         digests.update(built.added)
     for path, digest in digests.items():
-        if os.path.exists(path) and hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest() != digest:
+        if (
+            os.path.exists(path)
+            and hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest() != digest
+        ):
             raise base.LaunchError(
                 f"{path} is not the {os.path.basename(path)} of guest image {built.id}, so host and guests would"
                 " not compare; build the image anew with tools/image/build and the same options, and have no other"

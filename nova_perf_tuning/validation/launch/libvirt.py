@@ -21,7 +21,15 @@ from nova_perf_tuning.guest import probe, storage
 from nova_perf_tuning.guest import transform as transform_module
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation import environment as environments
-from nova_perf_tuning.validation.launch import base, domain, host_tuning, image, local, network, run_directory
+from nova_perf_tuning.validation.launch import (
+    base,
+    domain,
+    host_tuning,
+    image,
+    local,
+    network,
+    run_directory,
+)
 from nova_perf_tuning.validation.launch.guest import Guest
 from nova_perf_tuning.validation.launch.image import Image
 
@@ -77,7 +85,11 @@ class LibvirtLauncher(base.Launcher):
     """
 
     def __init__(
-        self, *, accelerator: str = domain.KVM, image_directory: str | None = None, boot_timeout_s: float = _BOOT_S
+        self,
+        *,
+        accelerator: str = domain.KVM,
+        image_directory: str | None = None,
+        boot_timeout_s: float = _BOOT_S,
     ) -> None:
         """Make nothing before :meth:`prepare`.
 
@@ -141,13 +153,19 @@ class LibvirtLauncher(base.Launcher):
         rig = self._prepared()
         try:
             # One boots while the next one is made.
-            client, server = guests = tuple([self._create(rig, arm, role) for role in network.ROLES])
+            client, server = guests = tuple(
+                [self._create(rig, arm, role) for role in network.ROLES]
+            )
             self._await_agents(guests)
             server.configure_network()
             client.configure_network(server.address)
-            self._arms[arm.name] = BootedArm(arm, guests, tuple([guest.probe_result() for guest in guests]))
+            self._arms[arm.name] = BootedArm(
+                arm, guests, tuple([guest.probe_result() for guest in guests])
+            )
         except BaseException:
-            with contextlib.suppress(base.LaunchError):  # close() says what is left; the cause matters more
+            with contextlib.suppress(
+                base.LaunchError
+            ):  # close() says what is left; the cause matters more
                 self.destroy(arm.name)
             raise
         return base.Pair(client, server)
@@ -156,7 +174,9 @@ class LibvirtLauncher(base.Launcher):
         name = self._domain_name(arm.name, role)
         port = rig.network.new_port()
         files = domain.create(rig.run, f"{arm.name}-{role}", rig.files, self._size)
-        xml = domain.base_domain(name, self._size, files, port, kvm=rig.accelerator.name == domain.KVM)
+        xml = domain.base_domain(
+            name, self._size, files, port, kvm=rig.accelerator.name == domain.KVM
+        )
         connection = self._connected()
         spread = storage.spreadable(connection.getLibVersion(), connection.getVersion())
         transformed = transform_module.transform(xml, arm.request, spread=spread)
@@ -172,11 +192,15 @@ class LibvirtLauncher(base.Launcher):
                 if not guest.is_alive():
                     raise guest.failure("it ended while booting")
                 if time.monotonic() > until:
-                    raise guest.failure(f"no answer from its agent within {self._boot_timeout_s:g} s")
+                    raise guest.failure(
+                        f"no answer from its agent within {self._boot_timeout_s:g} s"
+                    )
                 time.sleep(0.1)
 
     def activate(self, arm: str | None) -> None:
-        resting = [guest for name, booted in self._arms.items() if name != arm for guest in booted.guests]
+        resting = [
+            guest for name, booted in self._arms.items() if name != arm for guest in booted.guests
+        ]
         for guest in resting:
             guest.suspend()
         if arm == self._active:
@@ -203,7 +227,9 @@ class LibvirtLauncher(base.Launcher):
             image.check_same_programs(rig.image, self._programs)
             for role in network.ROLES:
                 address, namespace = rig.network.host_address(role), rig.network.namespace(role)
-                self._hosts.append(local.HostMachine(role, address, namespace, rig.run.file(f"host-{role}")))
+                self._hosts.append(
+                    local.HostMachine(role, address, namespace, rig.run.file(f"host-{role}"))
+                )
         return base.Pair(*self._hosts)
 
     def environment(self) -> environments.Environment:
@@ -220,9 +246,13 @@ class LibvirtLauncher(base.Launcher):
             arms={
                 name: environments.Arm(
                     request=booted.arm.request.extra_specs(),
-                    notes=[f"left out: {left_out.text}" for left_out in booted.guests[0].transformed.left_out],
+                    notes=[
+                        f"left out: {left_out.text}"
+                        for left_out in booted.guests[0].transformed.left_out
+                    ],
                     note_codes=[
-                        left_out.omission.name.lower() for left_out in booted.guests[0].transformed.left_out
+                        left_out.omission.name.lower()
+                        for left_out in booted.guests[0].transformed.left_out
                     ],
                     native_specs_not_applied=dict(booted.arm.request.native),
                     settings=booted.settings,
@@ -238,7 +268,11 @@ class LibvirtLauncher(base.Launcher):
                 "accelerator_reason": rig.accelerator.reason,
                 "emulator": rig.emulator,
                 "machine": domain.MACHINE,
-                "image": {"id": rig.image.id, "kernel": rig.image.release, "packages": rig.image.packages},
+                "image": {
+                    "id": rig.image.id,
+                    "kernel": rig.image.release,
+                    "packages": rig.image.packages,
+                },
             },
         )
 
@@ -302,7 +336,9 @@ class LibvirtLauncher(base.Launcher):
             self._connected().lookupByName(name).destroy()
         except libvirt.libvirtError as error:
             if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
-                raise base.LaunchError(f"guest {name} cannot be ended: {one_line(error, 200)}") from error
+                raise base.LaunchError(
+                    f"guest {name} cannot be ended: {one_line(error, 200)}"
+                ) from error
 
     def _connect(self) -> None:
         # libvirt would print every error on stderr besides raising it.

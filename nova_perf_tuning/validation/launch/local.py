@@ -45,7 +45,9 @@ class LocalLauncher(base.Launcher):
 
     def boot(self, arm: base.Arm) -> base.Pair:
         if arm.request:
-            raise base.LaunchError(f"launcher 'host' cannot tune arm '{arm.name}'; it has no guests")
+            raise base.LaunchError(
+                f"launcher 'host' cannot tune arm '{arm.name}'; it has no guests"
+            )
         return self._pair(arm.name)
 
     def host_pair(self) -> base.Pair:
@@ -93,7 +95,10 @@ class _Process:
     """One program, in a namespace if there is one; its output goes to nameless files, read up to the limit."""
 
     def __init__(self, argv: Sequence[str], namespace: str | None, directory: str) -> None:
-        self._outputs = tempfile.TemporaryFile(dir=directory), tempfile.TemporaryFile(dir=directory)
+        self._outputs = (
+            tempfile.TemporaryFile(dir=directory),
+            tempfile.TemporaryFile(dir=directory),
+        )
         # Same number after exec, so what is measured and killed is the program itself.
         command = list(argv)
         if namespace:
@@ -183,7 +188,9 @@ class HostMachine(base.Machine):
         finally:
             _status, stdout, stderr = self._finish(process)
         if not listens:
-            raise base.ProgramError(f"{self.name}: {argv[0]} ended at once: {first_line(stderr or stdout)}")
+            raise base.ProgramError(
+                f"{self.name}: {argv[0]} ended at once: {first_line(stderr or stdout)}"
+            )
 
     def counter(self) -> Callable[[], dict[str, float]]:
         return self._read
@@ -251,7 +258,10 @@ def _sent_bytes(pid: int) -> float:
 
     :raises OSError: it has ended.
     """
-    rows = (line.split() for line in bounded_read.kernel_text("", f"/proc/{pid}/net/dev").splitlines()[2:])
+    rows = (
+        line.split()
+        for line in bounded_read.kernel_text("", f"/proc/{pid}/net/dev").splitlines()[2:]
+    )
     return sum(float(row[9]) for row in rows if row[0] != "lo:")
 
 

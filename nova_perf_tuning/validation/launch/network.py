@@ -46,7 +46,9 @@ class Network:
     def create(self) -> None:
         for role in ROLES:
             base.call(["ip", "netns", "add", self.namespace(role)])
-        commands = [f"link add {self.bridge} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"]
+        commands = [
+            f"link add {self.bridge} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"
+        ]
         for role in ROLES:
             inside = f"type veth peer name eth0 netns {self.namespace(role)}"
             commands.append(f"link add {self._veths[role]} {inside}")
@@ -54,13 +56,17 @@ class Network:
         base.call(["ip", "-batch", "-"], "\n".join(commands) + "\n")
         for device in (self.bridge, *self._veths.values()):
             with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
-                pathlib.Path(f"/proc/sys/net/ipv6/conf/{device}/disable_ipv6").write_text("1", encoding="ascii")
+                pathlib.Path(f"/proc/sys/net/ipv6/conf/{device}/disable_ipv6").write_text(
+                    "1", encoding="ascii"
+                )
         links = [f"link set {device} up" for device in (*self._veths.values(), self.bridge)]
         base.call(["ip", "-batch", "-"], "\n".join(links) + "\n")
         for role in ROLES:
             address = f"{self.host_address(role)}/{POOL.prefixlen}"
             commands = ["link set lo up", f"addr add {address} dev eth0", "link set eth0 up"]
-            base.call(["ip", "-n", self.namespace(role), "-batch", "-"], "\n".join(commands) + "\n")
+            base.call(
+                ["ip", "-n", self.namespace(role), "-batch", "-"], "\n".join(commands) + "\n"
+            )
 
     def host_address(self, role: str) -> str:
         return str(POOL[1 + ROLES.index(role)])
@@ -69,7 +75,9 @@ class Network:
         number = self._guests
         self._guests += 1
         mac = f"fa:16:3e:{self.run_id[:2]}:{number >> 8:02x}:{number & 255:02x}"
-        return Port(self.bridge, f"npt{self.run_id}{number:02x}", mac, str(POOL[_FIRST_GUEST + number]))
+        return Port(
+            self.bridge, f"npt{self.run_id}{number:02x}", mac, str(POOL[_FIRST_GUEST + number])
+        )
 
     def remove(self) -> None:
         """Remove all that was made and every process in the namespaces; may be called at any time."""
@@ -77,7 +85,9 @@ class Network:
             if os.path.exists(os.path.join(_NAMESPACES, self.namespace(role))):
                 _kill_inside(self.namespace(role))
                 base.call(["ip", "netns", "del", self.namespace(role)])
-        taps = [name for name in os.listdir("/sys/class/net") if name.startswith(f"npt{self.run_id}")]
+        taps = [
+            name for name in os.listdir("/sys/class/net") if name.startswith(f"npt{self.run_id}")
+        ]
         for device in (*self._veths.values(), *taps, self.bridge):
             if os.path.exists(f"/sys/class/net/{device}"):
                 # A veth goes with its namespace, which the kernel takes down a moment later.

@@ -13,6 +13,8 @@ def load(name: str) -> base.Launcher:
     """Return a launcher; nothing is made before its ``prepare()``."""
     if name == "host":
         return local.LocalLauncher()
-    from nova_perf_tuning.validation.launch import libvirt  # loads libvirt's library, which no help needs
+    from nova_perf_tuning.validation.launch import (
+        libvirt,
+    )  # loads libvirt's library, which no help needs
 
     return libvirt.LibvirtLauncher()

@@ -61,7 +61,9 @@ def sweep(remove: Callable[[str, str], None], parent: str = BASE) -> list[str]:
         path = os.path.join(parent, name)
         if not _ID.fullmatch(name):
             continue
-        with contextlib.suppress(BlockingIOError, FileNotFoundError):  # its process lives, or has just removed it
+        with contextlib.suppress(
+            BlockingIOError, FileNotFoundError
+        ):  # its process lives, or has just removed it
             lock = _locked(path)
             try:
                 remove(name, path)

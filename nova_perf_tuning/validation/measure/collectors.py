@@ -83,12 +83,16 @@ def parse_counts(text: str) -> dict[str, tuple[str, dict[str, int]]]:
         words = rest.split()
         counts = [int(word) for word in words[: len(cpus)] if word.isdecimal()]
         if len(counts) == len(cpus):
-            table[name.strip()] = " ".join(words[len(cpus) :]), dict(zip(cpus, counts, strict=True))
+            table[name.strip()] = (
+                " ".join(words[len(cpus) :]),
+                dict(zip(cpus, counts, strict=True)),
+            )
     return table
 
 
 def _growth(
-    before: Mapping[str, tuple[str, Mapping[str, int]]], after: Mapping[str, tuple[str, Mapping[str, int]]]
+    before: Mapping[str, tuple[str, Mapping[str, int]]],
+    after: Mapping[str, tuple[str, Mapping[str, int]]],
 ) -> Iterator[dict[str, object]]:
     """Yield each interrupt that occurred, with CPU -> how often."""
     for name, (about, counts) in after.items():
@@ -106,7 +110,9 @@ class PerfStat(Collector):
     """``perf stat`` over all CPUs; where virtual machines hide the hardware's counters those are null."""
 
     kind = "perf"
-    _EVENTS: Final = "cycles,instructions,cache-misses,context-switches,cpu-migrations,page-faults,task-clock"
+    _EVENTS: Final = (
+        "cycles,instructions,cache-misses,context-switches,cpu-migrations,page-faults,task-clock"
+    )
     _ARGV: Final = ("perf", "stat", "--all-cpus", "--json-output", "--event", _EVENTS)
 
     def check(self) -> None:
@@ -191,10 +197,14 @@ def attach(kinds: Sequence[str], output: str) -> Attachment:
     known, directory = plugins.installed(NAMESPACE), os.path.join(output, DIRECTORY)
     for kind in kinds:
         if kind not in known:
-            raise CollectorError(f"there is no collector '{kind[:40]}'; there are {', '.join(known)}")
+            raise CollectorError(
+                f"there is no collector '{kind[:40]}'; there are {', '.join(known)}"
+            )
         known[kind]().check()
     if kinds and os.path.lexists(directory):
-        raise CollectorError(f"{directory} is of an earlier run; remove it or give another --output")
+        raise CollectorError(
+            f"{directory} is of an earlier run; remove it or give another --output"
+        )
     return Attachment(tuple(known[kind] for kind in dict.fromkeys(kinds)))
 
 

@@ -24,7 +24,9 @@ _STAT = re.compile(r"^cpu([0-9]+) +" + " ".join(["([0-9]+)"] * 8), re.MULTILINE)
 def read() -> Environment:
     """Return CPU model, CPU count, memory in MiB, kernel, load and versions of this host and this program."""
     cpu_model = platform.machine()
-    named = re.search(r"^model name\s*:\s*(.+)$", _text(pathlib.Path("/proc/cpuinfo")), re.MULTILINE)
+    named = re.search(
+        r"^model name\s*:\s*(.+)$", _text(pathlib.Path("/proc/cpuinfo")), re.MULTILINE
+    )
     if named is not None:
         cpu_model = named[1].strip()
     return Environment(
@@ -87,9 +89,13 @@ def look(interface: str | None = None, root: str = "/") -> Circumstances:
         counters["throttle_events"] = sum(throttled)
     # What a guest sends its tap receives.
     for condition, name in (("sender_packets", "rx_packets"), ("sender_dropped", "rx_dropped")):
-        for number in _numbers(pathlib.Path(root, "sys/class/net"), f"{interface}/statistics/{name}"):
+        for number in _numbers(
+            pathlib.Path(root, "sys/class/net"), f"{interface}/statistics/{name}"
+        ):
             counters[condition] = number
-    limits = [khz / 1000 for khz in _numbers(devices, "cpu/cpufreq/policy*/scaling_max_freq") if khz]
+    limits = [
+        khz / 1000 for khz in _numbers(devices, "cpu/cpufreq/policy*/scaling_max_freq") if khz
+    ]
     return Circumstances(_stat(root), counters, limits)
 
 
@@ -162,7 +168,9 @@ def idle_softirq() -> float:
     before, begun = softirq_by_cpu(), time.monotonic()
     time.sleep(0.5)
     after = softirq_by_cpu()
-    return sum(after[cpu] - before[cpu] for cpu in before.keys() & after.keys()) / (time.monotonic() - begun)
+    return sum(after[cpu] - before[cpu] for cpu in before.keys() & after.keys()) / (
+        time.monotonic() - begun
+    )
 
 
 def _stat(root: str) -> dict[int, Ticks]:

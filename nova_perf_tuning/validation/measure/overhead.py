@@ -66,7 +66,9 @@ def cost(trial: model.Trial) -> Cost:
     if share is None:
         return Cost(total, total - vcpu, None, None, reason(_C.WAIT_UNKNOWN))
     if share > MAX_WAIT:
-        return Cost(total, total - vcpu, None, share, reason(_C.VCPUS_WAITED, share=share, limit=MAX_WAIT))
+        return Cost(
+            total, total - vcpu, None, share, reason(_C.VCPUS_WAITED, share=share, limit=MAX_WAIT)
+        )
     return Cost(total, total - vcpu, total - trial.guest_cpu_s, share, None)
 
 
@@ -75,7 +77,9 @@ def _contradiction(trial: model.Trial, vcpu: float, total: float) -> reasons.Rea
         return reason(_C.COUNTERS_VCPU, vcpu=vcpu, total=total)
     guest, wait = trial.guest_cpu_s, trial.wait_s
     if guest is not None and wait is not None:  # while its vCPUs wait a guest counts on
-        beside = max(0.0, trial.host_cpu_s.get("softirq", 0.0))  # may interrupt the guest unseen by it
+        beside = max(
+            0.0, trial.host_cpu_s.get("softirq", 0.0)
+        )  # may interrupt the guest unseen by it
         if guest - max(SLACK_S, _GUEST_SLACK * guest) > total + wait + beside:
             return reason(_C.COUNTERS_GUEST, guest=guest, total=total, wait=wait)
     return None

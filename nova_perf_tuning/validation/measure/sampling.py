@@ -38,7 +38,9 @@ _BUSY: Final = "busy_s"
 class Series:
     """Cumulative counters at some moments."""
 
-    def __init__(self, read: Callable[[], Mapping[str, float]], interval_s: float, most: int = 1 << 30) -> None:
+    def __init__(
+        self, read: Callable[[], Mapping[str, float]], interval_s: float, most: int = 1 << 30
+    ) -> None:
         """:param most: readings that are kept; with more every second one goes, and they get rarer."""
         self._read = read
         self._most = most
@@ -75,7 +77,10 @@ class Series:
             begun = time.thread_time()
             try:
                 self.take()
-            except (errors.PerfTuningError, OSError):  # who waits for the program learns that it is gone
+            except (
+                errors.PerfTuningError,
+                OSError,
+            ):  # who waits for the program learns that it is gone
                 return
             pause = max(self._interval_s, _REST * (time.thread_time() - begun))
 
@@ -108,7 +113,9 @@ class Series:
         low, high = self._values[after - 1], self._values[after]
         begun, ended = self._times[after - 1], self._times[after]
         share = (when - begun) / (ended - begun)
-        return {name: low[name] + share * (high[name] - low[name]) for name in low.keys() & high.keys()}
+        return {
+            name: low[name] + share * (high[name] - low[name]) for name in low.keys() & high.keys()
+        }
 
 
 class Counters:
@@ -125,7 +132,9 @@ class Counters:
         self.host = Series(self._read_host, _HOST_S)
         self.speeds = Series(host_environment.mhz_by_cpu, _GUEST_S)
         self._cpus = Series(host_environment.busy_by_cpu, _CPUS_S, _CPU_READINGS)
-        self._guests = [Series(functools.partial(_read_guest, machine), _GUEST_S) for machine in machines]
+        self._guests = [
+            Series(functools.partial(_read_guest, machine), _GUEST_S) for machine in machines
+        ]
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -137,7 +146,9 @@ class Counters:
                 stack.enter_context(series.running())
             yield
 
-    def spent(self, begin: float, end: float) -> tuple[dict[str, float], float | None, float | None]:
+    def spent(
+        self, begin: float, end: float
+    ) -> tuple[dict[str, float], float | None, float | None]:
         """Return CPU seconds on the host by class, guests' own and vCPUs' wait between two moments."""
         grown = self.host.spent(begin, end)
         host_s = {}

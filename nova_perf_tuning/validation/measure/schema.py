@@ -56,7 +56,9 @@ def read_text(path: str, limit: int) -> str:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: no UTF-8 text at byte {error.start}; is it compressed?") from None
+        raise InputError(
+            f"{path}: no UTF-8 text at byte {error.start}; is it compressed?"
+        ) from None
 
 
 def load_json(path: str, limit: int) -> Any:

@@ -84,7 +84,9 @@ class Timetable:
         self._arms = self._guests + plan.with_host
         self._per_boot = (plan.blocks + 1) * self._arms * len(plan.jobs)
         self.done, self.total = 0, plan.boots * self._per_boot
-        self._trials_s = {job.label: float(job.parameters.get("seconds", 0)) + _OVERHEAD_S for job in plan.jobs}
+        self._trials_s = {
+            job.label: float(job.parameters.get("seconds", 0)) + _OVERHEAD_S for job in plan.jobs
+        }
         self._boot_s, self._starts_left = _BOOT_S, plan.boots * self._guests
 
     def begin_boot(self, boot: int) -> None:
@@ -150,7 +152,9 @@ class Session:
         plan: Plan,
         save: Callable[[model.Results], None],
         progress: Callable[[Progress], None] = lambda _: None,
-        noise_floor: Callable[[environments.Environment], environments.NoiseFloor | None] = lambda _: None,
+        noise_floor: Callable[
+            [environments.Environment], environments.NoiseFloor | None
+        ] = lambda _: None,
     ) -> None:
         """Prepare the session; nothing runs yet.
 
@@ -204,7 +208,9 @@ class Session:
                 self._run_boot(boot)
                 if more is not None and not self._cut and look_due(boot + 1, self._plan.boots):
                     # Whoever judges these results later has to know it.
-                    self.results.environment.looks = [len({trial.boot for trial in self.results.trials})]
+                    self.results.environment.looks = [
+                        len({trial.boot for trial in self.results.trials})
+                    ]
                     if not more(self.results):
                         break
             ended = environments.Ended.COMPLETE
@@ -243,7 +249,9 @@ class Session:
                 if not self._run_block(boot, block, order):
                     self._cut = True
                     text = f"the time limit left room for {block} of {self._plan.blocks} blocks"
-                    self.results.environment.errors.append(environments.Incident(text, boot, code=_I.TIME_LIMIT))
+                    self.results.environment.errors.append(
+                        environments.Incident(text, boot, code=_I.TIME_LIMIT)
+                    )
                     self._tell(f"boot {boot + 1}/{self._plan.boots}: {text}", important=True)
                     break
                 self._read_environment()
@@ -267,7 +275,9 @@ class Session:
                 self._pairs[arm.name] = self._launcher.boot(arm)
             except launch.LaunchError as error:
                 failed.append(error)
-                incident = environments.Incident(one_line(error, 2000), boot, arm.name, code=_I.BOOT)
+                incident = environments.Incident(
+                    one_line(error, 2000), boot, arm.name, code=_I.BOOT
+                )
                 self.results.environment.errors.append(incident)
             self._times.booted(time.monotonic() - begun)
         if failed and len(failed) == len(self._plan.arms):
@@ -321,8 +331,12 @@ class Session:
 
     # -- what is written down
 
-    def _record(self, job: plugins.Job, arm: str, boot: int, block: int, outcome: trial.Outcome) -> None:
-        run = dataclasses.replace(outcome.trial, arm=arm, boot=boot, block=block, order=self._order)
+    def _record(
+        self, job: plugins.Job, arm: str, boot: int, block: int, outcome: trial.Outcome
+    ) -> None:
+        run = dataclasses.replace(
+            outcome.trial, arm=arm, boot=boot, block=block, order=self._order
+        )
         run.collectors = [kind.kind for kind in self._plan.attached.kinds]
         rows = model.figures(run, outcome.readings, job.benchmark.work_metric)
         for row in rows:
@@ -341,7 +355,9 @@ class Session:
             # are sound.
             findings = list(dict.fromkeys([*known.findings, *arm.findings]))
             picture = arm.picture or known.picture
-            arms[name] = dataclasses.replace(arm, reasons=known.reasons, findings=findings, picture=picture)
+            arms[name] = dataclasses.replace(
+                arm, reasons=known.reasons, findings=findings, picture=picture
+            )
         environment = dataclasses.replace(before.updated(launched), arms=arms)
         environment.noise_floor = self._noise_floor(environment)
         self.results.environment = environment
@@ -377,4 +393,6 @@ def describe(job: plugins.Job) -> environments.Benchmark:
     if job.benchmark.paired:
         peer = "PEER"
     commands = [list(step.argv) for step in job.benchmark.steps(job.parameters, peer)]
-    return environments.Benchmark(job.benchmark.kind, job.benchmark.summary, dict(job.parameters), commands)
+    return environments.Benchmark(
+        job.benchmark.kind, job.benchmark.summary, dict(job.parameters), commands
+    )

@@ -78,7 +78,9 @@ def _too_many_names(trials: Sequence[model.Trial]) -> str:
         if len(figures) > MAX_BENCHMARKS:
             return f"trials[{index}].benchmark: results have at most {MAX_BENCHMARKS} benchmarks; split them"
         if len(metrics) > MAX_FIGURES:
-            return f"trials[{index}].metric: a benchmark has at most {MAX_FIGURES} figures; split it"
+            return (
+                f"trials[{index}].metric: a benchmark has at most {MAX_FIGURES} figures; split it"
+            )
     return ""
 
 
@@ -119,7 +121,10 @@ def _contradiction(kinds: _Kinds, trials: Sequence[model.Trial]) -> str:
         if fault:
             return f"trials[{index}].{fault}"
         place = (trial.benchmark, trial.arm, trial.boot, trial.block)
-        again = runs.setdefault(trial.order, place) != place or runs.setdefault(place, trial.order) != trial.order
+        again = (
+            runs.setdefault(trial.order, place) != place
+            or runs.setdefault(place, trial.order) != trial.order
+        )
         if again or (trial.primary and (trial.metric, trial.order) in figures):
             return (
                 f"trials[{index}]: '{trial.benchmark}' ran in this block of '{trial.arm}' before, or another run"
@@ -149,19 +154,25 @@ def load(path: str) -> model.Results:
     return from_dict(schema.load_json(path, MAX_BYTES), path)
 
 
-def save(results: model.Results, path: str, directory: atomic_write.Directory | None = None) -> None:
+def save(
+    results: model.Results, path: str, directory: atomic_write.Directory | None = None
+) -> None:
     """Write a results file; a reader sees the old one or the new one, never a part.
 
     :param directory: see :func:`atomic_write.writing`.
     """
     document = to_dict(results)
-    trials = [json.dumps(trial, ensure_ascii=False, allow_nan=False) for trial in document.pop("trials")]
+    trials = [
+        json.dumps(trial, ensure_ascii=False, allow_nan=False) for trial in document.pop("trials")
+    ]
     head = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1).removesuffix("\n}")
     rows = ",\n  ".join(trials)  # each in a line: a course has many numbers
     write_atomically(path, f'{head},\n "trials": [\n  {rows}\n ]\n}}\n', directory)
 
 
-def write_atomically(path: str, text: str, directory: atomic_write.Directory | None = None) -> None:
+def write_atomically(
+    path: str, text: str, directory: atomic_write.Directory | None = None
+) -> None:
     """Replace the file at ``path`` by one with ``text``.
 
     What UTF-8 has no bytes for (half a surrogate pair in a name) is replaced, so that what was

@@ -67,7 +67,17 @@ def run(job: plugins.Job, pair: launch.Pair, limit_s: float, idle_softirq: float
 def failed(job: plugins.Job, error: str, failure: model.TrialFailure) -> model.Trial:
     """Return a trial that has no figure and cost nothing that is known."""
     return model.Trial(
-        job.label, *job.benchmark.primary, "", 0, 0, None, {}, None, 0.0, error=error, failure=failure
+        job.label,
+        *job.benchmark.primary,
+        "",
+        0,
+        0,
+        None,
+        {},
+        None,
+        0.0,
+        error=error,
+        failure=failure,
     )
 
 
@@ -93,8 +103,12 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: flo
             conditions = host_environment.conditions(circumstances, later, counters.speeds.means())
             try:
                 if finished.returncode is None:
-                    raise job.benchmark.fault(f"did not end within {limit_s:.3g} s and was stopped")
-                readings = job.benchmark.readings(finished.returncode, finished.stdout, finished.stderr)
+                    raise job.benchmark.fault(
+                        f"did not end within {limit_s:.3g} s and was stopped"
+                    )
+                readings = job.benchmark.readings(
+                    finished.returncode, finished.stdout, finished.stderr
+                )
             except bench.NotReadyError:
                 if time.monotonic() >= min(give_up, deadline):
                     raise
@@ -121,7 +135,10 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: flo
 
 
 def find_window(
-    benchmark: bench.Benchmark, finished: launch.Finished, clock: launch.Clock | None, limits: tuple[float, float]
+    benchmark: bench.Benchmark,
+    finished: launch.Finished,
+    clock: launch.Clock | None,
+    limits: tuple[float, float],
 ) -> Window:
     """Return the window of a run whose output ``Benchmark.parse`` has read.
 

@@ -19,7 +19,9 @@ class AgentTest(agent_process.AgentCase):
         self.until(lambda: self.irq() == placed, "the interrupt is placed again")
         self.file("sys/class/net/eth0/queues/tx-1/xps_cpus").write_text("ff\n")
         self.until(
-            lambda: self.file("sys/class/net/eth0/queues/tx-1/xps_cpus").read_text().strip() == "55",
+            lambda: (
+                self.file("sys/class/net/eth0/queues/tx-1/xps_cpus").read_text().strip() == "55"
+            ),
             "the mask is found by reading everything",
         )
         state = self.status()
@@ -49,7 +51,9 @@ class AgentTest(agent_process.AgentCase):
         nova.write_text("[compute]\ncpu_dedicated_set = 4-7\n")
         process = self.start(f"{agent_process.QUICK}nova_config = {nova}\n")
         nova.write_text("[compute]\ncpu_dedicated_set = 4-7\ncpu_shared_set = 7\n")
-        self.until(lambda: self.status()["error_code"] == "plan_error", "the fault is in the status")
+        self.until(
+            lambda: self.status()["error_code"] == "plan_error", "the fault is in the status"
+        )
         nova.write_text("[compute]\ncpu_dedicated_set = 5-7\n")
         self.until(lambda: not self.status()["error"], "the fault is mended")
         self.end(process)
@@ -78,15 +82,22 @@ class AgentTest(agent_process.AgentCase):
 class UnitTest(agent_process.AgentCase):
     def test_systemd_has_nothing_to_say_of_it(self):
         """It passes over what it does not know, with exit code 0: only what it prints tells."""
-        text = (pathlib.Path(__file__).parents[3] / "etc/systemd/nova-perf-agent.service").read_text()
+        text = (
+            pathlib.Path(__file__).parents[3] / "etc/systemd/nova-perf-agent.service"
+        ).read_text()
         text = text.replace("ExecStart=/usr/bin/nova-perf-agent", f"ExecStart={sys.executable}")
         unit = self.directory / "nova-perf-agent.service"
-        for content, shown in ((text, ""), (text.replace("ProtectClock=", "ProtectClok="), "ProtectClok")):
+        for content, shown in (
+            (text, ""),
+            (text.replace("ProtectClock=", "ProtectClok="), "ProtectClok"),
+        ):
             with self.subTest(content):
                 unit.write_text(content)
                 done = patience.run(["systemd-analyze", "verify", "--man=no", unit])
                 self.assertIn(shown, done.stderr)
-                self.assertEqual((0, bool(shown)), (done.returncode, bool(done.stdout + done.stderr)))
+                self.assertEqual(
+                    (0, bool(shown)), (done.returncode, bool(done.stdout + done.stderr))
+                )
 
 
 class ImportsTest(testcase.TestCase):

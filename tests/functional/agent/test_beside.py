@@ -45,7 +45,10 @@ class BesideCase(agent_process.AgentCase):
 
     def plan(self, *settings):
         path = self.directory / "plan.json"
-        rows = [dict(zip(("kind", "target", "value", "rule"), setting, strict=True)) for setting in settings]
+        rows = [
+            dict(zip(("kind", "target", "value", "rule"), setting, strict=True))
+            for setting in settings
+        ]
         for row in rows:
             if row["kind"] == "irq_affinity":
                 row["identity"] = registry.kinds(self.root)["irq_affinity"].identity(row["target"])
@@ -56,14 +59,18 @@ class BesideCase(agent_process.AgentCase):
         """Restore what is left, and compare every byte."""
         self.command("restore")
         # A command that was killed in the middle of a write leaves its new file, which a kernel's /proc never has.
-        content = {path: data for path, data in sysroots.content(self.root).items() if "/." not in path}
+        content = {
+            path: data for path, data in sysroots.content(self.root).items() if "/." not in path
+        }
         self.assertEqual(self.before, content)
         with sysroots.open_journal(self.root, writer=False) as session:
             self.assertEqual([], session.entries())
 
     def hold(self):
         """Hold the journal's lock, as a command does."""
-        return journal.Journal(journal.default_state_dir(self.root), self.root, writer=True, patience=60.0)
+        return journal.Journal(
+            journal.default_state_dir(self.root), self.root, writer=True, patience=60.0
+        )
 
     def rounds(self, number):
         """Wait until the agent has made ``number`` more passes."""
@@ -96,7 +103,10 @@ class BesideTest(BesideCase):
     def test_all_safe_leaves_what_it_keeps_so_already(self):
         process = self.start()
         out, _err = self.command("apply", "--all-safe", "-f", "json")
-        self.assertEqual({"written": 1}, {k: v for k, v in json.loads(out)["counts"].items() if k != "unchanged"})
+        self.assertEqual(
+            {"written": 1},
+            {k: v for k, v in json.loads(out)["counts"].items() if k != "unchanged"},
+        )
         self.end(process)
         self.restored()
 
@@ -110,10 +120,16 @@ class BesideTest(BesideCase):
         for more in ((), ("--dry-run",)):
             with self.subTest(more):
                 out, _err = self.command("apply", "--from", plan, *more, code=1)
-                lines = [line for line in out.splitlines() if "owned" in line and str(process.pid) in line]
+                lines = [
+                    line
+                    for line in out.splitlines()
+                    if "owned" in line and str(process.pid) in line
+                ]
                 self.assertEqual(3, len(lines), out)
         self.assertEqual("4", self.irq())
-        self.assertEqual("00", self.file("sys/class/net/eth0/queues/rx-3/rps_cpus").read_text().strip())
+        self.assertEqual(
+            "00", self.file("sys/class/net/eth0/queues/rx-3/rps_cpus").read_text().strip()
+        )
         self.end(process)
         self.restored()
 
@@ -171,7 +187,14 @@ class BothWriteTest(BesideCase):
         while time.monotonic() < end or kills < 4:
             agent = self.start(f"{agent_process.QUICK}rewrite_limit = 1000\n")
             commands = subprocess.Popen(
-                [sys.executable, "-c", _COMMANDS, self.root, "numa-balancing-with-pinned-guests", turns],
+                [
+                    sys.executable,
+                    "-c",
+                    _COMMANDS,
+                    self.root,
+                    "numa-balancing-with-pinned-guests",
+                    turns,
+                ],
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -179,7 +202,9 @@ class BothWriteTest(BesideCase):
             self.addCleanup(self._kill, commands)
             stop = time.monotonic() + chance.uniform(1.0, 2.0)
             begun, latest = len(turns.read_text()), stop + 120.0
-            while time.monotonic() < stop or (len(turns.read_text()) == begun and time.monotonic() < latest):
+            while time.monotonic() < stop or (
+                len(turns.read_text()) == begun and time.monotonic() < latest
+            ):
                 # Gives the agent something to write.
                 self.file("proc/irq/25/smp_affinity_list").write_text("0-7\n")
                 self.file(_XPS).write_text("ff\n")
@@ -188,7 +213,9 @@ class BothWriteTest(BesideCase):
                 time.sleep(chance.uniform(0.005, 0.05))
             for process in (agent, commands):
                 with self.subTest(process):
-                    self.assertIsNone(process.poll(), process.stderr.read() if process.poll() is not None else "")
+                    self.assertIsNone(
+                        process.poll(), process.stderr.read() if process.poll() is not None else ""
+                    )
             for process in chance.sample((agent, commands), 2):
                 process.send_signal(signal.SIGKILL)
                 patience.finish(process)

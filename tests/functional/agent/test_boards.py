@@ -42,7 +42,11 @@ class BoardsTest(directories.DirectoryCase):
     def promtool(self, queries, before, after):
         """Return what is wrong with queries, each of which must give something."""
         wrapped = [
-            {"expr": f"count({query}) > bool 0", "eval_time": "1m", "exp_samples": [{"labels": "{}", "value": 1}]}
+            {
+                "expr": f"count({query}) > bool 0",
+                "eval_time": "1m",
+                "exp_samples": [{"labels": "{}", "value": 1}],
+            }
             for query in queries
         ]
         rows = [{"series": name, "values": f"{before[name]} {after[name]}"} for name in before]
@@ -60,7 +64,9 @@ class BoardsTest(directories.DirectoryCase):
         queries = [query.replace("$instance", ".+") for query in agent_samples.queries()]
         self.assertGreater(len(queries), 25)
         self.assertEqual("", self.promtool(queries, before, after))
-        self.assertNotEqual("", self.promtool(["nova_perf_nothing"], before, after), "it would say so")
+        self.assertNotEqual(
+            "", self.promtool(["nova_perf_nothing"], before, after), "it would say so"
+        )
 
     def test_each_alert_fires_when_it_should_and_only_then(self):
         host = 'instance="h0:9751",job="nova-perf"'
@@ -91,7 +97,9 @@ class BoardsTest(directories.DirectoryCase):
             ("NovaPerfVerdictOld", "750h", {of_verdict: "0x50000"}, {of_verdict: "0+60x50000"}),
             ("NovaPerfNoVerdict", "30h", well, {**well, passed: "1x3000"}),
         ]
-        shipped = {line.split()[-1] for line in ALERTS.read_text().splitlines() if "- alert:" in line}
+        shipped = {
+            line.split()[-1] for line in ALERTS.read_text().splitlines() if "- alert:" in line
+        }
         self.assertEqual(shipped, {name for name, *_rest in cases})
         tests = []
         for name, when, faulty, healthy in cases:
@@ -99,7 +107,8 @@ class BoardsTest(directories.DirectoryCase):
             tests.append(self.case(faulty, when, f"count(ALERTS{labels}) > bool 0"))
             tests.append(self.case(healthy, when, f"absent(ALERTS{labels})", labels))
         path = self.write_file(
-            "alerts.json", json.dumps({"rule_files": [str(ALERTS)], "evaluation_interval": "5m", "tests": tests})
+            "alerts.json",
+            json.dumps({"rule_files": [str(ALERTS)], "evaluation_interval": "5m", "tests": tests}),
         )
         done = patience.run(["promtool", "test", "rules", path])
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
@@ -108,7 +117,11 @@ class BoardsTest(directories.DirectoryCase):
     def case(series, when, query, labels="{}"):
         """Return a test of promtool: at a time, a query over series of a value a minute must give 1."""
         rows = [{"series": name, "values": values} for name, values in series.items()]
-        wanted = {"expr": query, "eval_time": when, "exp_samples": [{"labels": labels, "value": 1}]}
+        wanted = {
+            "expr": query,
+            "eval_time": when,
+            "exp_samples": [{"labels": labels, "value": 1}],
+        }
         return {"interval": "1m", "input_series": rows, "promql_expr_test": [wanted]}
 
     def test_alerts_are_accepted(self):

@@ -22,16 +22,16 @@ GUEST = f"""<domain type="qemu"><name>{NAME}</name><memory unit="MiB">64</memory
 <os><type arch="x86_64" machine="q35">hvm</type></os>
 <devices><controller type="usb" model="qemu-xhci"/><memballoon model="none"/></devices></domain>"""
 #: A guest without an operating system lets go of a USB device, unlike one of PCI.
-DISK = (
-    """<disk type="file"><driver name="qemu" type="raw"/><source file="{}"/><target dev="sda" bus="usb"/></disk>"""
-)
+DISK = """<disk type="file"><driver name="qemu" type="raw"/><source file="{}"/><target dev="sda" bus="usb"/></disk>"""
 
 
 class GuestFilesTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = pathlib.Path(
-            self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-events-", dir="/var/tmp"))
+            self.enterContext(
+                tempfile.TemporaryDirectory(prefix="nova-perf-events-", dir="/var/tmp")
+            )
         )
         self.user = pwd.getpwnam("nobody")
         self.run_dir = self.directory / "run"
@@ -50,13 +50,20 @@ class GuestFilesTest(testcase.TestCase):
         self.addCleanup(self.end_guest)
         root = self.directory / "root/run/libvirt"
         root.mkdir(parents=True)
-        (root / "qemu").symlink_to(self.run_dir / "libvirt/qemu/run")  # where a user's libvirtd keeps them
+        (root / "qemu").symlink_to(
+            self.run_dir / "libvirt/qemu/run"
+        )  # where a user's libvirtd keeps them
         self.files = sources.GuestFiles(str(self.directory / "root"))
         self.addCleanup(self.files.close)
 
     def begin_libvirtd(self):
         path = f"{os.environ['PATH']}:/usr/sbin"
-        homes = {"HOME": "", "XDG_CONFIG_HOME": "config", "XDG_CACHE_HOME": "cache", "XDG_DATA_HOME": "data"}
+        homes = {
+            "HOME": "",
+            "XDG_CONFIG_HOME": "config",
+            "XDG_CACHE_HOME": "cache",
+            "XDG_DATA_HOME": "data",
+        }
         program = shutil.which("libvirtd", path=path)
         self.assertIsNotNone(program, "libvirtd is missing")
         self.libvirtd = subprocess.Popen(

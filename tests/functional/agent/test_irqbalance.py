@@ -30,7 +30,9 @@ exec "$0" -m tests.support.beside_irqbalance "$2"
 
 class IrqbalanceTest(testcase.TestCase):
     def test_interrupts_are_ours_until_the_restore(self):
-        work = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-irqbalance-")))
+        work = pathlib.Path(
+            self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-irqbalance-"))
+        )
         cpus = os.sysconf("SC_NPROCESSORS_ONLN")
         table = [" " * 11 + " ".join(f"CPU{cpu:<7}" for cpu in range(cpus))]
         for number in beside_irqbalance.NUMBERS:
@@ -41,9 +43,27 @@ class IrqbalanceTest(testcase.TestCase):
             table.append(f"{number}: {'0 ' * cpus} PCI-MSI 0-edge nic")
         (work / "interrupts").write_text("\n".join(table) + "\n")
         # Of processes too: it is not to meet another irqbalance of this machine.
-        kinds = ("--mount", "--net", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc")
+        kinds = (
+            "--mount",
+            "--net",
+            "--propagation",
+            "private",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+        )
         done = patience.run(
-            ["unshare", *kinds, "sh", "-ec", _NAMESPACE, sys.executable, work, irqbalance_program.find(str(work))],
+            [
+                "unshare",
+                *kinds,
+                "sh",
+                "-ec",
+                _NAMESPACE,
+                sys.executable,
+                work,
+                irqbalance_program.find(str(work)),
+            ],
             cwd=TOP,
             env={**os.environ, "PYTHONPATH": str(TOP)},
         )
@@ -67,7 +87,9 @@ class ScriptTest(testcase.TestCase):
         directory = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         numbers, script = directory / "list", directory / "script"
         script.write_text(
-            (TOP / "etc/irqbalance" / irqbalance.SCRIPT).read_text().replace(f"/{irqbalance.LIST}", str(numbers))
+            (TOP / "etc/irqbalance" / irqbalance.SCRIPT)
+            .read_text()
+            .replace(f"/{irqbalance.LIST}", str(numbers))
         )
 
         def answer(number):
@@ -75,7 +97,9 @@ class ScriptTest(testcase.TestCase):
 
         self.assertEqual("", answer("24"))
         numbers.write_text("24\n130\n")
-        self.assertEqual(["ban=true\n", "", "", "ban=true\n"], list(map(answer, ("24", "2", "30", "130"))))
+        self.assertEqual(
+            ["ban=true\n", "", "", "ban=true\n"], list(map(answer, ("24", "2", "30", "130")))
+        )
 
 
 #: Is named irqbalance, and ends with the number of the first of two signals that it gets.
@@ -93,7 +117,9 @@ class ProgramsTest(testcase.TestCase):
     """With programs that are named irqbalance."""
 
     def start(self, *arguments):
-        process = subprocess.Popen([sys.executable, "-c", _PROGRAM, *arguments], stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, *arguments], stdout=subprocess.PIPE, text=True
+        )
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
@@ -113,10 +139,22 @@ class ProgramsTest(testcase.TestCase):
         self.assertEqual([signal.SIGHUP, signal.SIGHUP, signal.SIGUSR1], codes)
 
     def test_one_without_our_script_is_reported(self):
-        for argument, reported in ((f"--policyscript=/x/{irqbalance.SCRIPT}", False), ("--banirq=9", True)):
+        for argument, reported in (
+            (f"--policyscript=/x/{irqbalance.SCRIPT}", False),
+            ("--banirq=9", True),
+        ):
             with self.subTest(argument=argument):
                 process = self.start(argument)
-                with mock.patch.object(verify, "daemon_processes", return_value=[("irqbalance", process.pid)]):
-                    codes = [(finding.code, finding.pid) for finding in findings.CompetingDaemons().findings()]
-                expected = [(findings.FindingCode.IRQBALANCE_WITHOUT_SCRIPT, process.pid)] if reported else []
+                with mock.patch.object(
+                    verify, "daemon_processes", return_value=[("irqbalance", process.pid)]
+                ):
+                    codes = [
+                        (finding.code, finding.pid)
+                        for finding in findings.CompetingDaemons().findings()
+                    ]
+                expected = (
+                    [(findings.FindingCode.IRQBALANCE_WITHOUT_SCRIPT, process.pid)]
+                    if reported
+                    else []
+                )
                 self.assertEqual(expected, codes)

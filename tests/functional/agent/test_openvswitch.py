@@ -41,11 +41,15 @@ class OpenVSwitchTest(directories.DirectoryCase):
         bridge = ("add-br", "br0", "--", "set", "Bridge", "br0", "datapath_type=dummy")
         port = ("add-port", "br0", "p0", "--", "set", "Interface", "p0", "type=dummy-pmd")
         mask = ("set", "Open_vSwitch", ".", f"other_config:pmd-cpu-mask={1 << _CPU:x}")
-        self.must("ovs-vsctl", f"--db={self.socket}", "--no-wait", *mask, "--", *bridge, "--", *port)
+        self.must(
+            "ovs-vsctl", f"--db={self.socket}", "--no-wait", *mask, "--", *bridge, "--", *port
+        )
         switch = self.start("ovs-vswitchd", self.socket, "--enable-dummy", "--disable-system")
 
         def polling() -> list[str]:
-            threads = [thread for thread in reader.read_host().programs if thread.pid == switch.pid]
+            threads = [
+                thread for thread in reader.read_host().programs if thread.pid == switch.pid
+            ]
             return [thread.affinity for thread in threads if thread.is_bound]
 
         patience.until(polling, "a PMD thread polls")
@@ -55,5 +59,9 @@ class OpenVSwitchTest(directories.DirectoryCase):
         self.assertIn(("ovs-vswitchd", {_CPU}), [(claim.name, claim.cpus) for claim in claims])
         plan = planner.plan(facts, CpuSets())
         self.assertNotIn(str(_CPU), plan.sets["housekeeping"].split(","))
-        names = {thread.name.rstrip("0123456789") for thread in facts.programs if thread.pid == switch.pid}
+        names = {
+            thread.name.rstrip("0123456789")
+            for thread in facts.programs
+            if thread.pid == switch.pid
+        }
         self.assertLessEqual({"handler", "revalidator"}, names)

@@ -64,7 +64,14 @@ class ProgramsTest(testcase.TestCase):
         """One that reorders sums, one with another relaxation factor, and one whose slabs leave a plane out."""
         end = "(int)((long)inner * (number + 1) / run->processes)"
         for flags, size, processes, file, old, new in (
-            ("-ffast-math", "XS", "1", "himeno_kernel.h", "0.8f * correction", "0.8f * correction"),
+            (
+                "-ffast-math",
+                "XS",
+                "1",
+                "himeno_kernel.h",
+                "0.8f * correction",
+                "0.8f * correction",
+            ),
             ("-ffast-math", "L", "1", "himeno_kernel.h", "0.8f * correction", "0.8f * correction"),
             ("-O2", "XS", "1", "himeno_kernel.h", "0.8f * correction", "0.79f * correction"),
             ("-O2", "XS", "2", "himeno.c", end, f"{end} - !number"),
@@ -79,7 +86,17 @@ class ProgramsTest(testcase.TestCase):
                     (pathlib.Path(copy) / path.name).write_text(text, encoding="utf-8")
                 sources = sorted(str(path) for path in pathlib.Path(copy).glob("*.c"))
                 program = os.path.join(copy, "program")
-                argv = ["gcc", "-std=gnu11", "-O3", flags, "-pthread", "-o", program, *sources, "-lm"]
+                argv = [
+                    "gcc",
+                    "-std=gnu11",
+                    "-O3",
+                    flags,
+                    "-pthread",
+                    "-o",
+                    program,
+                    *sources,
+                    "-lm",
+                ]
                 self.assertEqual(0, patience.run(argv).returncode)
                 done = patience.run([program, "himeno", size, "1", processes])
                 self.assertEqual((3, ""), (done.returncode, done.stdout))
@@ -113,13 +130,13 @@ class ProgramsTest(testcase.TestCase):
         self.assertEqual(["put", "get", "get", "get"], runs)
         self.assertEqual(3, len(json.loads(done.stdout)["seconds"]))
 
-    def test_unixbench_runs_in_its_directory_and_leaves_its_files_in_the_scratch_directory(self) -> None:
+    def test_unixbench_runs_in_its_directory_and_leaves_its_files_in_the_scratch_directory(
+        self,
+    ) -> None:
         """Like the real one, this Run wants programs below the working directory, and directories to write in."""
         built = pathlib.Path(self.directory, "a directory; with 'signs'")
         (built / "pgms").mkdir(parents=True)
-        script = (
-            'open(my $f, ">", "$ENV{UB_RESULTDIR}/log") or die; print $f "@ARGV"; -d "pgms" or die; print "ran"'
-        )
+        script = 'open(my $f, ">", "$ENV{UB_RESULTDIR}/log") or die; print $f "@ARGV"; -d "pgms" or die; print "ran"'
         (built / "Run").write_text(script, encoding="ascii")
         scratch = pathlib.Path(self.directory, "scratch")
         scratch.mkdir()
@@ -131,7 +148,9 @@ class ProgramsTest(testcase.TestCase):
 
     def test_nobody_listens(self) -> None:
         done = self.run_program("request", "tcp", "127.0.0.1", "9", "1", "1", "1")
-        self.assertEqual((3, "nova-perf-bench: connect: Connection refused\n"), (done.returncode, done.stderr))
+        self.assertEqual(
+            (3, "nova-perf-bench: connect: Connection refused\n"), (done.returncode, done.stderr)
+        )
 
     def test_nothing_of_a_server_outlives_it(self) -> None:
         argv = ["nova-perf-bench", "serve", "127.0.0.1", "15309"]
@@ -158,10 +177,21 @@ class ProgramsTest(testcase.TestCase):
     def test_who_connects_to_the_share_is_not_root(self) -> None:
         with local.LocalLauncher(self.directory) as launcher:
             pair = launcher.host_pair()
-            put = ["smbclient", "//bench/bench", "-I", "127.0.0.1", "--configfile=/dev/null", "-p", "15447", "-N"]
+            put = [
+                "smbclient",
+                "//bench/bench",
+                "-I",
+                "127.0.0.1",
+                "--configfile=/dev/null",
+                "-p",
+                "15447",
+                "-N",
+            ]
             with pair.server.serving(["nova-perf-share", "127.0.0.1", "15447"]):
                 argv = [*put, "-c", "put /etc/hostname sent"]
-                patience.until(lambda: pair.client.run(argv, patience.LIMIT_S).returncode == 0, "it is sent")
+                patience.until(
+                    lambda: pair.client.run(argv, patience.LIMIT_S).returncode == 0, "it is sent"
+                )
                 [sent] = pathlib.Path(self.directory).glob("**/nova-perf-share/files/sent")
                 self.assertEqual("nobody", sent.owner())
 
@@ -170,10 +200,18 @@ class ProgramsTest(testcase.TestCase):
         changes = os.path.join(self.directory, "changes")
         with open(changes, "w", encoding="ascii") as file:
             file.writelines(f"{statement};\n" for statement in statements)
-        server = ["mariadbd", "--no-defaults", "--bootstrap", "--skip-grant-tables", f"--datadir={database}/data"]
+        server = [
+            "mariadbd",
+            "--no-defaults",
+            "--bootstrap",
+            "--skip-grant-tables",
+            f"--datadir={database}/data",
+        ]
         server += ["--innodb-log-file-size=48M", "--innodb-stats-persistent=0"]
         with open(changes, "rb") as file:
-            done = patience.run([*server, f"--user={os.environ.get('USER', 'root')}"], stdin=file, env=ENVIRONMENT)
+            done = patience.run(
+                [*server, f"--user={os.environ.get('USER', 'root')}"], stdin=file, env=ENVIRONMENT
+            )
         self.assertEqual(0, done.returncode, done.stderr)
 
     def test_tpcc_counts_on_and_misses_what_is_gone(self) -> None:
@@ -191,7 +229,9 @@ class ProgramsTest(testcase.TestCase):
         self.change_database("DELETE FROM bench.item WHERE i_id % 2 = 0")
         done = patience.run(argv, cwd=self.directory, env=ENVIRONMENT)
         self.assertNotEqual(0, done.returncode)
-        self.assertRegex(done.stdout + done.stderr, "item [0-9]+ is not there: the data were changed")
+        self.assertRegex(
+            done.stdout + done.stderr, "item [0-9]+ is not there: the data were changed"
+        )
 
     def test_tpcc_holds_its_conditions_and_tells_when_one_is_broken(self) -> None:
         argv = ["nova-perf-database", "tpcc", "1", "2", "1", "100"]

@@ -34,7 +34,10 @@ class ImageTest(directories.DirectoryCase):
 
     def test_boots_and_runs_user_data(self):
         done = subprocess.run(
-            [TOP / "tools" / "image" / "build", "--cloud", "--quiet"], capture_output=True, text=True, check=True
+            [TOP / "tools" / "image" / "build", "--cloud", "--quiet"],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         image = pathlib.Path(done.stdout.strip()) / "guest.qcow2"
         console = self.boot(image)
@@ -50,11 +53,30 @@ class ImageTest(directories.DirectoryCase):
         # Nova's own formats of a config drive are iso9660 and vfat; mtools make the latter without root.
         drive = self.directory / "drive.img"
         drive.write_bytes(b"\0" * (4 << 20))
-        subprocess.run(["/sbin/mkfs.vfat", "-n", "config-2", drive], check=True, stdout=subprocess.DEVNULL)
-        subprocess.run(["mcopy", "-s", "-i", drive, self.directory / "drive/openstack", "::"], check=True)
-        argv = ["qemu-system-x86_64", "-M", "q35", "-accel", "tcg", "-m", "192", "-nodefaults", "-nographic"]
+        subprocess.run(
+            ["/sbin/mkfs.vfat", "-n", "config-2", drive], check=True, stdout=subprocess.DEVNULL
+        )
+        subprocess.run(
+            ["mcopy", "-s", "-i", drive, self.directory / "drive/openstack", "::"], check=True
+        )
+        argv = [
+            "qemu-system-x86_64",
+            "-M",
+            "q35",
+            "-accel",
+            "tcg",
+            "-m",
+            "192",
+            "-nodefaults",
+            "-nographic",
+        ]
         argv += ["-serial", "stdio", "-no-reboot", "-snapshot"]
-        argv += ["-drive", f"file={image},if=virtio", "-drive", f"file={drive},format=raw,if=virtio"]
+        argv += [
+            "-drive",
+            f"file={image},if=virtio",
+            "-drive",
+            f"file={drive},format=raw,if=virtio",
+        ]
         argv += ["-nic", "user,model=virtio-net-pci,restrict=on"]
         done = patience.run(argv, errors="replace")
         self.assertEqual(0, done.returncode, done.stderr)
@@ -87,7 +109,9 @@ class RunnerTest(directories.DirectoryCase):
         self.path = "/usr/sbin:/usr/bin:/sbin:/bin"
         self.applets = self.directory / "bin"
         self.applets.mkdir()
-        busybox = subprocess.run(["sh", "-c", "command -v busybox"], capture_output=True, text=True, check=True)
+        busybox = subprocess.run(
+            ["sh", "-c", "command -v busybox"], capture_output=True, text=True, check=True
+        )
         listed = subprocess.run(["busybox", "--list"], capture_output=True, text=True, check=True)
         for name in listed.stdout.split():
             (self.applets / name).symlink_to(busybox.stdout.strip())
@@ -97,7 +121,18 @@ class RunnerTest(directories.DirectoryCase):
             self.addCleanup(self.run_ip, "netns", "del", name)
         server, client = self.namespaces["server"], self.namespaces["client"]
         self.run_ip(
-            "link", "add", "eth0", "netns", server, "type", "veth", "peer", "name", "eth0", "netns", client
+            "link",
+            "add",
+            "eth0",
+            "netns",
+            server,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "eth0",
+            "netns",
+            client,
         )
         for name, address in ((server, "192.0.2.1/24"), (client, "192.0.2.2/24")):
             self.run_ip("-n", name, "addr", "add", address, "dev", "eth0")
@@ -131,11 +166,24 @@ class RunnerTest(directories.DirectoryCase):
         # namespace for them. Benchmarks keep their files for the next trial: nobody else removes them.
         disk = self.directory / f"{role}-disk"
         disk.mkdir(exist_ok=True)
-        command = f"mount -t tmpfs tmpfs /run && mount --bind {disk} /var/tmp && exec busybox sh {path}"
-        argv = [shutil.which("ip"), "netns", "exec", self.namespaces[role], "busybox", "sh", "-c", command]
+        command = (
+            f"mount -t tmpfs tmpfs /run && mount --bind {disk} /var/tmp && exec busybox sh {path}"
+        )
+        argv = [
+            shutil.which("ip"),
+            "netns",
+            "exec",
+            self.namespaces[role],
+            "busybox",
+            "sh",
+            "-c",
+            command,
+        ]
         environment = {"PATH": f"{self.applets}:{self.path}"}
         log = self.enterContext(open(self.directory / f"{role}.log", "wb"))
-        process = subprocess.Popen(argv, env=environment, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            argv, env=environment, stdout=log, stderr=log, start_new_session=True
+        )
         self.addCleanup(self.end, process)
         return process
 
@@ -181,7 +229,11 @@ class RunnerTest(directories.DirectoryCase):
         self.start("server", self.script("server", benchmarks, trials))
         client = self.start("client", self.script("client", benchmarks, trials))
         client.wait(timeout=patience.LIMIT_S)
-        return {signal["id"]: (path, signal) for path, signal in signals}, begun, self.log("client")
+        return (
+            {signal["id"]: (path, signal) for path, signal in signals},
+            begun,
+            self.log("client"),
+        )
 
     def expected(self, kinds, trials, begun):
         """Return what the second arm of two was asked for."""
@@ -202,9 +254,13 @@ class RunnerTest(directories.DirectoryCase):
         self.assertEqual([""] * 6, [run.error for run in runs])
         alone = [run for run in runs if run.job.label == "cpu"]
         self.assertEqual(["client", "server"] * 2, [run.role for run in alone])
-        self.assertTrue(all(before.end <= after.begin for before, after in itertools.pairwise(runs)))
+        self.assertTrue(
+            all(before.end <= after.begin for before, after in itertools.pairwise(runs))
+        )
         # A second of it, of which a busy machine gives a part.
-        self.assertTrue(all(run.cpu_s["server"] > 0.05 for run in alone if run.role == "server"), alone)
+        self.assertTrue(
+            all(run.cpu_s["server"] > 0.05 for run in alone if run.role == "server"), alone
+        )
         self.assertEqual({1}, {expected.grid.arm(run.slot) for run in runs})
         self.assertTrue(all(run.cpu_s["client"] > 0 for run in runs if run.role == "client"))
         self.assertTrue(all(run.cpu_s["server"] is not None for run in runs))
@@ -222,21 +278,35 @@ class RunnerTest(directories.DirectoryCase):
         expected = self.expected(["cpu:seconds=1"], 1, begun)
         data = json.dumps({"results": signals["results"][1]["data"]})
         _, runs = collector.read(data, expected)
-        self.assertEqual([documents.following(expected.grid, 1, self.start_epoch)] * 2, [run.slot for run in runs])
+        self.assertEqual(
+            [documents.following(expected.grid, 1, self.start_epoch)] * 2,
+            [run.slot for run in runs],
+        )
 
     def test_a_warm_up_that_failed_is_repeated_in_a_slot(self):
         # As a server that does not answer yet: the first run fails, later ones do not.
         command = "test -e /run/nova-perf/again || { touch /run/nova-perf/again; exit 3; }"
-        benchmarks = [{"label": "x", "benchmark": "x", "client": ["sh", "-c", command], "server": None}]
+        benchmarks = [
+            {"label": "x", "benchmark": "x", "client": ["sh", "-c", command], "server": None}
+        ]
         self.start_epoch = int(time.time()) + self.SLOT_S + 8
         signals, _begun, log = self.measure(benchmarks, 1)
         self.assertIn("slot 0: sh ended with status 3", log)
         self.assertEqual("SUCCESS", signals["figures"][1]["status"], log)
-        self.assertEqual(3, len([line for line in log.splitlines() if ": sh ended with status" in line]), log)
+        self.assertEqual(
+            3, len([line for line in log.splitlines() if ": sh ended with status" in line]), log
+        )
 
     def test_a_benchmark_that_cannot_run_fails_the_stack_with_its_reason(self):
         signals, _begun, log = self.measure(
-            [{"label": "x", "benchmark": "x", "client": ["sh", "-c", "echo no luck >&2; exit 3"], "server": None}],
+            [
+                {
+                    "label": "x",
+                    "benchmark": "x",
+                    "client": ["sh", "-c", "echo no luck >&2; exit 3"],
+                    "server": None,
+                }
+            ],
             1,
         )
         self.assertEqual("FAILURE", signals["figures"][1]["status"], log)

@@ -26,6 +26,16 @@ case $(flags other) in *,UP,*) echo "other was set up"; exit 1 ;; esac
 
 class TapGuardTest(testcase.TestCase):
     def test_taps_come_up_again_and_nothing_else_does(self) -> None:
-        argv = ["unshare", "--net", "--pid", "--fork", "--kill-child", "bash", "-c", _SCRIPT, str(_GUARD)]
+        argv = [
+            "unshare",
+            "--net",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "bash",
+            "-c",
+            _SCRIPT,
+            str(_GUARD),
+        ]
         done = patience.run(argv)
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)

@@ -58,12 +58,20 @@ class KillTests:
             if before.state == "complete":
                 break
             done = {task.number for task in before.tasks if task.state == "done"}
-            self.assertEqual(done, set(trials), "an outcome without its trials, or trials without an outcome")
-            self.assertEqual({24} if done else set(), set(trials.values()))  # cpu runs on both guests
+            self.assertEqual(
+                done, set(trials), "an outcome without its trials, or trials without an outcome"
+            )
+            self.assertEqual(
+                {24} if done else set(), set(trials.values())
+            )  # cpu runs on both guests
             interrupted += len(os.listdir(self.stacks))
             begun = self.begun()
             running = self.controller(run_id)
-            finished = {f"{task.pair.client} {task.pair.server}" for task in before.tasks if task.number in done}
+            finished = {
+                f"{task.pair.client} {task.pair.server}"
+                for task in before.tasks
+                if task.number in done
+            }
             self.finished_stay(finished, begun)
         shown, _ = running.communicate(timeout=900)
         after, trials = self.stored(store, run_id)
@@ -78,7 +86,9 @@ class KillTests:
     def finished_stay(self, finished, begun):
         """What had an outcome before the kill is not begun again."""
         now = self.begun()
-        self.assertEqual({pair: begun[pair] for pair in finished}, {pair: now[pair] for pair in finished})
+        self.assertEqual(
+            {pair: begun[pair] for pair in finished}, {pair: now[pair] for pair in finished}
+        )
 
 
 class SqliteTest(KillTests, directories.DirectoryCase):

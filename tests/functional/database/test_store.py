@@ -46,7 +46,9 @@ def claim(url, directory, turn):
     finally:
         store.close()
         pathlib.Path(directory, f"{turn}-{os.getpid()}").touch()
-        patience.until(lambda: len(list(pathlib.Path(directory).glob(f"{turn}-*"))) == 2, "both claimed")
+        patience.until(
+            lambda: len(list(pathlib.Path(directory).glob(f"{turn}-*"))) == 2, "both claimed"
+        )
     return True
 
 
@@ -61,10 +63,14 @@ def crossing(url, directory, first, second):
 
     def change(connection):
         for number in (first, second):
-            connection.execute(sa.text(COUNTED.format(number)))  # by its key, or InnoDB locks all rows
+            connection.execute(
+                sa.text(COUNTED.format(number))
+            )  # by its key, or InnoDB locks all rows
             # Both hold their first row before they want the other; a writer of SQLite is alone.
             pathlib.Path(directory, f"holds{first}").touch()
-            patience.until(lambda: len(list(directory.glob("holds*"))) >= both, "the other one holds its row")
+            patience.until(
+                lambda: len(list(directory.glob("holds*"))) >= both, "the other one holds its row"
+            )
 
     sa.event.listen(connected, "handle_error", note)
     for _ in range(3):
@@ -93,7 +99,9 @@ class StoreTests:
         return store, plan
 
     def in_processes(self, *calls):
-        with concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        with concurrent.futures.ProcessPoolExecutor(
+            2, multiprocessing.get_context("spawn")
+        ) as pool:
             return [future.result() for future in [pool.submit(*call) for call in calls]]
 
     def test_stored_run_comes_back_whole(self):
@@ -111,15 +119,21 @@ class StoreTests:
         again = store.load(RUN)
         self.assertEqual(["done", "running", "planned"], [task.state for task in again.tasks])
         self.assertEqual((run.tasks[0], "é\0\u2028"), (again.tasks[0], again.environment.host))
-        self.assertEqual((plan.measure.arms, plan.settings), (again.plan.measure.arms, again.plan.settings))
+        self.assertEqual(
+            (plan.measure.arms, plan.settings), (again.plan.measure.arms, again.plan.settings)
+        )
         [line] = store.lines()
         self.assertEqual((True, 3, 3, 1), (line.alive, line.hosts, line.pairs, line.done))
-        self.assertEqual([False, False], self.in_processes(*[(claim, self.url, self.directory, "held")] * 2))
+        self.assertEqual(
+            [False, False], self.in_processes(*[(claim, self.url, self.directory, "held")] * 2)
+        )
         store.end(RUN, "interrupted")
         claimed = self.in_processes(*[(claim, self.url, self.directory, "free")] * 2)
         self.assertEqual([False, True], sorted(claimed))
         store.claim(RUN)
-        self.assertIn("is being run by process", str(self.assertRaises(run_store.RunError, store.claim, RUN)))
+        self.assertIn(
+            "is being run by process", str(self.assertRaises(run_store.RunError, store.claim, RUN))
+        )
         store.mark(RUN, run.tasks[2], "running")
         self.assertRaises(run_store.RunError, store.disown, RUN)
         store.end(RUN)
@@ -127,7 +141,9 @@ class StoreTests:
         store.end(RUN)
         [line] = store.lines()
         self.assertEqual(("interrupted", False, False), (line.state, line.alive, line.leftovers))
-        codes = self.in_processes(*[(crossing, self.url, self.directory, n, 1 - n) for n in (0, 1)])
+        codes = self.in_processes(
+            *[(crossing, self.url, self.directory, n, 1 - n) for n in (0, 1)]
+        )
         self.assertEqual(self.deadlock, set.union(*codes))
         self.assertEqual([7, 6, 0], [task.attempts for task in store.load(RUN).tasks])
 
@@ -136,13 +152,17 @@ class StoreTests:
         with mock.patch.object(owner, "_boot_id", lambda: "another"):
             sleeper, _plan = self.made_run()
         long_ago = run_store._now() - datetime.timedelta(seconds=owner.SILENCE_S + 60)
-        engine.write(sleeper._engine, lambda connection: connection.execute(SEEN, {"at": long_ago}))
+        engine.write(
+            sleeper._engine, lambda connection: connection.execute(SEEN, {"at": long_ago})
+        )
         return sleeper
 
     def stored(self):
         """Return all rows as they are."""
         with engine.reading(engine.connect(self.url)) as connection:
-            rows = [connection.execute(sa.select(table)).all() for table in (engine.runs, engine.pairs)]
+            rows = [
+                connection.execute(sa.select(table)).all() for table in (engine.runs, engine.pairs)
+            ]
             connection.engine.dispose()
         return rows
 
@@ -167,13 +187,17 @@ class StoreTests:
         task = sleeper.load(RUN).tasks[0]
         sleeper.lease(RUN).check(False)
         long_ago = run_store._now() - datetime.timedelta(seconds=owner.SILENCE_S + 60)
-        engine.write(sleeper._engine, lambda connection: connection.execute(SEEN, {"at": long_ago}))
+        engine.write(
+            sleeper._engine, lambda connection: connection.execute(SEEN, {"at": long_ago})
+        )
         store = run_store.RunStore(self.url)
         self.addCleanup(store.close)
         store.claim(RUN)
         self.assertNotEqual(sleeper.lease(RUN).token, store.lease(RUN).token)
         self.refused_everything(sleeper, task)
-        with mock.patch.object(run_store, "_clock", lambda: time.clock_gettime(time.CLOCK_BOOTTIME) + 660):
+        with mock.patch.object(
+            run_store, "_clock", lambda: time.clock_gettime(time.CLOCK_BOOTTIME) + 660
+        ):
             self.assertRaises(run_store.TakenOverError, sleeper.lease(RUN).check, False)
         store.end(RUN, "interrupted")
         self.refused_everything(sleeper, task)
@@ -241,7 +265,10 @@ class StoreTests:
                     "claim": (store, lambda store=store: store.claim(RUN)),
                     "seen": (sleeper, lambda sleeper=sleeper: sleeper.seen(RUN)),
                     "end": (sleeper, lambda sleeper=sleeper: sleeper.end(RUN, "interrupted")),
-                    "mark": (sleeper, lambda sleeper=sleeper, task=task: sleeper.mark(RUN, task, "running")),
+                    "mark": (
+                        sleeper,
+                        lambda sleeper=sleeper, task=task: sleeper.mark(RUN, task, "running"),
+                    ),
                 }
                 has_row, follows, goes_on = threading.Event(), threading.Event(), threading.Event()
                 (one, begin), (other, follow) = calls[first], calls[second]
@@ -276,7 +303,9 @@ class StoreTests:
         error = self.assertRaises(run_store.RunError, store.end, RUN, "complete")
         self.assertIn("3 pairs without an outcome", str(error))
         run = store.load(RUN)
-        self.assertEqual(("interrupted", {"planned"}), (run.state, {task.state for task in run.tasks}))
+        self.assertEqual(
+            ("interrupted", {"planned"}), (run.state, {task.state for task in run.tasks})
+        )
         store.claim(RUN)
         for task in run.tasks:
             store.finish(RUN, task, model.PairOutcome(task.pair), "failed")
@@ -284,7 +313,9 @@ class StoreTests:
         self.assertEqual("complete", store.load(RUN).state)
 
     def test_two_that_come_first_make_one(self):
-        program = f"import sys; from {engine.__name__} import connect; connect(sys.argv[1]).dispose()"
+        program = (
+            f"import sys; from {engine.__name__} import connect; connect(sys.argv[1]).dispose()"
+        )
         running = [subprocess.Popen([sys.executable, "-c", program, self.url]) for _ in range(3)]
         self.assertEqual([0, 0, 0], [process.wait() for process in running])
 
@@ -296,7 +327,9 @@ class StoreTests:
             (command.upgrade, "head", set(engine.metadata.tables)),
         ):
             engine.migrate(connected, change, revision)
-            self.assertEqual({"alembic_version", *tables}, set(sa.inspect(connected).get_table_names()))
+            self.assertEqual(
+                {"alembic_version", *tables}, set(sa.inspect(connected).get_table_names())
+            )
         with connected.connect() as connection:
             context = migration.MigrationContext.configure(connection, opts={"compare_type": True})
             self.assertEqual([], autogenerate.compare_metadata(context, engine.metadata))
@@ -308,7 +341,10 @@ class StoreTests:
             self.assertEqual(1500, row["done"] + row["failed"])
         store = run_store.RunStore(self.url)
         self.addCleanup(store.close)
-        lines = [(line.state, line.hosts, line.pairs, line.alive, line.leftovers) for line in store.lines()]
+        lines = [
+            (line.state, line.hosts, line.pairs, line.alive, line.leftovers)
+            for line in store.lines()
+        ]
         self.assertEqual([("complete", 1000, 1500, False, False)] * 2, lines)
 
 
@@ -360,7 +396,12 @@ class ServerTests(StoreTests):
             call()
             self.assertEqual([], lost)
         self.assertRaises(
-            engine.DatabaseError, run_store.RunStore(self.url).create, plan, [], PAIRS, Environment()
+            engine.DatabaseError,
+            run_store.RunStore(self.url).create,
+            plan,
+            [],
+            PAIRS,
+            Environment(),
         )
         store.mark("another", store.load("another").tasks[0], "running")
         self.assertRaises(run_store.RunError, store.claim, "another")
@@ -386,7 +427,9 @@ class ServerTests(StoreTests):
             port = silent.getsockname()[1]
             driver = sa.make_url(self.url).drivername
             begun = time.monotonic()
-            self.assertRaises(engine.DatabaseError, engine.connect, f"{driver}://perf:x@127.0.0.1:{port}/runs")
+            self.assertRaises(
+                engine.DatabaseError, engine.connect, f"{driver}://perf:x@127.0.0.1:{port}/runs"
+            )
             self.assertLess(time.monotonic() - begun, 30)
 
     def test_limits_of_the_url_count(self):

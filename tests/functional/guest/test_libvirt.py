@@ -74,7 +74,9 @@ class LibvirtTest(testcase.TestCase):
         # without a utmp that is whole seconds less the uptime's fractions (virHostGetBootTimeProcfs), so that two
         # answers differ by one, and libvirt warns of an "Invalid XATTR timestamp": in 3 runs of 8.
         (self.directory / "root/etc").mkdir(parents=True)
-        self.write("root/etc/qemu.conf", 'stdio_handler = "file"\nnamespaces = []\nremember_owner = 0\n')
+        self.write(
+            "root/etc/qemu.conf", 'stdio_handler = "file"\nnamespaces = []\nremember_owner = 0\n'
+        )
 
     def kill_leftovers(self):
         """Kill the guest if it outlived virsh: the process of its pid file, if that still is this very guest."""
@@ -83,7 +85,9 @@ class LibvirtTest(testcase.TestCase):
             return
         pid = int(path.read_text(encoding="ascii"))
         try:
-            mine = str(self.directory).encode() in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+            mine = (
+                str(self.directory).encode() in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+            )
         except OSError:
             return
         if mine:
@@ -99,7 +103,9 @@ class LibvirtTest(testcase.TestCase):
         """
         argv, options = self.embedded("; ".join(commands))
         result = patience.run(argv, **options)
-        self.assertEqual((0, ""), (result.returncode, result.stderr))  # the code is the last command's alone
+        self.assertEqual(
+            (0, ""), (result.returncode, result.stderr)
+        )  # the code is the last command's alone
         return result.stdout
 
     def embedded(self, *commands):
@@ -113,9 +119,24 @@ class LibvirtTest(testcase.TestCase):
             'shift; exec "$@"'
         )
         uri = f"qemu:///embed?root={self.directory}/root"
-        argv = ["unshare", "--mount", "sh", "-ec", prepare, no_kvm, state, "virsh", "-q", "-c", uri, *commands]
+        argv = [
+            "unshare",
+            "--mount",
+            "sh",
+            "-ec",
+            prepare,
+            no_kvm,
+            state,
+            "virsh",
+            "-q",
+            "-c",
+            uri,
+            *commands,
+        ]
         outputs = f"1:file:{self.directory}/libvirt.log"
-        return argv, {"env": {**os.environ, "LIBVIRT_LOG_FILTERS": LOGGED, "LIBVIRT_LOG_OUTPUTS": outputs}}
+        return argv, {
+            "env": {**os.environ, "LIBVIRT_LOG_FILTERS": LOGGED, "LIBVIRT_LOG_OUTPUTS": outputs}
+        }
 
     def write(self, name, xml):
         path = self.directory / name
@@ -127,19 +148,28 @@ class LibvirtTest(testcase.TestCase):
         paths = []
         for name in corpus.names():
             # The machine of the test may have no KVM; the QEMU driver checks devices alike.
-            xml = transform.transform(corpus.text(name), request).xml.replace('type="kvm"', 'type="qemu"', 1)
+            xml = transform.transform(corpus.text(name), request).xml.replace(
+                'type="kvm"', 'type="qemu"', 1
+            )
             paths.append(
-                self.write(name, xml.replace("host-passthrough", "maximum").replace(' mode="host-model"', ""))
+                self.write(
+                    name,
+                    xml.replace("host-passthrough", "maximum").replace(' mode="host-model"', ""),
+                )
             )
         out = self.virsh(*(f"define --validate {path}" for path in paths), "list --all --name")
-        self.assertEqual(len(paths), sum(line.startswith("instance-") for line in out.splitlines()), out)
+        self.assertEqual(
+            len(paths), sum(line.startswith("instance-") for line in out.splitlines()), out
+        )
 
     def test_qemu_runs_with_what_was_asked(self):
         tap = f"perf{os.getpid()}"[:15]
         for name in ("a.img", "b.img"):
             with open(self.directory / name, "wb") as file:
                 file.truncate(1 << 20)
-        result = transform.transform(GUEST.format(directory=self.directory, tap=tap), parsing.parse(SPECS))
+        result = transform.transform(
+            GUEST.format(directory=self.directory, tap=tap), parsing.parse(SPECS)
+        )
         path = self.write("guest.xml", result.xml)
         names = ("virtio-disk0", "scsi0", "net0", "balloon0")
         disk, scsi, nic, balloon = (f"/machine/peripheral/{name}" for name in names)
@@ -163,7 +193,10 @@ class LibvirtTest(testcase.TestCase):
         out = self.virsh(
             f"define --validate {path}",
             "start --paused perf-functional",
-            *(f"qemu-monitor-command perf-functional '{json.dumps(question)}'" for question in questions),
+            *(
+                f"qemu-monitor-command perf-functional '{json.dumps(question)}'"
+                for question in questions
+            ),
             "dumpxml perf-functional",
             "destroy perf-functional",
             "undefine perf-functional",

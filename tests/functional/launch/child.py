@@ -16,7 +16,9 @@ from tests.support import patience
 image, moment = sys.argv[1:]
 with (
     signals.guarded(),
-    libvirt.LibvirtLauncher(accelerator="tcg", image_directory=image, boot_timeout_s=patience.LIMIT_S) as launcher,
+    libvirt.LibvirtLauncher(
+        accelerator="tcg", image_directory=image, boot_timeout_s=patience.LIMIT_S
+    ) as launcher,
 ):
     launcher.prepare()
     print(launcher.run_id, flush=True)

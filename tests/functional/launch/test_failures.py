@@ -20,7 +20,12 @@ ARM = base.Arm("untuned", request.Request())
 class LauncherFailureTest(rig.GuestCase):
     def prepared(self, **options: object) -> tuple[libvirt.LibvirtLauncher, str]:
         launcher = libvirt.LibvirtLauncher(
-            **{"accelerator": "tcg", "image_directory": self.image, "boot_timeout_s": patience.LIMIT_S, **options}
+            **{
+                "accelerator": "tcg",
+                "image_directory": self.image,
+                "boot_timeout_s": patience.LIMIT_S,
+                **options,
+            }
         )
         self.addCleanup(launcher.close)
         launcher.prepare()
@@ -28,11 +33,15 @@ class LauncherFailureTest(rig.GuestCase):
         return launcher, launcher.run_id
 
     def copy_image(self) -> pathlib.Path:
-        directory = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-image-")))
+        directory = pathlib.Path(
+            self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-image-"))
+        )
         shutil.copytree(self.image, directory, dirs_exist_ok=True)
         return directory
 
-    def assert_fails_clean(self, launcher: libvirt.LibvirtLauncher, run_id: str, message: str) -> None:
+    def assert_fails_clean(
+        self, launcher: libvirt.LibvirtLauncher, run_id: str, message: str
+    ) -> None:
         """Boot fails with the message and removes its guests; close removes the rest."""
         network_only = set(rig.remains(run_id))
         with self.assertRaisesRegex(base.LaunchError, message):
@@ -60,7 +69,9 @@ class LauncherFailureTest(rig.GuestCase):
 
     def test_guest_that_does_not_answer_in_time(self) -> None:
         launcher, run_id = self.prepared(boot_timeout_s=0.5)
-        self.assert_fails_clean(launcher, run_id, r"(?s)no answer from its agent within 0.5 s; last lines")
+        self.assert_fails_clean(
+            launcher, run_id, r"(?s)no answer from its agent within 0.5 s; last lines"
+        )
 
     def test_disk_full(self) -> None:
         launcher, run_id = self.prepared()
@@ -86,12 +97,18 @@ class LauncherFailureTest(rig.GuestCase):
         """Wait until the first guest exists: the middle of boot()."""
 
         def exists() -> bool:
-            return any(name.endswith(".pid") and run_id in name for name in os.listdir("/run/libvirt/qemu"))
+            return any(
+                name.endswith(".pid") and run_id in name
+                for name in os.listdir("/run/libvirt/qemu")
+            )
 
         patience.until(exists, f"first guest of run {run_id}")
 
     def test_signals_in_the_middle_of_a_boot(self) -> None:
-        for number, expected in ((signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 128 + signal.SIGTERM)):
+        for number, expected in (
+            (signal.SIGINT, -signal.SIGINT),
+            (signal.SIGTERM, 128 + signal.SIGTERM),
+        ):
             with self.subTest(signal=number.name):
                 child, run_id = self._child("boot")
                 self._await_domain(run_id)
@@ -135,7 +152,9 @@ class MissingTest(rig.GuestCase):
 
     def assert_refused(self, pattern: str, image_directory: str = "") -> None:
         before = _ours()
-        launcher = libvirt.LibvirtLauncher(accelerator="tcg", image_directory=image_directory or self.image)
+        launcher = libvirt.LibvirtLauncher(
+            accelerator="tcg", image_directory=image_directory or self.image
+        )
         with launcher, self.assertRaisesRegex(base.LaunchError, pattern) as caught:
             launcher.prepare()
         self.assertNotIn("\n", str(caught.exception))
@@ -154,12 +173,16 @@ class MissingTest(rig.GuestCase):
 
     def test_accelerator_is_found_out_by_running_a_guest(self) -> None:
         chosen = domain.choose("kvm", "qemu-system-x86_64", image.load(self.image))
-        self.assertIn("a test guest ran" if chosen.name == "kvm" else "KVM cannot be used", chosen.reason)
+        self.assertIn(
+            "a test guest ran" if chosen.name == "kvm" else "KVM cannot be used", chosen.reason
+        )
 
 
 def _ours() -> list[str]:
     """Names of everything that any run has on this host."""
-    links = [name for name in os.listdir("/sys/class/net") if name.startswith(("npb", "npt", "npv"))]
+    links = [
+        name for name in os.listdir("/sys/class/net") if name.startswith(("npb", "npt", "npv"))
+    ]
     spaces = os.listdir("/run/netns") if os.path.isdir("/run/netns") else []
     runs = os.listdir(rig.RUNS) if os.path.isdir(rig.RUNS) else []
     return sorted(links + spaces + runs)
@@ -170,8 +193,12 @@ def _processes_inside(run_id: str) -> list[str]:
     inside = []
     for name in os.listdir("/run/netns") if os.path.isdir("/run/netns") else []:
         if run_id in name:
-            done = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=True)
-            inside += [pathlib.Path(f"/proc/{pid}/cmdline").read_text() for pid in done.stdout.split()]
+            done = subprocess.run(
+                ["ip", "netns", "pids", name], capture_output=True, text=True, check=True
+            )
+            inside += [
+                pathlib.Path(f"/proc/{pid}/cmdline").read_text() for pid in done.stdout.split()
+            ]
     return inside
 
 

@@ -71,7 +71,9 @@ class PairTest(rig.GuestCase):
         for arm, queues in (("untuned", 1), ("tuned", 2)):
             with self.subTest(arm):
                 result = arms[arm].shown["probe"]
-                self.assertEqual(("qemu", []), (arms[arm].virtualization, arms[arm].findings), result)
+                self.assertEqual(
+                    ("qemu", []), (arms[arm].virtualization, arms[arm].findings), result
+                )
                 self.assertIn("CPUID says TCG", result["evidence"])
                 nic = result["nics"]["eth0"]
                 self.assertEqual(queues, nic["queues"])
@@ -92,14 +94,22 @@ class PairTest(rig.GuestCase):
                 self.assertEqual(queues, sum(name.startswith("rx-") for name in listed), arm)
                 running = etree.fromstring(self.domain(client).XMLDesc())
                 tap = running.find("devices/interface/target").get("dev")
-                outside = [name for name in os.listdir(f"/sys/class/net/{tap}/queues") if name.startswith("tx-")]
+                outside = [
+                    name
+                    for name in os.listdir(f"/sys/class/net/{tap}/queues")
+                    if name.startswith("tx-")
+                ]
                 self.assertEqual(queues, len(outside), arm)
-                iothreads = {driver.get("iothread") for driver in running.findall("devices/disk/driver")}
+                iothreads = {
+                    driver.get("iothread") for driver in running.findall("devices/disk/driver")
+                }
                 self.assertEqual({"1"} if arm == "tuned" else {None}, iothreads)
                 kinds = [thread.kind for thread in client.process().threads]
                 self.assertEqual(arm == "tuned", "iothread" in kinds)
                 self.assertEqual(2, kinds.count("vcpu"))
-        self.assertIn("Combined:\t2", self.text(self.pairs["tuned"].client, "ethtool", "-l", "eth0"))
+        self.assertIn(
+            "Combined:\t2", self.text(self.pairs["tuned"].client, "ethtool", "-l", "eth0")
+        )
 
     def test_guests_reach_each_other_and_the_namespaces(self) -> None:
         pair = self.active("tuned")
@@ -107,12 +117,16 @@ class PairTest(rig.GuestCase):
         for peer in (pair.server, host.client, host.server):
             self.text(pair.client, "ping", "-c", "1", "-w", "10", peer.address)
         with pair.server.serving(["iperf3", "-s"]):
-            result = json.loads(self.text(pair.client, "iperf3", "-c", pair.server.address, "-t", "1", "-J"))
+            result = json.loads(
+                self.text(pair.client, "iperf3", "-c", pair.server.address, "-t", "1", "-J")
+            )
         self.assertGreater(result["end"]["sum_received"]["bits_per_second"], 1e6)
         self.assertNotIn("iperf3", self.text(pair.server, "ps"))
 
     def test_output_errors_and_exit_code(self) -> None:
-        done = self.active("untuned").client.run(["sh", "-c", "echo out; echo err >&2; exit 7"], patience.LIMIT_S)
+        done = self.active("untuned").client.run(
+            ["sh", "-c", "echo out; echo err >&2; exit 7"], patience.LIMIT_S
+        )
         self.assertEqual((7, "out\n", "err\n"), (done.returncode, done.stdout, done.stderr))
         missing = self.pairs["untuned"].client.run(["no-such-program"], patience.LIMIT_S)
         self.assertEqual(127, missing.returncode)
@@ -122,7 +136,8 @@ class PairTest(rig.GuestCase):
         script = "head -c 6000000 /dev/zero; head -c 400000 /dev/zero >&2; exit 3"
         done = self.active("untuned").client.run(["sh", "-c", script], patience.LIMIT_S)
         self.assertEqual(
-            (3, base.STDOUT_LIMIT, base.STDERR_LIMIT), (done.returncode, len(done.stdout), len(done.stderr))
+            (3, base.STDOUT_LIMIT, base.STDERR_LIMIT),
+            (done.returncode, len(done.stdout), len(done.stderr)),
         )
 
     def test_a_program_is_found_on_the_hosts_clock(self) -> None:
@@ -134,14 +149,20 @@ class PairTest(rig.GuestCase):
                 ended, clock = time.monotonic(), client.clock()
                 assert clock is not None and done.lived is not None
                 begin, end = map(clock.monotonic, done.lived)
-                slack_s = clock.error_s + 0.001  # the host's two clocks are read one after the other
+                slack_s = (
+                    clock.error_s + 0.001
+                )  # the host's two clocks are read one after the other
                 self.assertLess(started - slack_s, begin)
                 self.assertLess(end, ended + slack_s)
                 self.assertGreaterEqual(end - begin, 0.99)
 
     def test_time_limit_kills_the_program_and_its_children(self) -> None:
         client = self.active("untuned").client
-        for limit_s in (1.5, 15.0, 150.0):  # a guest on a busy host may not have begun by the first
+        for limit_s in (
+            1.5,
+            15.0,
+            150.0,
+        ):  # a guest on a busy host may not have begun by the first
             with self.subTest(limit_s):
                 done = client.run(["sh", "-c", "echo begun; sleep 4321 & sleep 4322"], limit_s)
                 self.assertIsNone(done.returncode)
@@ -179,9 +200,13 @@ class PairTest(rig.GuestCase):
         slack = 0.15 * spent["total"] + 10 * TICK_S
         for name, ours in (("cpu.time", spent["total"]), ("vcpu", spent["vcpu"])):
             with self.subTest(name):
-                self.assertAlmostEqual(ours, stats_after[name] - stats_before[name], delta=slack, msg=name)
+                self.assertAlmostEqual(
+                    ours, stats_after[name] - stats_before[name], delta=slack, msg=name
+                )
         self.assertAlmostEqual(
-            waited, stats_after["delay"] - stats_before["delay"], delta=max(slack, 0.15 * waited + 10 * TICK_S)
+            waited,
+            stats_after["delay"] - stats_before["delay"],
+            delta=max(slack, 0.15 * waited + 10 * TICK_S),
         )
         assert busy_before is not None and busy_after is not None
         self.assertGreater(busy_after - busy_before, 0.5)
@@ -212,7 +237,9 @@ class PairTest(rig.GuestCase):
         with pair.server.serving(["iperf3", "-s"]):
             read = {machine: machine.counter() for machine in (pair.client, pair.server)}
             before = {machine: read[machine]()["total"] for machine in read}
-            result = json.loads(self.text(pair.client, "iperf3", "-c", pair.server.address, "-t", "1", "-J"))
+            result = json.loads(
+                self.text(pair.client, "iperf3", "-c", pair.server.address, "-t", "1", "-J")
+            )
             after = {machine: read[machine]()["total"] for machine in read}
         self.assertGreater(result["end"]["sum_received"]["bits_per_second"], 1e6)
         for machine, total_s in after.items():
@@ -235,13 +262,17 @@ class PairTest(rig.GuestCase):
         self.launcher.activate("hanging")
         name = pair.client.name
         # The agent that would answer is stopped, so this very command gets no answer either.
-        with self.assertRaisesRegex(base.LaunchError, "(?s)agent.*last lines of its console:\n.*user space after"):
+        with self.assertRaisesRegex(
+            base.LaunchError, "(?s)agent.*last lines of its console:\n.*user space after"
+        ):
             pair.client.run(["sh", "-c", "kill -STOP $(pidof qemu-ga)"], 10.0)
         self.assertIsNone(pair.client.busy_s())
         self.launcher.destroy("hanging")
         self.launcher.destroy("hanging")
         remains = rig.remains(self.launcher.run_id)
-        self.assertEqual([], [remain for remain in remains if "hanging" in remain or name in remain])
+        self.assertEqual(
+            [], [remain for remain in remains if "hanging" in remain or name in remain]
+        )
 
 
 def _statistics(domain: libvirt_binding.virDomain) -> dict[str, float]:
@@ -250,7 +281,11 @@ def _statistics(domain: libvirt_binding.virDomain) -> dict[str, float]:
 
     def total(suffix: str) -> float:
         return (
-            sum(value for name, value in values.items() if name.startswith("vcpu.") and name.endswith(suffix))
+            sum(
+                value
+                for name, value in values.items()
+                if name.startswith("vcpu.") and name.endswith(suffix)
+            )
             / 1e9
         )
 

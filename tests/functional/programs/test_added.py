@@ -64,7 +64,10 @@ class AddedTest(testcase.TestCase):
         self.assertEqual("", self.copied(self.tool).stderr)
         there = pathlib.Path(f"{self.root}{self.tool}")
         self.assertEqual({"Run", "empty", "link", "some data"}, set(os.listdir(there)))
-        self.assertEqual((0o750, 0o755), (there.stat().st_mode & 0o7777, (there / "Run").stat().st_mode & 0o7777))
+        self.assertEqual(
+            (0o750, 0o755),
+            (there.stat().st_mode & 0o7777, (there / "Run").stat().st_mode & 0o7777),
+        )
         # A link may lead to what the image lacks.
         self.assertFalse((there / "link").is_symlink())
         self.assertEqual("1 2 3\n", (there / "link").read_text())

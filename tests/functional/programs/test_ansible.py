@@ -40,7 +40,9 @@ class PlaybooksTest(directories.DirectoryCase):
         collections.mkdir(parents=True)
         (collections / "tuning").symlink_to(TOP / "ansible")
         self.roots = {name: sysroots.make_host(self) for name in ("canary", "other")}
-        self.config = {name: self.directory / name / "nova-perf-tuning.conf" for name in self.roots}
+        self.config = {
+            name: self.directory / name / "nova-perf-tuning.conf" for name in self.roots
+        }
         self.common = {
             "ansible_connection": "local",
             "ansible_python_interpreter": sys.executable,
@@ -66,10 +68,21 @@ class PlaybooksTest(directories.DirectoryCase):
             "ANSIBLE_NOCOLOR": "1",
             "LC_ALL": "C.UTF-8",
         }
-        argv = [BIN / "ansible-playbook", "-i", inventory, f"nova_perf.tuning.{playbook}", *arguments]
+        argv = [
+            BIN / "ansible-playbook",
+            "-i",
+            inventory,
+            f"nova_perf.tuning.{playbook}",
+            *arguments,
+        ]
         argv += ["-e", json.dumps(extra or {})]
         return subprocess.Popen(
-            argv, cwd=self.directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            argv,
+            cwd=self.directory,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
 
     def play(self, playbook, *arguments, **variables):
@@ -77,12 +90,18 @@ class PlaybooksTest(directories.DirectoryCase):
         process = self.start(playbook, *arguments, **variables)
         output, _ = process.communicate(timeout=patience.LIMIT_S)
         changed = re.findall(r"^(\w+) +: ok=\d+ +changed=(\d+)", output, re.MULTILINE)
-        return process.returncode, output, {host: int(number) for host, number in changed if host != "localhost"}
+        return (
+            process.returncode,
+            output,
+            {host: int(number) for host, number in changed if host != "localhost"},
+        )
 
     def written(self):
         """Return every file of the hosts and of their configuration with its time of change."""
         places = [*self.roots.values(), *(self.config[host].parent for host in self.roots)]
-        files = [path for place in places for path in pathlib.Path(place).rglob("*") if path.is_file()]
+        files = [
+            path for place in places for path in pathlib.Path(place).rglob("*") if path.is_file()
+        ]
         return {path: path.stat().st_mtime_ns for path in files}
 
     def hosts(self):
@@ -113,21 +132,31 @@ class PlaybooksTest(directories.DirectoryCase):
         self.assertEqual((2, {"canary"}), (code, set(changed)), output)
         code, output, changed = self.play("rollback", canary={"perf_host_force": True})
         self.assertEqual((0, before), (code, self.hosts()), output)
-        self.assertIn("canary: nothing is applied, no agent runs, 8 originals were read back", output)
+        self.assertIn(
+            "canary: nothing is applied, no agent runs, 8 originals were read back", output
+        )
         self.assertFalse(any(path.exists() for path in self.config.values()))
         self.assertEqual({"canary": 0}, self.play("rollback", "--limit", "canary")[2])
 
     def test_refusals_are_one_line_and_change_nothing(self):
         old = self.directory / "python"
-        old.write_text("#!/bin/sh\necho '" + json.dumps({"nova": "29.2.0", "python": True}) + "'\n")
+        old.write_text(
+            "#!/bin/sh\necho '" + json.dumps({"nova": "29.2.0", "python": True}) + "'\n"
+        )
         old.chmod(0o755)
         refused = {
             "typed": ({"perf_host_rps": "perhaps"}, "perf_host_rps"),
             "misspelt": ({"perf_nova_pyton": "x"}, "no role has such a variable: perf_nova_pyton"),
-            "bare": ({"perf_host_libvirt": ["/nowhere"]}, "bare has no libvirt (none of /nowhere)"),
+            "bare": (
+                {"perf_host_libvirt": ["/nowhere"]},
+                "bare has no libvirt (none of /nowhere)",
+            ),
             "empty": ({"perf_host_bin": "/nowhere"}, "empty has no /nowhere/nova-perf"),
             "old": ({"perf_nova_python": str(old)}, "old has Nova 29.2.0"),
-            "away": ({"ansible_connection": "ssh", "ansible_ssh_executable": "/bin/false"}, "[away]: UNREACHABLE"),
+            "away": (
+                {"ansible_connection": "ssh", "ansible_ssh_executable": "/bin/false"},
+                "[away]: UNREACHABLE",
+            ),
         }
         self.roots = dict.fromkeys(refused, self.roots["canary"])
         self.config = dict.fromkeys(refused, self.config["canary"])
@@ -161,7 +190,9 @@ class PlaybooksTest(directories.DirectoryCase):
     def test_results_of_an_earlier_run_are_never_published(self):
         """A validation crashes with the exit code of a verdict while an older PASS lies in the directory."""
         self.roots = {"canary": self.roots["canary"]}
-        log, openstack, program = (self.directory / name for name in ("log", "openstack", "nova-perf"))
+        log, openstack, program = (
+            self.directory / name for name in ("log", "openstack", "nova-perf")
+        )
         openstack.write_text(OPENSTACK.format(log=log))
         program.write_text(NOVA_PERF.format(code=0, verdict="PASS", crash="exit 1"))
         for file in (openstack, program):

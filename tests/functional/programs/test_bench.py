@@ -19,7 +19,9 @@ class BenchTest(directories.DirectoryCase):
             with self.subTest(word):
                 self.assertIn(word, done.stdout)
         rows = json.loads(program.nova_perf("bench", "list", "-f", "json").stdout)["benchmarks"]
-        self.assertEqual([benchmark.kind for benchmark in plugins.load_all()], [row["kind"] for row in rows])
+        self.assertEqual(
+            [benchmark.kind for benchmark in plugins.load_all()], [row["kind"] for row in rows]
+        )
 
     def test_each_runs_on_this_host(self):
         environment = {**os.environ, "TMPDIR": str(self.directory)}
@@ -29,9 +31,15 @@ class BenchTest(directories.DirectoryCase):
             ("iperf3:streams=2,", "throughput"),
         ):
             with self.subTest(kind):
-                done = program.nova_perf("bench", "run", f"{kind}seconds=1", "-f", "json", env=environment)
+                done = program.nova_perf(
+                    "bench", "run", f"{kind}seconds=1", "-f", "json", env=environment
+                )
                 self.assertEqual((0, ""), (done.returncode, done.stderr))
-                [primary] = [reading for reading in json.loads(done.stdout)["readings"] if reading["primary"]]
+                [primary] = [
+                    reading
+                    for reading in json.loads(done.stdout)["readings"]
+                    if reading["primary"]
+                ]
                 self.assertEqual(metric, primary["metric"])
                 self.assertTrue(primary["value"] > 0)
         self.assertEqual([], os.listdir(self.directory))
@@ -50,7 +58,9 @@ class BenchTest(directories.DirectoryCase):
         self.assertIn("the speed of memory, not of a disk", " ".join(document["warnings"]))
 
     def test_parse_reads_a_file_or_stdin(self):
-        done = program.nova_perf("bench", "parse", "iperf3", os.path.join(DATA, "iperf3-two-streams.json"))
+        done = program.nova_perf(
+            "bench", "parse", "iperf3", os.path.join(DATA, "iperf3-two-streams.json")
+        )
         self.assertEqual(0, done.returncode)
         self.assertIn("23,411", done.stdout)
         with open(os.path.join(DATA, "sysbench-cpu.txt"), encoding="utf-8") as file:
@@ -60,10 +70,16 @@ class BenchTest(directories.DirectoryCase):
     def test_mistakes_are_one_line_and_exit_3(self):
         fio_text = os.path.join(DATA, "fio-two-jobs.json")
         for arguments, words in (
-            (("run", "linpack"), "there is no benchmark 'linpack'; there are connect, cpu, cyclictest, fio"),
+            (
+                ("run", "linpack"),
+                "there is no benchmark 'linpack'; there are connect, cpu, cyclictest, fio",
+            ),
             (("run", "fio:directory=/nonexistent"), "/nonexistent is not a directory"),
             (("run", "fio:size"), "'size' is not KEY=VALUE"),
-            (("parse", "iperf3", fio_text), "iperf3: the output has no 'start.test_start.protocol'"),
+            (
+                ("parse", "iperf3", fio_text),
+                "iperf3: the output has no 'start.test_start.protocol'",
+            ),
             (("parse", "cpu", "/nonexistent"), "/nonexistent: No such file or directory"),
             (("parse", "cpu", "/"), "/: Is a directory"),
             (("parse", "cpu", "/dev/zero"), "larger than"),
@@ -72,5 +88,7 @@ class BenchTest(directories.DirectoryCase):
                 self.assertIn(words, program.refused(self, "bench", *arguments))
 
     def test_missing_program_names_the_package(self):
-        line = program.refused(self, "bench", "run", "cpu", env={**os.environ, "PATH": "/nonexistent"})
+        line = program.refused(
+            self, "bench", "run", "cpu", env={**os.environ, "PATH": "/nonexistent"}
+        )
         self.assertIn("cpu: sysbench is not on this host; install sysbench", line)

@@ -40,12 +40,27 @@ class DyingServer(samples.Paired):
 
 #: What breaks -> the job and the words of its error.
 BROKEN = {
-    "missing": (plugins.Job("missing", Absent(), {}), "status 127: nova-perf-no-such-program: No such file"),
-    "server": (plugins.Job("server", AbsentServer(), {"script": "echo 40 2"}), "no-such-server: No such file"),
-    "dying": (plugins.Job("dying", DyingServer(), {"script": "echo 40 2"}), "ended at once: no room"),
+    "missing": (
+        plugins.Job("missing", Absent(), {}),
+        "status 127: nova-perf-no-such-program: No such file",
+    ),
+    "server": (
+        plugins.Job("server", AbsentServer(), {"script": "echo 40 2"}),
+        "no-such-server: No such file",
+    ),
+    "dying": (
+        plugins.Job("dying", DyingServer(), {"script": "echo 40 2"}),
+        "ended at once: no room",
+    ),
     "killed": (samples.job("kill -9 $$", label="killed"), "ended with status -9"),
-    "failing": (samples.job("echo broken >&2; exit 4", label="failing"), "ended with status 4: broken"),
-    "garbage": (samples.job("head -c 3000 /dev/urandom", label="garbage"), "quick: no two numbers"),
+    "failing": (
+        samples.job("echo broken >&2; exit 4", label="failing"),
+        "ended with status 4: broken",
+    ),
+    "garbage": (
+        samples.job("head -c 3000 /dev/urandom", label="garbage"),
+        "quick: no two numbers",
+    ),
     "silent": (samples.job("true", label="silent"), "quick: no two numbers"),
     "hanging": (samples.job("sleep 60", samples.Hanging, "hanging"), "did not end within"),
 }
@@ -69,7 +84,11 @@ class BrokenToolsTest(directories.DirectoryCase):
                     self.assertIn(output, error)
         for label, value in (("good", 40.0), ("last", 20.0)):
             with self.subTest(label):
-                values = [trial.value for trial in results.trials if trial.benchmark == label and trial.primary]
+                values = [
+                    trial.value
+                    for trial in results.trials
+                    if trial.benchmark == label and trial.primary
+                ]
                 self.assertEqual([value] * 4, values)
         noted = {incident.benchmark for incident in results.environment.errors}  # of the warm-ups
         self.assertEqual(set(BROKEN), noted)

@@ -26,23 +26,39 @@ document.body.textContent = `labels ${labels.length}: ${found.join("; ")}.`;
 class BrowserTest(directories.DirectoryCase):
     def opened(self, page: pathlib.Path) -> str:
         """Return what a page has become; nothing may be on the browser's console."""
-        options = ("--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom")
+        options = (
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--enable-logging=stderr",
+            "--dump-dom",
+        )
         profile = f"--user-data-dir={self.directory}/profile"
         done = subprocess.run(
-            ["chromium", *options, profile, page.as_uri()], capture_output=True, text=True, timeout=120, check=True
+            ["chromium", *options, profile, page.as_uri()],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
         )
         self.assertEqual([], [line for line in done.stderr.splitlines() if "CONSOLE" in line])
         return done.stdout
 
     def test_pictures(self) -> None:
         path = self.directory / "host.svg"
-        for command, preset, least in (("topology", "tiny", 30), ("plan", "small", 300), ("plan", "huge", 600)):
+        for command, preset, least in (
+            ("topology", "tiny", 30),
+            ("plan", "small", 300),
+            ("plan", "huge", 600),
+        ):
             root = gen_host.write(str(self.directory / preset), preset)
             with self.subTest(preset):
                 program.shown(self, command, "--sysroot", root, "--svg", str(path))
                 self.opened(path)
                 svg = path.read_text(encoding="utf-8").partition("?>")[2]
-                page = self.write_file("page.html", f"<!DOCTYPE html><meta charset=utf-8><body>{svg}{_SCRIPT}")
+                page = self.write_file(
+                    "page.html", f"<!DOCTYPE html><meta charset=utf-8><body>{svg}{_SCRIPT}"
+                )
                 said = self.opened(pathlib.Path(page)).partition("labels ")[2]
                 number, _, overlaps = said.partition(": ")
                 self.assertGreater(int(number), least)

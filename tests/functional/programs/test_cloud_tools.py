@@ -24,11 +24,18 @@ class UsageTest(directories.DirectoryCase):
         ):
             with self.subTest(arguments):
                 done = self.call(*arguments)
-                self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")), done.stderr)
+                self.assertEqual(
+                    (3, "", 1),
+                    (done.returncode, done.stdout, done.stderr.count("\n")),
+                    done.stderr,
+                )
                 self.assertIn(words, done.stderr)
         self.assertEqual([], os.listdir(self.directory))
 
     def test_no_credentials_of_a_cloud_that_is_not_there(self):
         done = self.call("openrc", "--state", f"{self.directory}/nowhere")
         self.assertEqual((3, ""), (done.returncode, done.stdout))
-        self.assertIn(f"{self.directory}/nowhere: no cloud runs here; start one with tools/cloud/up", done.stderr)
+        self.assertIn(
+            f"{self.directory}/nowhere: no cloud runs here; start one with tools/cloud/up",
+            done.stderr,
+        )

@@ -19,7 +19,9 @@ class CommandsTest(testcase.TestCase):
     def test_names_of_several_words(self):
         _, name, rest = main.Commands(main.NAMESPACE).find_command(["bench", "run", "cpu"])
         self.assertEqual(("bench run", ["cpu"]), (name, rest))
-        self.assertRaises(main.UnknownCommandError, main.Commands(main.NAMESPACE).find_command, ["nowhere"])
+        self.assertRaises(
+            main.UnknownCommandError, main.Commands(main.NAMESPACE).find_command, ["nowhere"]
+        )
 
     def test_a_table_fits_a_terminal_and_cuts_lists_between_two_cpus(self):
         cpus = ",".join(map(str, range(100, 200, 2)))
@@ -30,7 +32,9 @@ class CommandsTest(testcase.TestCase):
             with contextlib.redirect_stdout(shown), mock.patch.dict(os.environ, COLUMNS="100"):
                 command.print_table(("guest", "CPUs", "emulator", "why"), [row])
             _, *lines = shown.getvalue().splitlines()
-            self.assertLessEqual(set(re.findall(r"\d+", "".join(lines))), {"00000001", *cpus.split(",")})
+            self.assertLessEqual(
+                set(re.findall(r"\d+", "".join(lines))), {"00000001", *cpus.split(",")}
+            )
             self.assertTrue(lines[0].startswith(row[0]))
             fits = max(map(len, lines)) <= 100
             self.assertEqual((terminal, terminal), (fits, len(lines) > 1))
@@ -43,7 +47,9 @@ class CommandsTest(testcase.TestCase):
         self.assertEqual(0, done.returncode, done.stderr)
 
     def test_no_sqlalchemy(self):
-        code = "import sys; sys.modules['sqlalchemy'] = None; from nova_perf_tuning.cli import main; "
+        code = (
+            "import sys; sys.modules['sqlalchemy'] = None; from nova_perf_tuning.cli import main; "
+        )
         code += "sys.exit(main.main(['history']))"
         done = patience.run([sys.executable, "-c", code])
         self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")))
@@ -52,7 +58,14 @@ class CommandsTest(testcase.TestCase):
     def test_closed_pipe_ends_with_141(self):
         for arguments in (EXPLAIN, ("paths", "-f", "json")):
             with self.subTest(arguments):
-                shell = ("bash", "-c", '"$@" | true; exit ${PIPESTATUS[0]}', "bash", *program.COMMAND, *arguments)
+                shell = (
+                    "bash",
+                    "-c",
+                    '"$@" | true; exit ${PIPESTATUS[0]}',
+                    "bash",
+                    *program.COMMAND,
+                    *arguments,
+                )
                 done = patience.run(shell)
                 self.assertEqual((141, ""), (done.returncode, done.stderr), arguments)
 

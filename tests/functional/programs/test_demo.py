@@ -41,7 +41,12 @@ class OptionsTest(testcase.TestCase):
 
     def test_wrong_options_are_refused_in_both_places(self):
         for place in ("--cloud", "--local"):
-            self.refused("there is no profile 'nosuch'; profiles are balanced ", place, "--profile", "nosuch")
+            self.refused(
+                "there is no profile 'nosuch'; profiles are balanced ",
+                place,
+                "--profile",
+                "nosuch",
+            )
             self.refused("there is no profile '../storage'", place, "--profile", "../storage")
             self.refused("--output needs a directory", place, "--output")
             self.refused("--time-limit '15x': give 20s or more", place, "--time-limit", "15x")
@@ -62,7 +67,11 @@ class StepsTest(testcase.TestCase):
             next one; SECONDS=10; next two; SECONDS=70; next three; SECONDS=120; next four; SECONDS=160; split"""
         done = patience.run(["bash", "-euc", script], cwd=TOP)
         self.assertEqual((0, ""), (done.returncode, done.stderr))
-        left = [line.split("about ")[1].split()[0] for line in done.stdout.splitlines() if "left" in line]
+        left = [
+            line.split("about ")[1].split()[0]
+            for line in done.stdout.splitlines()
+            if "left" in line
+        ]
         self.assertEqual(["200", "100", "90", "40"], left)
         rows = [line.split() for line in done.stdout.split("went:\n")[1].splitlines()]
         spent = [(row[0], row[-1]) for row in rows]
@@ -78,8 +87,14 @@ class QuotaTest(directories.DirectoryCase):
         ):
             with self.subTest(version):
                 root = self.directory / str(version)
-                mounts = self.write_file("mounts", f"proc /proc proc rw 0 0\n{mount.format(root)}\n")
-                for file, text in (("controllers", "cpuset cpu"), ("subtree_control", "cpu"), ("procs", "")):
+                mounts = self.write_file(
+                    "mounts", f"proc /proc proc rw 0 0\n{mount.format(root)}\n"
+                )
+                for file, text in (
+                    ("controllers", "cpuset cpu"),
+                    ("subtree_control", "cpu"),
+                    ("procs", ""),
+                ):
                     self.write_file(f"{version}/cgroup.{file}", f"{text}\n")
                 script = f"""
                     sleep 600 & daemon=$!; {guest} 600 & guest=$!
@@ -103,7 +118,9 @@ class StoryTest(directories.DirectoryCase):
             shutil.copy(TOP / path, self.tree / path)
         self.write_file("tree/nova_perf_tuning/specs/profiles/balanced.yaml", "")
         for name in ("up", "down", "run"):
-            stub = f'#!/bin/sh\nexec {sys.executable} {TOP}/tests/support/demo_cloud.py {name} "$@"\n'
+            stub = (
+                f'#!/bin/sh\nexec {sys.executable} {TOP}/tests/support/demo_cloud.py {name} "$@"\n'
+            )
             os.chmod(self.write_file(f"tree/tools/cloud/{name}", stub), 0o755)
         sleep = '[ "$1" = 600 ] && exec /bin/sleep 600'  # here nothing comes true by waiting
         for name, command in (("rmdir", 'exec rm -r "$@"'), ("nproc", "echo 1"), ("sleep", sleep)):
@@ -126,15 +143,25 @@ class StoryTest(directories.DirectoryCase):
             (self.directory / directory).mkdir(exist_ok=True)
         (self.cloud / "verdicts").write_text("\n".join(verdicts))
         (self.cloud / "calls").touch()
-        argv = ["bash", "-c", f'echo $$ >{self.cloud}/demo; exec "$@"', "sh", self.tree / "tools/cloud/demo"]
+        argv = [
+            "bash",
+            "-c",
+            f'echo $$ >{self.cloud}/demo; exec "$@"',
+            "sh",
+            self.tree / "tools/cloud/demo",
+        ]
         output = ["--output", self.directory / "report"]
         environment = {**self.environment, "DEMO_STOP": str(stop), "DEMO_SIGNAL": str(int(by))}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        running = subprocess.Popen([*argv, *output], env=environment, start_new_session=True, **pipes)
+        running = subprocess.Popen(
+            [*argv, *output], env=environment, start_new_session=True, **pipes
+        )
         shown, _ = patience.finish(running)
         calls = (self.cloud / "calls").read_text().splitlines()
         self.assertEqual([], os.listdir(self.directory / "tmp"), shown)
-        self.assertFalse([name for name in os.listdir(self.directory / "cgroup") if "demo" in name], shown)
+        self.assertFalse(
+            [name for name in os.listdir(self.directory / "cgroup") if "demo" in name], shown
+        )
         if "up" in calls:
             self.assertIn("down", calls)
         patience.until(lambda: not self.alive(running.pid), "the end of all that it started")
@@ -142,18 +169,28 @@ class StoryTest(directories.DirectoryCase):
 
     def alive(self, group):
         """Return the processes of a group; those that only wait for init are none."""
-        return patience.run(["pgrep", "--runstates", "D,R,S,T", "--pgroup", str(group)]).stdout.split()
+        return patience.run(
+            ["pgrep", "--runstates", "D,R,S,T", "--pgroup", str(group)]
+        ).stdout.split()
 
     def test_it_is_told_to_its_end(self):
         (self.directory / "tmp" / "nova-perf-demo.4194305.killed").mkdir(parents=True)
         self.write_file("cgroup/nova-perf-demo.4194305/cgroup.procs", "")
         code, shown, calls = self.tell("PASS FAIL", "PASS PASS")
         self.assertEqual((0, "down"), (code, calls.pop(0)), shown)
-        words = ["vif_queues=many", "--svg", "perf validate", "--disable-on-fail", "--enable host2"]
+        words = [
+            "vif_queues=many",
+            "--svg",
+            "perf validate",
+            "--disable-on-fail",
+            "--enable host2",
+        ]
         places = [next(n for n, call in enumerate(calls) if word in call) for word in words]
         self.assertEqual(2, sum("perf validate" in call for call in calls))
         self.assertEqual(sorted(places[3:5]), places[3:5])
-        self.assertEqual(["first", "second"], [call.split()[11] for call in calls if "server create" in call])
+        self.assertEqual(
+            ["first", "second"], [call.split()[11] for call in calls if "server create" in call]
+        )
         migrated = next(n for n, call in enumerate(calls) if "--live-migration" in call)
         self.assertLess(migrated, calls.index("down"))
         self.assertEqual(1, calls.count("down"))
@@ -206,7 +243,10 @@ class StoryTest(directories.DirectoryCase):
             fi
             exec /bin/mkdir "$@"
             """
-        for name, script in (("sleep", f'#!/bin/sh\n[ "$1" != 600 ] || exec {guest} 600\n'), ("mkdir", slow)):
+        for name, script in (
+            ("sleep", f'#!/bin/sh\n[ "$1" != 600 ] || exec {guest} 600\n'),
+            ("mkdir", slow),
+        ):
             os.chmod(self.write_file(f"bin/{name}", script), 0o755)
         code, shown, _calls = self.tell("PASS FAIL", "PASS PASS", by=signal.SIGTERM)
         self.assertEqual(130, code, shown)
@@ -220,7 +260,10 @@ class StoryTest(directories.DirectoryCase):
                 self.assertEqual(3, code, shown)
 
     def test_an_output_that_cannot_be_used_is_refused(self):
-        for make, words in (("touch", "no directory"), ("mkdir", "another demonstration writes there")):
+        for make, words in (
+            ("touch", "no directory"),
+            ("mkdir", "another demonstration writes there"),
+        ):
             output = self.directory / make
             getattr(output, make)()
             argv = ["flock", output, self.tree / "tools/cloud/demo", "--output", output]

@@ -23,8 +23,18 @@ class ExamplePackageTest(testcase.TestCase):
         source = f"{directory}/source"
         shutil.copytree(EXAMPLE, source, ignore=shutil.ignore_patterns("*.egg-info", "build"))
         cls.packages = f"{directory}/packages"
-        pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-build-isolation"]
-        subprocess.run([*pip, "--no-deps", "--target", cls.packages, source], check=True, capture_output=True)
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--disable-pip-version-check",
+            "--no-build-isolation",
+        ]
+        subprocess.run(
+            [*pip, "--no-deps", "--target", cls.packages, source], check=True, capture_output=True
+        )
 
     def nova_perf(self, *arguments, code=0):
         environment = {**os.environ, "PYTHONPATH": self.packages}
@@ -48,7 +58,9 @@ class ExamplePackageTest(testcase.TestCase):
         value = device.resolve() / "gro_flush_timeout"
         value.write_text("0\n")
         (device.resolve() / "speed").write_text("25000\n")
-        report = self.nova_perf("audit", "--sysroot", root, "--rule", "example-many-receivers", code=0)
+        report = self.nova_perf(
+            "audit", "--sysroot", root, "--rule", "example-many-receivers", code=0
+        )
         self.assertEqual([name], [finding["subject"] for finding in report["findings"]])
         rule = ("--rule", "example-many-receivers")
         planned = self.nova_perf("apply", "--dry-run", "--sysroot", root, *rule)
@@ -57,6 +69,9 @@ class ExamplePackageTest(testcase.TestCase):
         self.nova_perf("apply", "--sysroot", root, *rule)
         self.assertEqual("20000", value.read_text().strip())
         held = self.nova_perf("verify", "--sysroot", root)["settings"]
-        self.assertIn(("gro_flush_timeout", "holds"), [(setting["kind"], setting["state"]) for setting in held])
+        self.assertIn(
+            ("gro_flush_timeout", "holds"),
+            [(setting["kind"], setting["state"]) for setting in held],
+        )
         self.nova_perf("restore", "--sysroot", root)
         self.assertEqual("0", value.read_text().strip())

@@ -19,7 +19,10 @@ TOP = pathlib.Path(__file__).parents[3]
 RUN = {
     ("doc/source/admin/audit.rst", "nova-perf generate nova-conf"): 0,
     ("doc/source/install.rst", "nova-perf paths"): 0,
-    ("doc/source/install.rst", "oslo-config-generator --namespace nova_perf_tuning --wrap-width 120"): 0,
+    (
+        "doc/source/install.rst",
+        "oslo-config-generator --namespace nova_perf_tuning --wrap-width 120",
+    ): 0,
     ("doc/source/quickstart.rst", "nova-perf topology"): 0,
     ("doc/source/quickstart.rst", "nova-perf record host17.tar.xz"): 0,
     ("doc/source/quickstart.rst", "nova-perf explain --vcpus 4"): 0,
@@ -85,7 +88,9 @@ def options_of(program, words):
     if program == "nova-perf-agent":
         return set(agent._parser()._option_string_actions)
     manager = commands_of(GROUPS[program])
-    factory, name, _rest = manager.find_command(["perf", *words] if program == "openstack perf" else words)
+    factory, name, _rest = manager.find_command(
+        ["perf", *words] if program == "openstack perf" else words
+    )
     return set(factory(mock.Mock(), None).get_parser(name)._option_string_actions)
 
 
@@ -94,7 +99,11 @@ class KnownCommandsTest(testcase.TestCase):
 
     def setUp(self):
         super().setUp()
-        directories = (TOP.glob("*.rst"), (TOP / "devstack").glob("*.rst"), (TOP / "doc/source").rglob("*.rst"))
+        directories = (
+            TOP.glob("*.rst"),
+            (TOP / "devstack").glob("*.rst"),
+            (TOP / "doc/source").rglob("*.rst"),
+        )
         self.pages = [str(path.relative_to(TOP)) for path in itertools.chain(*directories)]
 
     def test_commands_and_options(self):
@@ -110,7 +119,9 @@ class KnownCommandsTest(testcase.TestCase):
                 except ValueError:
                     wrong.append(f"{place}: no command '{program}{rest}'")
                     continue
-                unknown = [option for option in OPTION.findall(rest) if option not in known | COMMON]
+                unknown = [
+                    option for option in OPTION.findall(rest) if option not in known | COMMON
+                ]
                 wrong += [f"{place}: '{program}{rest}' has no {option}" for option in unknown]
         self.assertEqual([], wrong)
         self.assertGreater(seen, 120)
@@ -141,6 +152,8 @@ class CommandsTest(directories.DirectoryCase):
         for (page, begin), code in RUN.items():
             with self.subTest(page):
                 place, text = next(block for block in blocks(page) if block[1].startswith(begin))
-                done = patience.run(["bash", "-e", "-c", text], cwd=self.directory, env=environment)
+                done = patience.run(
+                    ["bash", "-e", "-c", text], cwd=self.directory, env=environment
+                )
                 said = f"{place}\n{text}\n{done.stdout[-2000:]}{done.stderr}"
                 self.assertEqual(code, done.returncode, said)

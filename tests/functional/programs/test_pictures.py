@@ -25,7 +25,9 @@ class PicturesTest(directories.DirectoryCase):
             self.assertEqual(NUMBER.sub("#", kept[name]), NUMBER.sub("#", text), name)
             # Ends of intervals are drawn at random with a seed: another numpy may move them by a pixel.
             pairs = zip(NUMBER.findall(kept[name]), NUMBER.findall(text), strict=True)
-            self.assertEqual([], [pair for pair in pairs if abs(float(pair[0]) - float(pair[1])) > 1], name)
+            self.assertEqual(
+                [], [pair for pair in pairs if abs(float(pair[0]) - float(pair[1])) > 1], name
+            )
 
     def test_every_picture_is_shown_somewhere(self):
         pages = [TOP / "README.rst", *(TOP / "doc/source").rglob("*.rst")]

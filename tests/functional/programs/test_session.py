@@ -73,7 +73,9 @@ class SessionTest(directories.DirectoryCase):
         running = self.make(*jobs, **changes)
         with self.launcher:
             running.run()
-        self.assertEqual(["results.json"], os.listdir(self.directory), "the launcher left something")
+        self.assertEqual(
+            ["results.json"], os.listdir(self.directory), "the launcher left something"
+        )
         loaded = store.load(self.path)
         self.assertEqual(running.results, loaded)
         return loaded
@@ -105,7 +107,9 @@ class SessionTest(directories.DirectoryCase):
         primary = [trial for trial in results.trials if trial.primary]
         self.assertEqual(18, len(primary))
         for trial in primary:
-            self.assertEqual(("quick", "speed", 40.0), (trial.benchmark, trial.metric, trial.value))
+            self.assertEqual(
+                ("quick", "speed", 40.0), (trial.benchmark, trial.metric, trial.value)
+            )
             self.assertEqual((2.0, "steps"), (trial.work, trial.work_unit))
             self.assertTrue(trial.window_s > 0)
             self.assertTrue(trial.host_cpu_s["total"] >= 0)
@@ -121,12 +125,18 @@ class SessionTest(directories.DirectoryCase):
     def test_tools_watch_every_trial_and_mark_it(self):
         output = self.enterContext(atomic_write.open_directory(str(self.directory)))
         attached = collectors.Attachment((collectors.Interrupts,), output)
-        running = self.make(samples.job("echo 40 2; sleep 0.1"), boots=1, blocks=2, attached=attached)
+        running = self.make(
+            samples.job("echo 40 2; sleep 0.1"), boots=1, blocks=2, attached=attached
+        )
         with self.launcher:
             running.run()
-        self.assertEqual({("interrupts",)}, {tuple(trial.collectors) for trial in store.load(self.path).trials})
+        self.assertEqual(
+            {("interrupts",)}, {tuple(trial.collectors) for trial in store.load(self.path).trials}
+        )
         files = sorted((self.directory / "collected").iterdir())
-        self.assertEqual([f"{order:05d}-interrupts.json" for order in range(6)], [path.name for path in files])
+        self.assertEqual(
+            [f"{order:05d}-interrupts.json" for order in range(6)], [path.name for path in files]
+        )
         for path in files:
             served = json.loads(path.read_text())["data"]["softirqs"]
             self.assertTrue(all(served["cpus"].values()) for served in served)
@@ -135,13 +145,17 @@ class SessionTest(directories.DirectoryCase):
         said = []
         self.run_session(blocks=1, tell=lambda what: said.append(what.text))
         warmed = [text.partition(" on ")[2] for text in said if "warm-up" in text]
-        self.assertEqual({"host": 1, "untuned": 2, "tuned": 2}, {arm: warmed.count(arm) for arm in set(warmed)})
+        self.assertEqual(
+            {"host": 1, "untuned": 2, "tuned": 2}, {arm: warmed.count(arm) for arm in set(warmed)}
+        )
 
     def test_one_arm_that_does_not_boot(self):
         results = self.run_session(launcher=RefusingLauncher(str(self.directory), {"tuned"}))
         self.assertEqual({"host", "untuned"}, {trial.arm for trial in results.trials})
         noted = results.environment.errors
-        self.assertEqual([(0, "tuned"), (1, "tuned")], [(incident.boot, incident.arm) for incident in noted])
+        self.assertEqual(
+            [(0, "tuned"), (1, "tuned")], [(incident.boot, incident.arm) for incident in noted]
+        )
         self.assertEqual(("boot", "guest tuned: ?[31mpanic"), (noted[0].code, noted[0].error))
 
     def test_trials_that_fail_say_why(self):
@@ -152,10 +166,16 @@ class SessionTest(directories.DirectoryCase):
             (samples.job(), LosingLauncher, {"not_run"}),
         ):
             with self.subTest(expected):
-                results = self.run_session(job, launcher=launcher(str(self.directory)), boots=1, blocks=1)
+                results = self.run_session(
+                    job, launcher=launcher(str(self.directory)), boots=1, blocks=1
+                )
                 guests = [trial for trial in results.trials if trial.arm == "tuned"]
                 self.assertEqual(expected, {trial.failure for trial in guests})
-                warmed = [incident.code for incident in results.environment.errors if incident.arm == "tuned"]
+                warmed = [
+                    incident.code
+                    for incident in results.environment.errors
+                    if incident.arm == "tuned"
+                ]
                 self.assertEqual(["warm_up"], warmed)
 
     def test_a_machine_that_is_lost(self):
@@ -183,7 +203,9 @@ class SessionTest(directories.DirectoryCase):
         self.assertEqual("time limit", results.environment.ended)
         self.assertEqual("time_limit", results.environment.errors[0].code)
         places = [place for place, now in enumerate(output) if now.important]
-        self.assertEqual((3, 1), (len(places), places[0]), "before the first boot, and for each boot")
+        self.assertEqual(
+            (3, 1), (len(places), places[0]), "before the first boot, and for each boot"
+        )
 
     def test_interrupted_run_keeps_its_finished_trials(self):
         def tell(now):
@@ -244,5 +266,7 @@ class TrialTest(directories.DirectoryCase):
         spanned, whole = self.run_trial(Spanned), self.run_trial(samples.Quick)
         self.assertEqual(("measuring", "program"), (spanned.window, whole.window))
         self.assertTrue(whole.host_cpu_s["total"] > 0.05, whole)
-        self.assertTrue(spanned.host_cpu_s["total"] < whole.host_cpu_s["total"] / 3, (spanned, whole))
+        self.assertTrue(
+            spanned.host_cpu_s["total"] < whole.host_cpu_s["total"] / 3, (spanned, whole)
+        )
         self.assertTrue(spanned.window_s < spanned.exec_s)

@@ -25,7 +25,9 @@ class SmokeTest(openstack_program.ProgramTestCase):
 
     def run_tests(self, *cases):
         """Return the result of test classes, and what was said."""
-        suite = unittest.TestSuite(unittest.defaultTestLoader.loadTestsFromTestCase(case) for case in cases)
+        suite = unittest.TestSuite(
+            unittest.defaultTestLoader.loadTestsFromTestCase(case) for case in cases
+        )
         output = io.StringIO()
         return unittest.TextTestRunner(stream=output).run(suite), output.getvalue()
 
@@ -57,7 +59,9 @@ class SmokeTest(openstack_program.ProgramTestCase):
     def run_program(self, *arguments, code):
         """Run the program as an operator does, without the metadata definitions; return what it says."""
         argv = [sys.executable, "-W", "ignore", "-m", "nova_perf_tuning_smoke", *arguments]
-        done = patience.run(argv, env={"NOVA_PERF_SMOKE_METADEFS": "no", "PYTHONPATH": TOP, **os.environ})
+        done = patience.run(
+            argv, env={"NOVA_PERF_SMOKE_METADEFS": "no", "PYTHONPATH": TOP, **os.environ}
+        )
         output = done.stdout + done.stderr
         self.assertEqual(code, done.returncode, output)
         return output
@@ -65,7 +69,10 @@ class SmokeTest(openstack_program.ProgramTestCase):
     def test_program_says_what_it_skips(self):
         output = self.run_program(code=0)
         self.assertIn("OK (skipped=4)", output)
-        for reason in ("IMAGE is not set: no guest is started", "METADEFS is no: definitions are not wanted"):
+        for reason in (
+            "IMAGE is not set: no guest is started",
+            "METADEFS is no: definitions are not wanted",
+        ):
             with self.subTest(reason):
                 self.assertIn(reason, output)
         self.cloud.checks = False

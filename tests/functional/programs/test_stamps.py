@@ -25,11 +25,15 @@ class StampsTest(testcase.TestCase):
 
     def test_arguments_stay_what_they_are(self) -> None:
         hostile = ["$(id)", "`id`", "a b", "'", '"', ";id", "*", "-n", "\\", "", "ü"]
-        self.assertEqual(hostile, self.run_stamped("printf", "%s\\n", *hostile).stdout.split("\n")[:-1])
+        self.assertEqual(
+            hostile, self.run_stamped("printf", "%s\\n", *hostile).stdout.split("\n")[:-1]
+        )
 
     def test_words_of_the_shell_are_programs_too(self) -> None:
         self.assertEqual(127, self.run_stamped("exit", "5").returncode)
-        self.assertEqual((0, ""), (self.run_stamped("true").returncode, self.run_stamped("true").stdout))
+        self.assertEqual(
+            (0, ""), (self.run_stamped("true").returncode, self.run_stamped("true").stdout)
+        )
 
     def test_a_missing_program_is_named(self) -> None:
         done = self.run_stamped("no-such-program")
@@ -47,6 +51,11 @@ class StampsTest(testcase.TestCase):
             self.assertIsNone(lived)
 
     def test_without_a_stamp_nothing_is_known(self) -> None:
-        for text in ("", "lived 1.000000 2.000000\n", "\nlived 1.0 2.0\n", "\nlived 1.000000 2.000000\nmore"):
+        for text in (
+            "",
+            "lived 1.000000 2.000000\n",
+            "\nlived 1.0 2.0\n",
+            "\nlived 1.000000 2.000000\nmore",
+        ):
             with self.subTest(text):
                 self.assertEqual((text, None), guest._lived(text))

@@ -25,7 +25,9 @@ def template(name):
 def commands(benchmarks):
     """Return what the guest's jq makes of a list of benchmarks."""
     argv = ["jq", "-c", "--arg", "peer", "192.0.2.7", "-f", HEAT / "commands.jq"]
-    done = subprocess.run(argv, input=json.dumps(benchmarks), capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        argv, input=json.dumps(benchmarks), capture_output=True, text=True, check=True
+    )
     return json.loads(done.stdout)
 
 
@@ -43,13 +45,19 @@ class ParametersTest(testcase.TestCase):
         """Heat takes no resource that is called like a parameter."""
         for path in HEAT.glob("*.yaml"):
             content = template(path.name)
-            self.assertEqual(set(), set(content["parameters"]) & set(content["resources"]), path.name)
+            self.assertEqual(
+                set(), set(content["parameters"]) & set(content["resources"]), path.name
+            )
 
     def test_the_list_passes_everything_on(self):
         pair = template("benchmark_pair.yaml")["parameters"]
-        own = {key: entry for key, entry in pair.items() if key not in ("client_host", "server_host")}
+        own = {
+            key: entry for key, entry in pair.items() if key not in ("client_host", "server_host")
+        }
         validation = template("host_validation.yaml")
-        self.assertEqual(own, {key: entry for key, entry in validation["parameters"].items() if key != "pairs"})
+        self.assertEqual(
+            own, {key: entry for key, entry in validation["parameters"].items() if key != "pairs"}
+        )
         inner = template("pair_of_list.yaml")
         self.assertEqual(set(own) | {"pairs", "index"}, set(inner["parameters"]))
         passed = validation["resources"]["all_pairs"]["properties"]["resource_def"]["properties"]
@@ -70,11 +78,15 @@ class ParametersTest(testcase.TestCase):
 
     def test_on_an_existing_network_only_ports_are_made(self):
         content = template("benchmark_pair.yaml")
-        self.assertEqual({"equals": [{"get_param": "guest_network"}, ""]}, content["conditions"]["own_network"])
+        self.assertEqual(
+            {"equals": [{"get_param": "guest_network"}, ""]}, content["conditions"]["own_network"]
+        )
         for name, resource in content["resources"].items():
             kind = resource["type"].removeprefix("OS::Neutron::")
             if kind == "Port":
-                self.assertEqual({"get_param": "guest_network"}, resource["properties"]["network"]["if"][2])
+                self.assertEqual(
+                    {"get_param": "guest_network"}, resource["properties"]["network"]["if"][2]
+                )
             elif kind != resource["type"]:
                 self.assertEqual("own_network", resource.get("condition"), name)
 
@@ -93,7 +105,9 @@ class ParametersTest(testcase.TestCase):
             self.assertLess(rounds * 2 * parameters["slot_seconds"], parameters["time_limit"])
 
     def test_user_data_fills_in_every_word(self):
-        words = set(re.findall(r"@[A-Z_]+@", (HEAT / "runner.sh").read_text(encoding="utf-8"))) - {"@WORDS@"}
+        words = set(re.findall(r"@[A-Z_]+@", (HEAT / "runner.sh").read_text(encoding="utf-8"))) - {
+            "@WORDS@"
+        }
         resources = template("benchmark_pair.yaml")["resources"]
         for role in ("client", "server"):
             with self.subTest(role):
@@ -103,7 +117,9 @@ class ParametersTest(testcase.TestCase):
         self.assertNotIn("documents_handle", json.dumps(resources["server"]))
 
     def test_package_brings_the_files(self):
-        self.assertEqual({path.name for path in HEAT.iterdir() if path.is_file()}, set(stacks.files()))
+        self.assertEqual(
+            {path.name for path in HEAT.iterdir() if path.is_file()}, set(stacks.files())
+        )
 
 
 class FlavorsTest(testcase.TestCase):
@@ -130,21 +146,30 @@ class CommandsTest(testcase.TestCase):
                 steps = benchmark.steps(parameters, "192.0.2.7" if benchmark.paired else None)
                 [made] = commands([{"benchmark": kind, "parameters": parameters}])
                 expected = {step.role: list(step.argv) for step in steps}
-                self.assertEqual(expected, {key: made[key] for key in ("client", "server") if made[key]})
+                self.assertEqual(
+                    expected, {key: made[key] for key in ("client", "server") if made[key]}
+                )
                 self.assertEqual(not benchmark.paired, made["alone"])
 
     def test_the_launchers_entries_are_taken_as_they_are(self):
         others = ("iperf3", "fio", "oslat")  # oslat: the CPUs of a plan, which guests have none of
         own = [plugin.kind for plugin in plugins.load_all() if plugin.kind not in others]
-        for job in plugins.jobs(["iperf3:streams=2", "iperf3:processes=3", "fio:seconds=0", "fio", *own]):
+        for job in plugins.jobs(
+            ["iperf3:streams=2", "iperf3:processes=3", "fio:seconds=0", "fio", *own]
+        ):
             [made] = commands([heat_pair._benchmark(job)])
-            for step in job.benchmark.steps(job.parameters, "192.0.2.7" if job.benchmark.paired else None):
+            for step in job.benchmark.steps(
+                job.parameters, "192.0.2.7" if job.benchmark.paired else None
+            ):
                 self.assertEqual(list(step.argv), made[step.role])
             self.assertEqual(not job.benchmark.paired, made["alone"])
 
     def test_refused_in_the_guest(self):
         copies = ({"megabytes": "0"}, {"megabytes": "1e3"}, {"runs": "2"}, {"runs": "x"})
-        for entry in ({"benchmark": "none"}, *({"benchmark": "smb", "parameters": values} for values in copies)):
+        for entry in (
+            {"benchmark": "none"},
+            *({"benchmark": "smb", "parameters": values} for values in copies),
+        ):
             with self.subTest(entry):
                 self.assertRaises(subprocess.CalledProcessError, commands, [entry])
 
@@ -153,10 +178,18 @@ class FiguresTest(testcase.TestCase):
     def figures(self, *trials):
         argv = ["jq", "-cs", "-f", HEAT / "figures.jq"]
         text = "\n".join(json.dumps(trial) for trial in trials)
-        return json.loads(subprocess.run(argv, input=text, capture_output=True, text=True, check=True).stdout)
+        return json.loads(
+            subprocess.run(argv, input=text, capture_output=True, text=True, check=True).stdout
+        )
 
     def trial(self, kind, output, status=0, stderr=""):
-        return {"label": kind, "benchmark": kind, "status": status, "stdout": output, "stderr": stderr}
+        return {
+            "label": kind,
+            "benchmark": kind,
+            "status": status,
+            "stdout": output,
+            "stderr": stderr,
+        }
 
     def test_figures_are_those_of_the_plugins(self):
         cpu = self.trial("cpu", (documents.DATA / "sysbench-cpu.txt").read_text(encoding="utf-8"))
@@ -164,7 +197,9 @@ class FiguresTest(testcase.TestCase):
         figures = self.figures(*(self.trial(*output) for output in outputs.items()), cpu)
         for kind, text in outputs.items():
             with self.subTest(kind):
-                [primary] = [reading for reading in plugins.load(kind).parse(text) if reading.primary]
+                [primary] = [
+                    reading for reading in plugins.load(kind).parse(text) if reading.primary
+                ]
                 self.assertIn(f"{round(primary.value, 2):g}"[:4], figures[kind])
                 self.assertIn(primary.unit, figures[kind])
         self.assertIn("events/s, median of 1", figures["cpu"])
@@ -179,11 +214,14 @@ class FiguresTest(testcase.TestCase):
                 self.assertIn("1 runs", self.figures(self.trial("iperf3", broken))["iperf3"])
 
     def test_copies_are_summed_up_as_published_and_with_robust_figures(self):
-        text = json.dumps({"benchmark": "copy", "bytes": 100_000_000, "seconds": [1.0, 2.0, 1.25, 0.1, 1.6]})
+        text = json.dumps(
+            {"benchmark": "copy", "bytes": 100_000_000, "seconds": [1.0, 2.0, 1.25, 0.1, 1.6]}
+        )
         figures = self.figures(self.trial("smb", text))["smb"]
         readings = {reading.metric: reading.value for reading in plugins.load("smb").parse(text)}
         mean, median, deviation, slowest, fastest = (
-            f"{round(readings[name], 2):g}" for name in ("throughput", "median", "deviation", "slowest", "fastest")
+            f"{round(readings[name], 2):g}"
+            for name in ("throughput", "median", "deviation", "slowest", "fastest")
         )
         self.assertEqual(
             f"copy {mean} MB/s, median of 1 ({mean} to {mean}); 5 copies: median {median}, deviation {deviation},"
@@ -197,6 +235,12 @@ class FiguresTest(testcase.TestCase):
         bad = self.trial("fio", "", 1, "No space left\non device")
         self.assertIn("failed: status 1: No space left on device", self.figures(bad)["fio"])
         self.assertIn("; 1 failed", self.figures(bad, self.trial("fio", documents.FIO))["fio"])
-        for output in ("rubbish", '{"jobs": [{}]}', '{"jobs": [{"read": {"iops": [1]}, "write": {"iops": 1}}]}'):
+        for output in (
+            "rubbish",
+            '{"jobs": [{}]}',
+            '{"jobs": [{"read": {"iops": [1]}, "write": {"iops": 1}}]}',
+        ):
             self.assertIn("1 runs", self.figures(self.trial("fio", output))["fio"])
-        self.assertIn("status 1: a a", self.figures(self.trial("fio", "", 1, "a\n" * (1 << 17)))["fio"])
+        self.assertIn(
+            "status 1: a a", self.figures(self.trial("fio", "", 1, "a\n" * (1 << 17)))["fio"]
+        )

@@ -17,7 +17,18 @@ from nova_perf_tuning.validation.launch import local, registry
 from nova_perf_tuning.validation.measure import host_environment, session, store
 from tests.support import directories, lost_signals, patience, program, samples, testcase
 
-QUICK = ("--launcher", "host", "--benchmark", "cpu", "--boots", "1", "--blocks", "1", "--seconds", "1")
+QUICK = (
+    "--launcher",
+    "host",
+    "--benchmark",
+    "cpu",
+    "--boots",
+    "1",
+    "--blocks",
+    "1",
+    "--seconds",
+    "1",
+)
 #: In place of sysbench: it prints a rate at once, another one each time.
 SYSBENCH = """#!/bin/sh
 sleep 0.05
@@ -38,13 +49,17 @@ class ValidateTest(directories.DirectoryCase):
         os.chmod(self.write_file("bin/sysbench", SYSBENCH), 0o755)
         path = f"{self.directory}/bin:{os.environ['PATH']}"
         self.environment = {**os.environ, "TMPDIR": self.temporary, "PATH": path}
-        self.useFixture(fixtures.MonkeyPatch(f"{host_environment.__name__}.idle_softirq", lambda: 0.0))
+        self.useFixture(
+            fixtures.MonkeyPatch(f"{host_environment.__name__}.idle_softirq", lambda: 0.0)
+        )
 
     def budget(self, text):
         return self.write_file("budget.yaml", f"budgets: [{{{text}}}]")
 
     def validate(self, *arguments):
-        return program.nova_perf("validate", "--output", self.output, *arguments, env=self.environment)
+        return program.nova_perf(
+            "validate", "--output", self.output, *arguments, env=self.environment
+        )
 
     def started(self, *arguments):
         """Run it in a process of its own, for signals."""
@@ -125,13 +140,13 @@ class ValidateTest(directories.DirectoryCase):
         for number, word in ((signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")):
             with self.subTest(number):
                 running = self.started("--seconds", "600", "--time-limit", "24h")
-                self.assertIn("preparing", running.stdout.readline())  # the warm-up follows, minutes long
+                self.assertIn(
+                    "preparing", running.stdout.readline()
+                )  # the warm-up follows, minutes long
                 running.send_signal(number)
                 shown, complaints = running.communicate(timeout=600)
                 self.assertEqual(128 + number, running.returncode, complaints)
-                expected = (
-                    f"nova-perf validate: {word}; nothing was measured, no guest is left and no file written\n"
-                )
+                expected = f"nova-perf validate: {word}; nothing was measured, no guest is left and no file written\n"
                 self.assertEqual(expected, complaints)
                 self.assertNotIn("results:", shown)
                 self.assertEqual([], os.listdir(self.output))
@@ -142,7 +157,9 @@ class ValidateTest(directories.DirectoryCase):
             with self.subTest(options):
                 args = validate.Validate(None, None).get_parser("validate").parse_args(options)
                 plan = validate.session_plan(args, 2)
-                self.assertEqual(("", "") if args.budget else ("m1", "gen3"), (plan.flavor, plan.host_group))
+                self.assertEqual(
+                    ("", "") if args.budget else ("m1", "gen3"), (plan.flavor, plan.host_group)
+                )
                 # Warm-ups, counted in full, are short.
                 measured_s = session.Timetable(plan).expected_s() * plan.blocks / (plan.blocks + 1)
                 self.assertLess(measured_s + 2 * session.CLOSING_S, plan.time_limit_s)
@@ -150,12 +167,17 @@ class ValidateTest(directories.DirectoryCase):
     def test_budgets_that_judge_nothing_are_refused(self):
         """Before the run; what applies no more when the accelerator is known is no PASS either."""
         for text, words in (
-            ("benchmark: cpu, arm: tuned, max_loss: 0.5, host_group: elsewhere", "none is for host_group ''"),
+            (
+                "benchmark: cpu, arm: tuned, max_loss: 0.5, host_group: elsewhere",
+                "none is for host_group ''",
+            ),
             ("benchmark: fio, arm: tuned, max_loss: 0.5, optional: true", "all are optional"),
         ):
             self.refused("no budget applies: " + words, *QUICK, "--budget", self.budget(text))
         self.assertFalse(os.path.exists(self.output), "what is refused leaves nothing behind")
-        budget = self.budget("benchmark: cpu, arm: tuned, max_loss: 0.5, accelerator: kvm, optional: true")
+        budget = self.budget(
+            "benchmark: cpu, arm: tuned, max_loss: 0.5, accelerator: kvm, optional: true"
+        )
         done = self.validate(*QUICK, "--budget", budget)
         self.assertEqual((3, ""), (done.returncode, done.stderr), done.stdout)
         self.assertIn("accelerator 'none'", done.stdout)
@@ -165,7 +187,11 @@ class ValidateTest(directories.DirectoryCase):
         for path, arguments, words in (
             (junk, (), "junk.json: no JSON"),
             (junk, ("--noise-floor",), "junk.json: no JSON"),
-            (os.path.join(plain, "x.json"), ("--noise-floor",), "noise floors cannot be kept there"),
+            (
+                os.path.join(plain, "x.json"),
+                ("--noise-floor",),
+                "noise floors cannot be kept there",
+            ),
             (str(self.directory), ("--noise-floor",), "not a regular file"),
         ):
             with self.subTest(path=path), mock.patch.object(validate, "NOISE_FILE", path):
@@ -184,7 +210,9 @@ class ValidateTest(directories.DirectoryCase):
             os.mkdir(broken[0])
             return running.results
 
-        self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.validation.measure.session.Session.run", run))
+        self.useFixture(
+            fixtures.MonkeyPatch("nova_perf_tuning.validation.measure.session.Session.run", run)
+        )
         broken = []
         for arguments, bad in (
             (("--junit", f"{noise_file}.xml"), f"{noise_file}.xml"),
@@ -214,10 +242,16 @@ class ValidateTest(directories.DirectoryCase):
             (("--profile", "fastest"), "fastest"),
             (("--spec", "perf:vif_queues=99"), "perf:vif_queues=99 is more than the 2 vCPUs"),
             (("--launcher", "host", "--profile", "balanced"), "tunes nothing"),
-            (("--launcher", "host", "--flavor", "m1"), "--flavor: launcher 'host' has no guests of a flavor"),
+            (
+                ("--launcher", "host", "--flavor", "m1"),
+                "--flavor: launcher 'host' has no guests of a flavor",
+            ),
             (("--output", os.path.join(file, "x")), "Not a directory"),
             (("--budget", file), "the document"),
-            (("--benchmark", "cpu", "--budget", budget), "benchmark 'fio' is not in this run, which has cpu"),
+            (
+                ("--benchmark", "cpu", "--budget", budget),
+                "benchmark 'fio' is not in this run, which has cpu",
+            ),
         ):
             self.refused(words, *arguments)
 
@@ -227,7 +261,9 @@ class ProgressTest(testcase.TestCase):
         clock = iter(range(1000, 1009))
         out = io.StringIO()
         with (
-            fixtures.MonkeyPatch("nova_perf_tuning.cli.options.validate.time.monotonic", lambda: next(clock)),
+            fixtures.MonkeyPatch(
+                "nova_perf_tuning.cli.options.validate.time.monotonic", lambda: next(clock)
+            ),
             fixtures.MonkeyPatch("sys.stdout", out),
         ):
             show = validate_options.progress(to_stderr=False)

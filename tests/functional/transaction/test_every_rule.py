@@ -28,7 +28,11 @@ IN_THE_LAB = {
 class EveryRuleTest(directories.DirectoryCase):
     def keep(self, paths: Iterable[str]) -> dict[pathlib.Path, bytes]:
         """Put back what the kernel holds even if the process that changes it is killed."""
-        before = {path: path.read_bytes() for path in map(pathlib.Path, sorted(set(paths))) if path.exists()}
+        before = {
+            path: path.read_bytes()
+            for path in map(pathlib.Path, sorted(set(paths)))
+            if path.exists()
+        }
         for path, data in before.items():
             self.addCleanup(self.put_back, path, data)
         return before
@@ -40,7 +44,16 @@ class EveryRuleTest(directories.DirectoryCase):
 
     def steps(self, rules: Iterable[str], *options: str) -> dict[str, dict[str, Any]]:
         done = patience.run(
-            [*NAMESPACE, *options, sys.executable, "-m", live_rules.__name__, self.directory, *rules], cwd=TOP
+            [
+                *NAMESPACE,
+                *options,
+                sys.executable,
+                "-m",
+                live_rules.__name__,
+                self.directory,
+                *rules,
+            ],
+            cwd=TOP,
         )
         self.assertEqual(0, done.returncode, done.stderr)
         steps_of: dict[str, dict[str, Any]] = json.loads(done.stdout)
@@ -61,12 +74,16 @@ class EveryRuleTest(directories.DirectoryCase):
         self.assertEqual(lasts, bool(steps["files"]), rule)
         if steps["read-only"]:
             self.assertEqual([1, ["failed", "written"]], steps["apply"], rule)
-            print(f"NOTE: {rule}: this kernel lets nobody write {steps['read-only'][0]}, and apply says so")
+            print(
+                f"NOTE: {rule}: this kernel lets nobody write {steps['read-only'][0]}, and apply says so"
+            )
             return
         self.assertEqual([0, ["written"]], steps["apply"], rule)
         self.assertEqual(0, steps["applied"], f"{rule} still fires when it is applied")
         if lasts:
-            self.assertEqual((True, 0), (steps["forgotten"] > 0, steps["booted"]), f"{rule} after a boot")
+            self.assertEqual(
+                (True, 0), (steps["forgotten"] > 0, steps["booted"]), f"{rule} after a boot"
+            )
         self.assertIn(steps["pasted"], (0, None), f"{rule} still fires when its remedy is pasted")
 
     def test_each_is_tried_or_named(self) -> None:
@@ -91,7 +108,9 @@ class MachineTest(testcase.TestCase):
     """On this machine as it is: what is found is the machine's affair, that it works is ours."""
 
     def test_the_whole_audit(self) -> None:
-        done = patience.run([*program.COMMAND, "audit", "-f", "json", "--fail-on", "error"], cwd=TOP)
+        done = patience.run(
+            [*program.COMMAND, "audit", "-f", "json", "--fail-on", "error"], cwd=TOP
+        )
         self.assertIn(done.returncode, (0, 1), done.stderr)
         self.assertEqual("", done.stderr)
         self.assertEqual([], json.loads(done.stdout)["failed"])

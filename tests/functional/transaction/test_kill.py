@@ -21,11 +21,24 @@ DRIVER = "tests.support.kill_driver"
 class KillTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
-        self.directory = self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-boundary-"))
+        self.directory = self.enterContext(
+            tempfile.TemporaryDirectory(prefix="nova-perf-boundary-")
+        )
         self.library = os.path.join(self.directory, "boundary.so")
         source = HERE / "boundary.c"
         subprocess.run(
-            ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-o", self.library, str(source), "-ldl"],
+            [
+                "cc",
+                "-shared",
+                "-fPIC",
+                "-O1",
+                "-Wall",
+                "-Wextra",
+                "-o",
+                self.library,
+                str(source),
+                "-ldl",
+            ],
             check=True,
         )
 
@@ -54,7 +67,9 @@ class KillTest(testcase.TestCase):
             letters = result["letters"][name]
             # Before the first write to the host the journal's last write has been synchronised.
             begun = re.match(r"[^krai]*w[^krai]*s[^wkrai]*", re.sub("i", "", letters))
-            self.assertTrue(begun, f"{name}: written before the journal was synchronised: {letters}")
+            self.assertTrue(
+                begun, f"{name}: written before the journal was synchronised: {letters}"
+            )
         for name, count in result["boundaries"].items():
             self.assertGreater(count, 12, name)
         return result
@@ -66,16 +81,24 @@ class KillTest(testcase.TestCase):
             changes |= audit_cases.CASES[name].changes
         cells = "<numa><cell id='0'/><cell id='1'/></numa>"
         guest = audit_hosts.domain(vcpus=32, pins=(), policy="shared", backing="", numa=cells)
-        tree = audit_hosts.changed(audit_hosts.good(), {**changes, "run/libvirt/qemu/instance-1.xml": guest})
+        tree = audit_hosts.changed(
+            audit_hosts.good(), {**changes, "run/libvirt/qemu/instance-1.xml": guest}
+        )
         view = audit_hosts.view(tree)
         findings = runner.run(view, runner.chosen(rules)).findings
-        settings, _lost = persist.plan(view, [setting for finding in findings for setting in finding.settings])
+        settings, _lost = persist.plan(
+            view, [setting for finding in findings for setting in finding.settings]
+        )
         kinds = {"config_file", "sysctl", "memory", "governor", "irq_affinity"}
         self.assertEqual(kinds, {setting.kind for setting in settings})
         plan = os.path.join(self.directory, "plan.json")
-        pathlib.Path(plan).write_text(json.dumps({"settings": list(map(dataclasses.asdict, settings))}))
+        pathlib.Path(plan).write_text(
+            json.dumps({"settings": list(map(dataclasses.asdict, settings))})
+        )
         result = self._drive(audit_hosts.grow(self, tree), plan)
-        print(f"USED: {sum(result['boundaries'].values())} kills at write boundaries of what rules propose")
+        print(
+            f"USED: {sum(result['boundaries'].values())} kills at write boundaries of what rules propose"
+        )
 
     def test_real_kernel_objects(self):
         number = live_objects.idle_interrupt()
@@ -87,4 +110,6 @@ class KillTest(testcase.TestCase):
         self.assertEqual({"written"}, set(result["results"].values()))
         self.assertEqual(1, result["letters"]["apply"].count("a"), "the thread is moved once")
         self.assertEqual(before, path.read_text())
-        print(f"USED: {sum(result['boundaries'].values())} kills at write boundaries of real kernel objects")
+        print(
+            f"USED: {sum(result['boundaries'].values())} kills at write boundaries of real kernel objects"
+        )

@@ -24,4 +24,6 @@ class ReadersTest(directories.DirectoryCase):
         for place in ("etc/nova-perf-tuning", "var/lib/nova-perf-tuning"):
             with self.subTest(place):
                 self.assertEqual(0o755, (self.directory / place).stat().st_mode & 0o777, place)
-        self.assertNotEqual(file.name, pathlib.Path(persist.TMPFILES).name, "--persist would write over it")
+        self.assertNotEqual(
+            file.name, pathlib.Path(persist.TMPFILES).name, "--persist would write over it"
+        )

@@ -32,7 +32,11 @@ class RoughCase(testcase.TestCase):
 
     def settings(self):
         """Return six settings that a plan file may hold, none of which holds."""
-        return [vars_of(setting) for setting in sysroots.settings(self.root) if setting.kind in planfile.FORMS]
+        return [
+            vars_of(setting)
+            for setting in sysroots.settings(self.root)
+            if setting.kind in planfile.FORMS
+        ]
 
     def write_plan(self, settings):
         pathlib.Path(self.plan).write_text(json.dumps({"settings": settings}))
@@ -44,7 +48,9 @@ class RoughCase(testcase.TestCase):
 
     def refused(self, run, *words):
         """Check that a command ended with one line and exit code 3, and that the host is as it was."""
-        self.assertEqual((3, "", 1), (run.returncode, run.stdout, run.stderr.count("\n")), run.stderr)
+        self.assertEqual(
+            (3, "", 1), (run.returncode, run.stdout, run.stderr.count("\n")), run.stderr
+        )
         for word in words:
             self.assertIn(word, run.stderr)
         self.assertEqual(self.before, sysroots.content(self.root))
@@ -52,27 +58,41 @@ class RoughCase(testcase.TestCase):
     def restore(self):
         run = self.run_command("restore")
         self.assertEqual(0, run.returncode, run.stdout + run.stderr)
-        after = {path: data for path, data in sysroots.content(self.root).items() if not path.endswith(".new")}
+        after = {
+            path: data
+            for path, data in sysroots.content(self.root).items()
+            if not path.endswith(".new")
+        }
         self.assertEqual(self.before, after)
 
 
 def vars_of(setting):
     """Return a setting as the plan file has it."""
-    return {name: getattr(setting, name) for name in ("kind", "target", "value", "reason", "rule", "identity")}
+    return {
+        name: getattr(setting, name)
+        for name in ("kind", "target", "value", "reason", "rule", "identity")
+    }
 
 
 class PermissionTest(RoughCase):
     def test_an_ordinary_user_is_refused(self):
         live_plan = ("--from", self.plan, "--state-dir", os.path.join(self.directory, "state"))
-        self.refused(self.run_command("apply", *live_plan, before=NOBODY, sysroot=False), "needs root")
+        self.refused(
+            self.run_command("apply", *live_plan, before=NOBODY, sysroot=False), "needs root"
+        )
         self.refused(self.run_command("restore", before=NOBODY, sysroot=False), "needs root")
-        self.refused(self.run_command("apply", "--from", self.plan, before=NOBODY), "may not be written by you")
+        self.refused(
+            self.run_command("apply", "--from", self.plan, before=NOBODY),
+            "may not be written by you",
+        )
         self.assertFalse(os.path.exists(os.path.join(self.directory, "state")))
 
     def test_the_journal_is_not_for_nobody(self):
         self.assertEqual(0, self.run_command("apply", "--from", self.plan).returncode)
         run = self.run_command("verify", before=NOBODY)
-        self.assertEqual((3, "", 1), (run.returncode, run.stdout, run.stderr.count("\n")), run.stderr)
+        self.assertEqual(
+            (3, "", 1), (run.returncode, run.stdout, run.stderr.count("\n")), run.stderr
+        )
         self.assertIn("only its owner (root) may read it: run this as root", run.stderr)
         run = self.run_command("status", before=NOBODY)
         self.assertEqual((2, ""), (run.returncode, run.stderr), run.stdout)
@@ -113,7 +133,9 @@ sys.exit(main.main(sys.argv[3:]))
                     self.assertEqual((code, ""), (run.returncode, run.stdout), run.stderr)
                     self.assertNotEqual(self.before, sysroots.content(self.root))
                     if command[0] == "apply":
-                        self.assertEqual(0, self.run_command("apply", "--from", self.plan).returncode)
+                        self.assertEqual(
+                            0, self.run_command("apply", "--from", self.plan).returncode
+                        )
                 self.restore()
 
 
@@ -121,7 +143,9 @@ class OutputTest(RoughCase):
     def test_full_output_is_not_taken_for_a_refusal(self):
         with open("/dev/full", "w", encoding="ascii") as full:
             command = [*program.COMMAND, "apply", "--from", self.plan, "--sysroot", self.root]
-            run = subprocess.run(command, cwd=TOP, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+            run = subprocess.run(
+                command, cwd=TOP, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            )
         self.assertEqual(3, run.returncode)
         self.assertIn("the output was not; undo them with: nova-perf restore ", run.stderr)
         self.assertNotEqual(self.before, sysroots.content(self.root))
@@ -144,7 +168,14 @@ class KernelTest(RoughCase):
             ]
         )
         run = self.run_command(
-            "apply", "--from", self.plan, "--state-dir", f"{self.directory}/state", "-f", "json", sysroot=False
+            "apply",
+            "--from",
+            self.plan,
+            "--state-dir",
+            f"{self.directory}/state",
+            "-f",
+            "json",
+            sysroot=False,
         )
         self.assertEqual((1, ""), (run.returncode, run.stderr))
         by_target = {setting["target"]: setting for setting in json.loads(run.stdout)["settings"]}
@@ -154,5 +185,7 @@ class KernelTest(RoughCase):
         self.assertEqual("stale", by_target["irq:9999998"]["result"])
         self.assertEqual("stale", by_target[f"tid:{os.getpid()}"]["result"])
         self.assertEqual(before, path.read_text())
-        run = self.run_command("verify", "--state-dir", f"{self.directory}/state", "-f", "json", sysroot=False)
+        run = self.run_command(
+            "verify", "--state-dir", f"{self.directory}/state", "-f", "json", sysroot=False
+        )
         self.assertEqual([], json.loads(run.stdout)["settings"])

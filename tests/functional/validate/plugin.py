@@ -16,6 +16,8 @@ def install(directory: pathlib.Path, name: str, source: str, kinds: Mapping[str,
     about.mkdir(parents=True)
     (directory / f"{name}.py").write_text(source, encoding="ascii")
     project = name.replace("_", "-")
-    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project}\nVersion: 1\n", encoding="ascii")
+    (about / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {project}\nVersion: 1\n", encoding="ascii"
+    )
     entries = "".join(f"{kind} = {name}:{found}\n" for kind, found in kinds.items())
     (about / "entry_points.txt").write_text(f"[{plugins.NAMESPACE}]\n{entries}", encoding="ascii")

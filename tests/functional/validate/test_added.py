@@ -56,7 +56,9 @@ class Root(base.Benchmark):
 class AddedTest(rig.GuestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.output = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-validate-")))
+        self.output = pathlib.Path(
+            self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-validate-"))
+        )
         # Not below /tmp, which guests have of their own.
         self.tool = pathlib.Path(tempfile.mkdtemp(prefix="nova-perf-tool-", dir="/var/tmp"))
         self.addCleanup(shutil.rmtree, self.tool)
@@ -82,12 +84,17 @@ class AddedTest(rig.GuestCase):
         self.assertEqual(0, done.returncode, done.stderr)
 
     def build(self, *options: str) -> str:
-        build = [rig.TOP / "tools" / "image" / "build", f"--add={self.program}", f"--add={self.tool}/data"]
+        build = [
+            rig.TOP / "tools" / "image" / "build",
+            f"--add={self.program}",
+            f"--add={self.tool}/data",
+        ]
         done = patience.run([*build, *options], limit_s=2 * patience.LIMIT_S, env=self.environment)
         self.assertEqual(0, done.returncode, done.stderr)
         if "--check" in options:
             self.assertEqual(
-                "built again: vmlinuz initrd root.img are the same, byte for byte", done.stderr.strip()
+                "built again: vmlinuz initrd root.img are the same, byte for byte",
+                done.stderr.strip(),
             )
         return done.stdout
 
@@ -95,10 +102,15 @@ class AddedTest(rig.GuestCase):
         message = self.build("--check")
         sizes = r"\nfiles:\n +[0-9.]+M\tvmlinuz\n +[0-9.]+M\tinitrd\n +[0-9.]+M\troot\.img\n"
         self.assertRegex(message, sizes)
-        self.assertRegex(message, rf"\nadded:\n +[0-9.]+K\t{self.program}\n +[0-9.]+K?\t{self.tool}/data\n")
+        self.assertRegex(
+            message, rf"\nadded:\n +[0-9.]+K\t{self.program}\n +[0-9.]+K?\t{self.tool}/data\n"
+        )
 
         arguments = ["validate", "--boots=1", "--blocks=1", f"--output={self.output}"]
-        arguments += [f"--time-limit={2 * patience.LIMIT_S:.0f}s", f"--benchmark=root:table={self.table}"]
+        arguments += [
+            f"--time-limit={2 * patience.LIMIT_S:.0f}s",
+            f"--benchmark=root:table={self.table}",
+        ]
         self.nova_perf(*arguments)
         results = store.load(str(self.output / "results.json"))
         self.assertEqual([], results.environment.errors)

@@ -63,24 +63,45 @@ class EveryBenchmarkTest(rig.GuestCase):
         rig.build_image("--full")
         self.output = self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-every-"))
         directory = pathlib.Path(self.output, "plugin")
-        plugin.install(directory, "nova_perf_broken", PLUGIN, {kind: kind.capitalize() for kind in BROKEN})
+        plugin.install(
+            directory, "nova_perf_broken", PLUGIN, {kind: kind.capitalize() for kind in BROKEN}
+        )
         self.environment = {**os.environ, "PYTHONPATH": str(directory)}
 
     def test_each_runs_in_guests_and_on_the_host_and_is_reported(self) -> None:
-        carried = {benchmark.kind for benchmark in plugins.load_all() if benchmark.image_variant != "own"}
+        carried = {
+            benchmark.kind for benchmark in plugins.load_all() if benchmark.image_variant != "own"
+        }
         self.assertEqual(
-            carried, set(SHORT), "a benchmark of the images that this test does not run, or none of them"
+            carried,
+            set(SHORT),
+            "a benchmark of the images that this test does not run, or none of them",
         )
         # The broken ones come first: all others run after them.
-        chosen = [*BROKEN, *(f"{kind}:{given}" if given else kind for kind, given in SHORT.items())]
-        arguments = ["validate", "--boots", "1", "--blocks", "1", "--seconds", "1", "--output", self.output]
+        chosen = [
+            *BROKEN,
+            *(f"{kind}:{given}" if given else kind for kind, given in SHORT.items()),
+        ]
+        arguments = [
+            "validate",
+            "--boots",
+            "1",
+            "--blocks",
+            "1",
+            "--seconds",
+            "1",
+            "--output",
+            self.output,
+        ]
         arguments += ["--time-limit", f"{2 * patience.LIMIT_S:.0f}s"]
         printed = self.nova_perf(*arguments, *(f"--benchmark={text}" for text in chosen))
 
         results = store.load(os.path.join(self.output, "results.json"))
         environment = results.environment
         self.assertEqual("complete", environment.ended, printed)
-        self.assertEqual([], [incident for incident in environment.errors if incident.benchmark not in BROKEN])
+        self.assertEqual(
+            [], [incident for incident in environment.errors if incident.benchmark not in BROKEN]
+        )
         for label in SHORT:
             with self.subTest(label):
                 self.assert_measured(results, label, ARMS)
@@ -95,7 +116,9 @@ class EveryBenchmarkTest(rig.GuestCase):
         self.assert_reported(printed)
 
     def assert_measured(self, results: model.Results, label: str, arms: set[str]) -> None:
-        mine = [trial for trial in results.trials if trial.benchmark == label and trial.arm in arms]
+        mine = [
+            trial for trial in results.trials if trial.benchmark == label and trial.arm in arms
+        ]
         self.assertEqual(arms, {trial.arm for trial in mine}, label)
         for trial in mine:
             self.assertIsNone(trial.error, f"{label} on {trial.arm}")
@@ -111,11 +134,14 @@ class EveryBenchmarkTest(rig.GuestCase):
 
     def assert_reported(self, printed: str) -> None:
         """Each benchmark and arm is on the terminal, in the JSON and with its figures in the report."""
-        report = json.loads(self.nova_perf("report", "-f", "json", os.path.join(self.output, "results.json")))
+        report = json.loads(
+            self.nova_perf("report", "-f", "json", os.path.join(self.output, "results.json"))
+        )
         self.assertEqual({*SHORT, *BROKEN}, {row["label"] for row in report["benchmarks"]})
         html = pathlib.Path(self.output, "report.html").read_text(encoding="utf-8")
         sections = {
-            found[1]: found[2] for found in re.finditer(r"<h2>([^<]*)</h2>(.*?)</section>", html, re.DOTALL)
+            found[1]: found[2]
+            for found in re.finditer(r"<h2>([^<]*)</h2>(.*?)</section>", html, re.DOTALL)
         }
         for label in (*SHORT, *BROKEN):
             [row] = [row for row in report["benchmarks"] if row["label"] == label]

@@ -36,14 +36,20 @@ class ValidateTest(rig.GuestCase):
 
     def test_stopped_while_kvm_is_tried(self) -> None:
         """No test guest outlives the command, whatever ends it; without /dev/kvm there is none to outlive it."""
-        for number, code in ((signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGKILL, -signal.SIGKILL)):
+        for number, code in (
+            (signal.SIGTERM, 143),
+            (signal.SIGHUP, 129),
+            (signal.SIGKILL, -signal.SIGKILL),
+        ):
             with self.subTest(number):
                 with subprocess.Popen(
                     self.command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
                 ) as running:
                     self.addCleanup(running.kill)
                     # Until then Python is starting, and a signal ends it as it ends any program.
-                    patience.until(lambda: _catches(running, signal.SIGTERM), "the command to take SIGTERM")
+                    patience.until(
+                        lambda: _catches(running, signal.SIGTERM), "the command to take SIGTERM"
+                    )
                     probe = _await_child(running, "-accel\0kvm") if _opens(KVM) else None
                     running.send_signal(number)
                     _, complaints = patience.finish(running)
@@ -60,10 +66,13 @@ class ValidateTest(rig.GuestCase):
 
     def test_interrupted_run_leaves_results_and_report(self) -> None:
         command = self.command("--blocks", "50", "--benchmark", "cpu")
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as running:
             self.addCleanup(running.kill)
             patience.until(
-                lambda: os.path.exists(self.results) or running.poll() is not None, "results of the first block"
+                lambda: os.path.exists(self.results) or running.poll() is not None,
+                "results of the first block",
             )
             running.send_signal(signal.SIGINT)
             _, complaints = patience.finish(running)

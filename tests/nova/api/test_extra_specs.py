@@ -38,13 +38,17 @@ def right_and_wrong(spec):
 class NativeSpecsTest(testcase.TestCase):
     def test_the_list_is_a_list_of_what_nova_knows(self):
         """Later releases add keys, so of this release's none may be missing in the list."""
-        known = {re.sub(r"\{.*\}", "N", key) for key in validators.VALIDATORS if key.startswith("hw:")}
+        known = {
+            re.sub(r"\{.*\}", "N", key) for key in validators.VALIDATORS if key.startswith("hw:")
+        }
         self.assertEqual(set(), known - native.KNOWN.keys())
 
     def test_the_list_judges_values_as_nova_does(self):
         check = native_specs.validator()
         for key in native.KNOWN:
-            if check(name := key.replace(".N", ".0"), "1") and "does not appear" in check(name, "1"):
+            if check(name := key.replace(".N", ".0"), "1") and "does not appear" in check(
+                name, "1"
+            ):
                 continue  # of a later release
             for value in (
                 "0",
@@ -72,7 +76,11 @@ class ExtraSpecsTest(base.PerfTestCase):
     def set(self, key, value):
         """Set one extra spec through the API and return what the API has then."""
         self.admin_api.post_extra_spec(self.flavor, {"extra_specs": {key: value}})
-        return self.admin_api.api_get(f"flavors/{self.flavor}/os-extra_specs").body["extra_specs"].get(key)
+        return (
+            self.admin_api.api_get(f"flavors/{self.flavor}/os-extra_specs")
+            .body["extra_specs"]
+            .get(key)
+        )
 
     def refused(self, key, value):
         """Return the API's reason for refusing a spec; fails when it takes it."""
@@ -107,7 +115,9 @@ class ExtraSpecsTest(base.PerfTestCase):
             "perf:vif_guest_offload:csum",
         ):
             with self.subTest(key):
-                self.assertIn("does not appear to be a valid extra spec", self.refused(key, "true"), key)
+                self.assertIn(
+                    "does not appear to be a valid extra spec", self.refused(key, "true"), key
+                )
 
     def test_other_namespaces_are_as_without_us(self):
         self.assertEqual("x", self.set("mine:typo", "x"))
@@ -122,7 +132,11 @@ class ExtraSpecsTest(base.PerfTestCase):
 
 class RegistrationTest(testcase.TestCase):
     def test_every_key_has_one_described_validator(self):
-        ours = {name: entry for name, entry in validators.VALIDATORS.items() if name.startswith("perf:")}
+        ours = {
+            name: entry
+            for name, entry in validators.VALIDATORS.items()
+            if name.startswith("perf:")
+        }
         for entry in ours.values():
             self.assertTrue(entry.description.endswith("."), entry)
             self.assertIn("Allowed: ", entry.value["description"])
@@ -145,11 +159,25 @@ class RegistrationTest(testcase.TestCase):
             "assert len(extra_specs.register()) > 5\n"
             "print(*sorted(set(sys.modules) - before))\n"
         )
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        )
         loaded = set(done.stdout.split())
         self.assertIn("nova_perf_tuning.nova.extra_specs", loaded)
-        ours = ("printing", "nova", "nova.extra_specs", "specs", "specs.request", "specs.vocabulary")
+        ours = (
+            "printing",
+            "nova",
+            "nova.extra_specs",
+            "specs",
+            "specs.request",
+            "specs.vocabulary",
+        )
         allowed = {"nova_perf_tuning", *(f"nova_perf_tuning.{name}" for name in ours)}
         self.assertEqual(
-            set(), {name for name in loaded - allowed if name.split(".")[0] not in sys.stdlib_module_names}
+            set(),
+            {
+                name
+                for name in loaded - allowed
+                if name.split(".")[0] not in sys.stdlib_module_names
+            },
         )

@@ -20,19 +20,28 @@ RELEASE = int(importlib.metadata.version("nova").split(".")[0])
 
 # The definitions are the same whichever Nova runs beside them, so one Glance is enough; the environments of older
 # Nova releases are spared another service's dependencies.
-@testtools.skipUnless(TESTED[1] == RELEASE, "Glance is in the environment of the newest release only")
+@testtools.skipUnless(
+    TESTED[1] == RELEASE, "Glance is in the environment of the newest release only"
+)
 class GlanceTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         directory = self.enterContext(tempfile.TemporaryDirectory())
-        self.database, self.configuration = f"{directory}/glance.sqlite", f"{directory}/glance-api.conf"
-        pathlib.Path(self.configuration).write_text(f"[database]\nconnection = sqlite:///{self.database}\n")
+        self.database, self.configuration = (
+            f"{directory}/glance.sqlite",
+            f"{directory}/glance-api.conf",
+        )
+        pathlib.Path(self.configuration).write_text(
+            f"[database]\nconnection = sqlite:///{self.database}\n"
+        )
         self.manage("db_sync")
 
     def manage(self, *arguments):
         program = pathlib.Path(sys.executable).with_name("glance-manage")
         argv = [program, "--config-file", self.configuration, *arguments]
-        done = subprocess.run(argv, capture_output=True, text=True, env={"PYTHONWARNINGS": "ignore"})
+        done = subprocess.run(
+            argv, capture_output=True, text=True, env={"PYTHONWARNINGS": "ignore"}
+        )
         self.assertEqual(0, done.returncode, done.stderr[-3000:])
 
     def rows(self, statement):

@@ -25,7 +25,9 @@ HOUR = datetime.timedelta(hours=1)
 def result(host, age=HOUR, **kwargs):
     """Return a result of a host that passed, made an hour ago by default."""
     fields = {"verdict": "PASS", "budgets": {"net-10g": "PASS"}, "score": 97.5, **kwargs}
-    return host_result.HostResult(host=host, created_at=datetime.datetime.now(datetime.UTC) - age, **fields)
+    return host_result.HostResult(
+        host=host, created_at=datetime.datetime.now(datetime.UTC) - age, **fields
+    )
 
 
 class ResultTestCase(base.PerfTestCase):
@@ -42,7 +44,9 @@ class ResultTestCase(base.PerfTestCase):
 
     def traits_of(self, host):
         """Return our traits of a compute node in Placement, but for the one that says who makes them."""
-        return {trait for trait in self.all_of(host) if trait.startswith(traits.PREFIX)} - {traits.MANAGED}
+        return {trait for trait in self.all_of(host) if trait.startswith(traits.PREFIX)} - {
+            traits.MANAGED
+        }
 
     def all_of(self, host):
         """Return every trait of a compute node in Placement."""
@@ -50,7 +54,9 @@ class ResultTestCase(base.PerfTestCase):
 
     def stats_of(self, host):
         """Return the score that the scheduler sees."""
-        node = objects.ComputeNode.get_by_host_and_nodename(context.get_admin_context(), host, host)
+        node = objects.ComputeNode.get_by_host_and_nodename(
+            context.get_admin_context(), host, host
+        )
         return (node.stats or {}).get(traits.SCORE)
 
 
@@ -61,15 +67,21 @@ class TraitsTest(ResultTestCase):
         earned = {"CUSTOM_PERF_VALIDATED", "CUSTOM_PERF_BUDGET_NET_10G"}
         self.assertEqual(earned, self.traits_of("compute1"))
         self.assertEqual("97.5", self.stats_of("compute1"))
-        before = set(self._get_provider_traits(self._get_provider_uuid_by_name("compute1"))) - earned
+        before = (
+            set(self._get_provider_traits(self._get_provider_uuid_by_name("compute1"))) - earned
+        )
 
         self.flags(result_max_age=3000, group="nova_perf_tuning")
         self._run_periodics()
         self.assertEqual(set(), self.traits_of("compute1"))
         self.assertIsNone(self.stats_of("compute1"))
-        self.assertEqual(before, set(self._get_provider_traits(self._get_provider_uuid_by_name("compute1"))))
+        self.assertEqual(
+            before, set(self._get_provider_traits(self._get_provider_uuid_by_name("compute1")))
+        )
 
-        self.publish(result("compute1", verdict="FAIL", budgets={"a": "FAIL", "b": "PASS"}, score=40))
+        self.publish(
+            result("compute1", verdict="FAIL", budgets={"a": "FAIL", "b": "PASS"}, score=40)
+        )
         self.flags(result_max_age=24 * 3600, group="nova_perf_tuning")
         self._run_periodics()
         self.assertEqual({"CUSTOM_PERF_BUDGET_B"}, self.traits_of("compute1"))
@@ -99,7 +111,9 @@ class TraitsTest(ResultTestCase):
         flavor = {"trait:CUSTOM_PERF_VALIDATED": "required"}
         self.publish(result("compute2"))
         self.start("compute1", "compute2")
-        self.assertEqual([set(), True], [self.traits_of("compute1"), bool(self.traits_of("compute2"))])
+        self.assertEqual(
+            [set(), True], [self.traits_of("compute1"), bool(self.traits_of("compute2"))]
+        )
         server = self.boot(flavor, vcpus=1)
         self.assertEqual("compute2", server["OS-EXT-SRV-ATTR:host"])
         self.publish(result("compute2", age=datetime.timedelta(days=31)))
@@ -116,7 +130,9 @@ class OwnerTest(ResultTestCase):
         """Set traits beside those that are there, as openstack perf publish does, and let Nova see them."""
         for name in names:
             self.placement.put(f"/traits/{name}", {}, version="1.6")
-        self._set_provider_traits(self._get_provider_uuid_by_name(host), sorted(self.all_of(host) | set(names)))
+        self._set_provider_traits(
+            self._get_provider_uuid_by_name(host), sorted(self.all_of(host) | set(names))
+        )
         self.refresh(host)
 
     def refresh(self, host):
@@ -149,13 +165,18 @@ class OwnerTest(ResultTestCase):
 
         os.unlink(os.path.join(self.directory, "verdict.json"))
         self.refresh("compute1")
-        self.assertFalse({name for name in self.all_of("compute1") if name.startswith(traits.PREFIX)})
+        self.assertFalse(
+            {name for name in self.all_of("compute1") if name.startswith(traits.PREFIX)}
+        )
         self.assertIn("CUSTOM_ELSE", self.all_of("compute1"))
 
 
 class PreferenceTest(ResultTestCase):
     def setUp(self):
-        self.flags(weight_classes=["nova.scheduler.weights.all_weighers", WEIGHER], group="filter_scheduler")
+        self.flags(
+            weight_classes=["nova.scheduler.weights.all_weighers", WEIGHER],
+            group="filter_scheduler",
+        )
         super().setUp()
 
     def start_with_scores(self, **scores):
@@ -166,7 +187,9 @@ class PreferenceTest(ResultTestCase):
 
     def test_first_host_is_better(self):
         self.start_with_scores(compute1=99, compute2=60)
-        self.assertEqual("compute1", self.boot({"perf:iothreads": "1"}, vcpus=1)["OS-EXT-SRV-ATTR:host"])
+        self.assertEqual(
+            "compute1", self.boot({"perf:iothreads": "1"}, vcpus=1)["OS-EXT-SRV-ATTR:host"]
+        )
 
 
 class WeigherTest(testcase.TestCase):
@@ -181,7 +204,9 @@ class WeigherTest(testcase.TestCase):
             host.aggregates = list(aggregates)
             hosts.append(host)
         spec = objects.RequestSpec(flavor=objects.Flavor(extra_specs=extra_specs))
-        weighed = weights.HostWeightHandler().get_weighed_objects([weigher.PerfWeigher()], hosts, spec)
+        weighed = weights.HostWeightHandler().get_weighed_objects(
+            [weigher.PerfWeigher()], hosts, spec
+        )
         return {host.obj.host: round(host.weight, 6) for host in weighed}
 
     def test_score_is_the_weight(self):
@@ -192,13 +217,17 @@ class WeigherTest(testcase.TestCase):
     def test_instances_without_our_specs_are_left_alone(self):
         for specs in ({}, {"hw:cpu_policy": "dedicated"}):
             with self.subTest(specs):
-                self.assertEqual({"host0": 0.0, "host1": 0.0}, self.weigh([{"perf_score": "97"}, {}], specs))
+                self.assertEqual(
+                    {"host0": 0.0, "host1": 0.0}, self.weigh([{"perf_score": "97"}, {}], specs)
+                )
 
     def test_scores_are_clipped_to_the_scale(self):
         """Another host's compute service writes them; one beyond the scale would win against everything."""
         stats = [{"perf_score": value} for value in ("nan", "inf", "x", None, "-5", "1e9")]
         weights = self.weigh(stats, {"perf:iothreads": "1"})
-        self.assertEqual([0.0, 1.0, 0.0, 0.0, 0.0, 1.0], [weights[f"host{number}"] for number in range(6)])
+        self.assertEqual(
+            [0.0, 1.0, 0.0, 0.0, 0.0, 1.0], [weights[f"host{number}"] for number in range(6)]
+        )
 
     def test_typo_in_the_multiplier_stops_no_scheduler(self):
         self.addCleanup(nova.conf.CONF.reset)

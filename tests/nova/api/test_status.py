@@ -35,7 +35,9 @@ class StatusTest(testcase.TestCase):
     def test_driver_that_cannot_be_imported(self):
         """Something that Nova's driver imports is broken; a module of that name in front of it stands for it."""
         with tempfile.TemporaryDirectory() as directory:
-            pathlib.Path(directory, "os_vif.py").write_text("raise ImportError('broken on purpose')\n")
+            pathlib.Path(directory, "os_vif.py").write_text(
+                "raise ImportError('broken on purpose')\n"
+            )
             code, details = self.check(PYTHONPATH=directory)["Driver can be reached"]
         self.assertEqual(2, code)
         self.assertIn("broken on purpose", details)

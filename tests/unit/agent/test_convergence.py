@@ -78,7 +78,10 @@ INTRUDED = [
 
 class ConvergenceTest(testcase.TestCase):
     @hypothesis.settings(
-        max_examples=300, deadline=None, database=None, suppress_health_check=list(hypothesis.HealthCheck)
+        max_examples=300,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
     )
     @hypothesis.given(events=HISTORIES)
     @hypothesis.example(events=INTRUDED)
@@ -92,7 +95,9 @@ class ConvergenceTest(testcase.TestCase):
             self.assertEqual([], bench.wrong())
             written = len(bench.host.writes)
             bench.agent.reconcile()
-            self.assertEqual(written, len(bench.host.writes), "a host that is as planned was written to")
+            self.assertEqual(
+                written, len(bench.host.writes), "a host that is as planned was written to"
+            )
             self._check_faults(bench)
             self._check_bound(bench)
             self._check_places(bench)
@@ -113,12 +118,17 @@ class ConvergenceTest(testcase.TestCase):
             )
         }
         wanted, output = self._wanted_and_told(bench)
-        kept = {(entry.kind, entry.target) for entry in bench.journal.entries()} - wanted  # it may not be put back
+        kept = {
+            (entry.kind, entry.target) for entry in bench.journal.entries()
+        } - wanted  # it may not be put back
         self.assertEqual(wrong, output - kept)
 
     @staticmethod
     def _wanted_and_told(bench):
-        output = {(outcome.setting.kind, outcome.setting.target) for outcome in bench.agent.not_in_force()}
+        output = {
+            (outcome.setting.kind, outcome.setting.target)
+            for outcome in bench.agent.not_in_force()
+        }
         return {(setting.kind, setting.target) for setting in bench.agent.wanted}, output
 
     def _check_bound(self, bench):
@@ -127,9 +137,13 @@ class ConvergenceTest(testcase.TestCase):
         What is refused may be tried as often as a value that others change, and once after each pause.
         """
         counts = collections.Counter(write[:3] for write in bench.host.writes)
-        self.assertEqual({}, {key: number for key, number in counts.items() if number > bench.changes + 1})
+        self.assertEqual(
+            {}, {key: number for key, number in counts.items() if number > bench.changes + 1}
+        )
         most = agent_bench.TRIES * (bench.changes + bench.waits + LIMIT + 1)
-        self.assertEqual({}, {key: number for key, number in bench.host.attempts.items() if number > most})
+        self.assertEqual(
+            {}, {key: number for key, number in bench.host.attempts.items() if number > most}
+        )
 
     def _check_withdrawn(self, bench):
         """What nobody asks for any more has no value of the agent, or it is told why it cannot be put back."""
@@ -154,7 +168,9 @@ class ConvergenceTest(testcase.TestCase):
             for restored in done
             if restored.result is restore.RestoreResult.FAILED
         }
-        self.assertEqual({}, {key: held for key, held in bench.host.lost().items() if key not in kept})
+        self.assertEqual(
+            {}, {key: held for key, held in bench.host.lost().items() if key not in kept}
+        )
 
     def _check_places(self, bench):
         """Whatever was written last lies on CPUs that are nobody's own, but for what asked to be there."""
@@ -209,7 +225,9 @@ class CompetingWriterTest(agent_bench.BenchCase):
     def test_what_is_held_back_is_told_and_not_taken_for_new_drift(self):
         self._conflict(30)
         held = self.bench.agent.limit.held_back(self.bench.now)
-        self.assertEqual([("irq_affinity", f"irq:{self.number}", "0000:10:00.0|eth0-TxRx-0")], list(held))
+        self.assertEqual(
+            [("irq_affinity", f"irq:{self.number}", "0000:10:00.0|eth0-TxRx-0")], list(held)
+        )
         self.assertEqual(held, self.bench.agent.conflicts())
         self.assertEqual([], self.bench.agent.drifting())
 
@@ -270,7 +288,11 @@ class RestoreTest(agent_bench.BenchCase):
     def _content(self):
         host = self.bench.host
         affinities = {number: vector.affinity for number, vector in host.vectors.items()}
-        affinities |= {tid: cpus for guest in host.guests.values() for tid, (_kind, cpus) in guest.threads.items()}
+        affinities |= {
+            tid: cpus
+            for guest in host.guests.values()
+            for tid, (_kind, cpus) in guest.threads.items()
+        }
         return affinities, {name: list(queues.masks) for name, queues in host.xps.items()}
 
     def test_all_originals(self):
@@ -316,7 +338,9 @@ class RestoreTest(agent_bench.BenchCase):
         for name in ("eth0", "eth1"):
             self.bench.host.link(name, False)
         self.bench.agent.reconcile()
-        self.assertEqual([], [write for write in self.bench.host.writes if write[0] == "irq_affinity"])
+        self.assertEqual(
+            [], [write for write in self.bench.host.writes if write[0] == "irq_affinity"]
+        )
         for name in ("eth0", "eth1"):
             self.bench.host.link(name, True)
         self.bench.agent.reconcile()
@@ -330,7 +354,12 @@ class RestoreTest(agent_bench.BenchCase):
             self.bench.now += 400.0
             self.bench.agent.reconcile()
         self.assertEqual(
-            [], [entry for entry in self.bench.journal.entries() if entry.identity.startswith("0000:10")]
+            [],
+            [
+                entry
+                for entry in self.bench.journal.entries()
+                if entry.identity.startswith("0000:10")
+            ],
         )
 
     def test_what_a_guest_does_not_ask_any_more_is_put_back(self):
@@ -350,5 +379,7 @@ class RestoreTest(agent_bench.BenchCase):
             self.bench.agent.reconcile()
             self.bench.host.end("guest1")
             self.bench.agent.reconcile()
-        threads = [entry for entry in self.bench.journal.entries() if entry.kind == "thread_affinity"]
+        threads = [
+            entry for entry in self.bench.journal.entries() if entry.kind == "thread_affinity"
+        ]
         self.assertEqual([], threads)

@@ -33,14 +33,17 @@ class ListTest(testcase.TestCase):
     def apply(self, *numbers):
         settings = self.daemons.ban([placed(number) for number in numbers])
         return [
-            outcome.result for outcome in apply.apply(settings, registry.kinds(self.root), self.journal, "boot")
+            outcome.result
+            for outcome in apply.apply(settings, registry.kinds(self.root), self.journal, "boot")
         ]
 
     def test_it_holds_any_number_and_goes_with_the_restore(self):
         numbers = range(24, 24 + 2048)
         self.assertEqual([apply.Result.WRITTEN], self.apply(*numbers))
         self.assertEqual(list(numbers), [int(line) for line in self.path.read_text().splitlines()])
-        self.assertEqual(0o644, stat.S_IMODE(self.path.stat().st_mode), "irqbalance may be another user")
+        self.assertEqual(
+            0o644, stat.S_IMODE(self.path.stat().st_mode), "irqbalance may be another user"
+        )
         self.assertEqual([apply.Result.WRITTEN], self.apply(30))
         self.assertEqual("30\n", self.path.read_text())
         restore.restore(self.journal, registry.kinds(self.root), "boot")
@@ -70,7 +73,9 @@ class ListTest(testcase.TestCase):
         self.assertIn("rm -f /run/", kind.describe(irqbalance.TARGET, irqbalance.NONE))
 
     def test_the_drop_in_starts_irqbalance_with_the_script(self):
-        (command,) = [line for line in DROP_IN.read_text().splitlines() if line.startswith("ExecStart=/")]
+        (command,) = [
+            line for line in DROP_IN.read_text().splitlines() if line.startswith("ExecStart=/")
+        ]
         self.assertIn(f"--policyscript=/usr/share/nova-perf-tuning/{irqbalance.SCRIPT} ", command)
 
 
@@ -87,7 +92,13 @@ class MovedTest(testcase.TestCase):
 
 class EachIrqbalanceTest(testcase.TestCase):
     def test_one_with_our_script_hides_no_other(self):
-        processes = [("irqbalance", 10), ("tuned", 11), ("irqbalance", 12), ("irqbalance", 13), ("tuned", 14)]
+        processes = [
+            ("irqbalance", 10),
+            ("tuned", 11),
+            ("irqbalance", 12),
+            ("irqbalance", 13),
+            ("tuned", 14),
+        ]
         self.patch(verify, "daemon_processes", lambda _root: processes)
         self.patch(irqbalance, "uses_our_script", lambda pid: pid == 10)
         found = [(finding.code, finding.pid) for finding in findings.CompetingDaemons().findings()]
@@ -125,8 +136,16 @@ class RescanTest(directories.DirectoryCase):
         pathlib.Path(self.directory).chmod(0o755)
 
     def start(self, script, user=None):
-        command = [self.program, "-c", "echo ready; read line", "irqbalance", f"--policyscript=/x/{script}"]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=user)
+        command = [
+            self.program,
+            "-c",
+            "echo ready; read line",
+            "irqbalance",
+            f"--policyscript=/x/{script}",
+        ]
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=user
+        )
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         self.addCleanup(process.stdin.close)
@@ -145,7 +164,9 @@ class RescanTest(directories.DirectoryCase):
     def test_a_child_that_is_not_yet_the_script_is_spared(self):
         """Between its start and its exec it has name and words of irqbalance, and no handler."""
         command = [sys.executable, "-c", _FORKED, f"--policyscript=/x/{irqbalance.SCRIPT}"]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)

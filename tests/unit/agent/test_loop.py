@@ -31,7 +31,8 @@ class PassedThroughTest(agent_bench.LoopCase):
             self.reload()
             self.assertNotEqual(placed, self.host.vectors[self.vector()].affinity)
             self.assertTrue(
-                self.until(agent, lambda: self.host.vectors[self.vector()].affinity == placed), "not placed again"
+                self.until(agent, lambda: self.host.vectors[self.vector()].affinity == placed),
+                "not placed again",
             )
         # No write was seen: nobody is blamed, and nothing is held back.
         self.assertEqual({}, self.reconciler.limit.held_back(time.monotonic()))
@@ -65,11 +66,16 @@ class TimersTest(agent_bench.LoopCase):
     def test_what_came_while_a_command_was_at_work_is_answered_after_it(self):
         """However often it is put off, and though no timer comes for an hour."""
         agent = self.serve()
-        attempts = [*[journal.BusyError("process 1 is changing this host")] * 3, self.reconciler.journal.writing()]
+        attempts = [
+            *[journal.BusyError("process 1 is changing this host")] * 3,
+            self.reconciler.journal.writing(),
+        ]
         with mock.patch.object(self.reconciler.journal, "writing", side_effect=attempts):
             agent.waker.wake(sources.LINK)
             self.assertTrue(self.until(agent, lambda: agent.stats.passes[sources.LINK]), "no pass")
-        self.assertEqual((3, {"start": 1, sources.LINK: 1}), (agent.stats.skipped, dict(agent.stats.passes)))
+        self.assertEqual(
+            (3, {"start": 1, sources.LINK: 1}), (agent.stats.skipped, dict(agent.stats.passes))
+        )
 
     def test_what_is_held_back_is_tried_when_it_is_due(self):
         agent = self.serve()
@@ -80,7 +86,9 @@ class TimersTest(agent_bench.LoopCase):
             agent.make_pass({"look"})
         (held,) = self.reconciler.limit.held_back(time.monotonic()).values()
         held.until = time.monotonic()  # it fell due while the loop was away
-        self.assertTrue(self.until(agent, lambda: self.host.vectors[number].affinity == placed), "forgotten")
+        self.assertTrue(
+            self.until(agent, lambda: self.host.vectors[number].affinity == placed), "forgotten"
+        )
 
     def test_what_could_not_be_put_back_is_tried_again_on_a_quiet_host(self):
         self.host.start("guest1", {"irq_placement": "numa"}, 0, True)
@@ -94,7 +102,8 @@ class TimersTest(agent_bench.LoopCase):
         self.assertEqual(placed, self.host.vectors[self.vector()].affinity)
         self.host.takes_writes = True
         self.assertTrue(
-            self.until(agent, lambda: self.host.vectors[self.vector()].affinity == original), "not tried again"
+            self.until(agent, lambda: self.host.vectors[self.vector()].affinity == original),
+            "not tried again",
         )
         self.assertEqual([], self.reconciler.not_in_force())
 
@@ -147,12 +156,16 @@ class ToldTest(agent_bench.LoopCase):
         state = self.serve().state()
         self.assertEqual({"warnings": state.warnings, "notes": state.notes}, notes.as_json([note]))
         lines = status.agent_lines(dataclasses.replace(state, age_s=0.0))
-        self.assertIn("agent: warning: guest g1 owns CPU 1 of housekeeping: counted as dedicated", lines)
+        self.assertIn(
+            "agent: warning: guest g1 owns CPU 1 of housekeeping: counted as dedicated", lines
+        )
 
     def test_warnings_that_are_left_out_are_counted(self):
         plan = self.host.plan
         many = [Note.of(NoteCode.NO_VHOST_WORKER, guest=f"g{number}") for number in range(57)]
-        self.host.plan = lambda facts, refused: dataclasses.replace(plan(facts), warnings=tuple(many))
+        self.host.plan = lambda facts, refused: dataclasses.replace(
+            plan(facts), warnings=tuple(many)
+        )
         state = self.serve().state()
         self.assertEqual((50, 57), (len(state.warnings), state.warnings_total))
         lines = status.agent_lines(dataclasses.replace(state, age_s=0.0))
@@ -164,13 +177,21 @@ class ToldTest(agent_bench.LoopCase):
         agent.stats.passes["later"] += 1
         after = self.figures(types.SimpleNamespace(snapshot=agent.snapshot))
         for figures in (before, after):  # less what is read at each scrape
-            for key in [key for key in figures if key[0].startswith(("nova_perf_agent_cpu", "nova_perf_host_"))]:
+            for key in [
+                key
+                for key in figures
+                if key[0].startswith(("nova_perf_agent_cpu", "nova_perf_host_"))
+            ]:
                 del figures[key]
         self.assertEqual(before, after)
 
     def test_before_the_first_pass_it_is_not_up(self):
         agent = service.Service(
-            self.reconciler, sources.Poller(str(self.root)), types.SimpleNamespace(), str(self.root), self.daemons
+            self.reconciler,
+            sources.Poller(str(self.root)),
+            types.SimpleNamespace(),
+            str(self.root),
+            self.daemons,
         )
         self.addCleanup(agent.close)
         self.assertEqual({("nova_perf_up",): 0}, self.figures(agent))
@@ -185,7 +206,9 @@ class ToldTest(agent_bench.LoopCase):
         self.hold_back(agent, [number])
         irqbalance, finding = agent.snapshot[0].findings
         self.assertEqual("may be written by irqbalance (pid 4242)", finding["text"])
-        self.assertEqual(("irqbalance_without_script", 4242), (irqbalance["code"], irqbalance["pid"]))
+        self.assertEqual(
+            ("irqbalance_without_script", 4242), (irqbalance["code"], irqbalance["pid"])
+        )
 
     def test_every_code_of_a_finding_is_told(self):
         """Another program, what others write, what a person applied, and what the kernel does not take."""
@@ -196,7 +219,9 @@ class ToldTest(agent_bench.LoopCase):
         agent = self.serve()
         first, second, third, *_others = self.nic_vectors()
         self.hold_back(agent, [first])
-        [planned] = [setting for setting in self.reconciler.wanted if setting.target == f"irq:{second}"]
+        [planned] = [
+            setting for setting in self.reconciler.wanted if setting.target == f"irq:{second}"
+        ]
         with self.reconciler.journal.writing() as opened:
             by_hand = dataclasses.replace(planned, value="7", rule="nic-irq-on-dedicated")
             apply.apply([by_hand], self.host.kinds(), opened, self.host.boot())

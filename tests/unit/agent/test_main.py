@@ -22,7 +22,9 @@ class TunedHostTest(testcase.TestCase):
         guests = []
         for number, guest in enumerate(facts.guests):
             domain = dataclasses.replace(
-                guest.domain, title=f"takeover-{number}", request=request.Request(vhost_placement="numa")
+                guest.domain,
+                title=f"takeover-{number}",
+                request=request.Request(vhost_placement="numa"),
             )
             guests.append(dataclasses.replace(guest, domain=domain))
         facts = dataclasses.replace(facts, guests=tuple(guests))
@@ -77,7 +79,12 @@ class StrangersSysrootTest(testcase.TestCase):
     def test_a_run_directory_that_leads_out(self):
         self.patch(service.Service, "run", lambda agent: agent.make_pass({"start"}))
         before = sysroots.content(self.outside)
-        for place, target in (("run", ""), ("run", "run"), ("run/nova-perf-tuning", "run"), ("run", "new")):
+        for place, target in (
+            ("run", ""),
+            ("run", "run"),
+            ("run/nova-perf-tuning", "run"),
+            ("run", "new"),
+        ):
             with self.subTest(place=place, target=target):
                 shutil.rmtree(pathlib.Path(self.root, "run"), ignore_errors=True)
                 path = pathlib.Path(self.root, place)

@@ -19,7 +19,9 @@ class PortTest(testcase.TestCase):
             self.port = sock.getsockname()[1]
 
     def serve(self):
-        self.addCleanup(metrics.serve(types.SimpleNamespace(snapshot=None), "127.0.0.1", self.port))
+        self.addCleanup(
+            metrics.serve(types.SimpleNamespace(snapshot=None), "127.0.0.1", self.port)
+        )
 
     def fetch(self):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=60) as answer:
@@ -62,7 +64,9 @@ class PortTest(testcase.TestCase):
                 except OSError:
                     return False
 
-            patience.until(answered, "it answers again when the others have been silent for a second")
+            patience.until(
+                answered, "it answers again when the others have been silent for a second"
+            )
 
     def test_clients_that_say_nothing_take_no_place_of_one_that_asks(self):
         """Anybody on the host can open connections; each costs at most the place of the oldest of them."""
@@ -80,7 +84,11 @@ class PortTest(testcase.TestCase):
 
     def test_what_is_wrong_is_named(self):
         self.serve()
-        error = self.assertRaises(errors.PerfTuningError, metrics.serve, None, "127.0.0.1", self.port)
+        error = self.assertRaises(
+            errors.PerfTuningError, metrics.serve, None, "127.0.0.1", self.port
+        )
         self.assertIn("a free port", str(error))
-        error = self.assertRaises(errors.PerfTuningError, metrics.serve, None, "192.0.2.1", self.port)
+        error = self.assertRaises(
+            errors.PerfTuningError, metrics.serve, None, "192.0.2.1", self.port
+        )
         self.assertIn("an address of this host", str(error))

@@ -24,9 +24,7 @@ from nova_perf_tuning.host.kinds import irqbalance
 from tests.support import agent_samples, directories, sysroots, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
-PRESSURE = (
-    "some avg10=0.00 avg60=0.00 avg300=0.00 total=1500000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=250000"
-)
+PRESSURE = "some avg10=0.00 avg60=0.00 avg300=0.00 total=1500000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=250000"
 _LISTS = os.path.dirname(irqbalance.LIST)
 
 
@@ -67,7 +65,8 @@ class NotifierTest(directories.DirectoryCase):
 class StateTest(directories.DirectoryCase):
     def write(self, **content):
         state.write(
-            str(self.directory), agent_samples.agent_state(updated_monotonic=time.monotonic() - 5, **content)
+            str(self.directory),
+            agent_samples.agent_state(updated_monotonic=time.monotonic() - 5, **content),
         )
 
     def read(self, **content):
@@ -108,7 +107,9 @@ class StateTest(directories.DirectoryCase):
         os.mkfifo(path)
         errors = []
         reader = threading.Thread(
-            target=lambda: errors.append(self.assertRaises(state.UnreadableError, state.read, root, root)),
+            target=lambda: errors.append(
+                self.assertRaises(state.UnreadableError, state.read, root, root)
+            ),
             daemon=True,
         )
         reader.start()
@@ -120,7 +121,9 @@ class StateTest(directories.DirectoryCase):
         (outside / state.FILE).write_text("theirs")
         root = str(self.directory)
         (self.directory / "run").symlink_to(outside)
-        error = self.assertRaises(OSError, state.write, f"{root}/run", agent_samples.agent_state(), root)
+        error = self.assertRaises(
+            OSError, state.write, f"{root}/run", agent_samples.agent_state(), root
+        )
         self.assertEqual(errno.ELOOP, error.errno)
         state.remove(f"{root}/run", root)
         self.assertEqual("theirs", (outside / state.FILE).read_text())
@@ -160,10 +163,16 @@ class ShortenedTest(testcase.TestCase):
     def test_places_are_cut_and_counted(self):
         """Each process of any user that is bound to an isolated CPU is a place."""
         places = tuple(f"hog ({number})" for number in range(60_000))
-        noted = notes.as_json([notes.Note.of(notes.NoteCode.BOUND_TO_ISOLATED).about(places=places)])
+        noted = notes.as_json(
+            [notes.Note.of(notes.NoteCode.BOUND_TO_ISOLATED).about(places=places)]
+        )
         params = service._shortened(noted)["notes"][0]["params"]
-        self.assertEqual((places[: findings.NAMED], 60_000), (params["places"], params["places_total"]))
-        few = notes.as_json([notes.Note.of(notes.NoteCode.BOUND_TO_ISOLATED).about(places=places[:2])])
+        self.assertEqual(
+            (places[: findings.NAMED], 60_000), (params["places"], params["places_total"])
+        )
+        few = notes.as_json(
+            [notes.Note.of(notes.NoteCode.BOUND_TO_ISOLATED).about(places=places[:2])]
+        )
         self.assertEqual({"places": places[:2]}, service._shortened(few)["notes"][0]["params"])
 
 
@@ -246,15 +255,22 @@ class UnitTest(testcase.TestCase):
         unit.optionxform = str
         unit.read(TOP / "etc/systemd/nova-perf-agent.service")
         directory = unit["Service"]["RuntimeDirectory"]
-        self.assertEqual(("yes", f"run/{directory}"), (unit["Service"]["RuntimeDirectoryPreserve"], _LISTS))
+        self.assertEqual(
+            ("yes", f"run/{directory}"), (unit["Service"]["RuntimeDirectoryPreserve"], _LISTS)
+        )
 
 
 class MetricsTest(directories.DirectoryCase):
     def families(self, result_file="", guests=()):
         """Return name -> labels -> value of what an agent serves."""
         snapshot = agent_samples.agent_state(), types.SimpleNamespace(guests=guests)
-        families = list(metrics.Collector(types.SimpleNamespace(snapshot=snapshot), result_file).collect())
-        names = [f"{family.name}_total" if family.type == "counter" else family.name for family in families]
+        families = list(
+            metrics.Collector(types.SimpleNamespace(snapshot=snapshot), result_file).collect()
+        )
+        names = [
+            f"{family.name}_total" if family.type == "counter" else family.name
+            for family in families
+        ]
         return {
             name: {tuple(sample.labels.values()): sample.value for sample in family.samples}
             for name, family in zip(names, families, strict=True)
@@ -262,25 +278,44 @@ class MetricsTest(directories.DirectoryCase):
 
     def test_boards_and_alerts_ask_for_all_metrics_that_there_are_and_no_others(self):
         names = self.families(agent_samples.verdict_file(self.directory)).keys()
-        self.assertEqual(names, set(re.findall(r"nova_perf_[a-z_]+", " ".join(agent_samples.queries()))))
+        self.assertEqual(
+            names, set(re.findall(r"nova_perf_[a-z_]+", " ".join(agent_samples.queries())))
+        )
         alerts = (TOP / "etc/prometheus/nova-perf-alerts.yaml").read_text().partition("rules:")[2]
         self.assertEqual(set(), set(re.findall(r"nova_perf_[a-z_]+", alerts)) - names)
 
     def test_the_verdict_on_this_host(self):
         found = self.families(agent_samples.verdict_file(self.directory))
         self.assertEqual({("", "FAIL"): 1.0, ("network", "FAIL"): 1.0}, found["nova_perf_verdict"])
-        losses = [found[f"nova_perf_loss_{name}"][("iperf3 tuned/host",)] for name in ("ratio", "limit_ratio")]
+        losses = [
+            found[f"nova_perf_loss_{name}"][("iperf3 tuned/host",)]
+            for name in ("ratio", "limit_ratio")
+        ]
         self.assertEqual([0.12, 0.1], losses)
-        self.assertAlmostEqual(time.time(), found["nova_perf_verdict_timestamp_seconds"][()], delta=600)
-        for file in (self.write_file("broken.json", "{"), str(self.directory / "missing.json"), ""):
+        self.assertAlmostEqual(
+            time.time(), found["nova_perf_verdict_timestamp_seconds"][()], delta=600
+        )
+        for file in (
+            self.write_file("broken.json", "{"),
+            str(self.directory / "missing.json"),
+            "",
+        ):
             with self.subTest(file):
                 self.assertNotIn("nova_perf_verdict", self.families(file))
 
     def test_wait_of_guests_and_pressure(self):
-        thread = model.Thread(os.getpid(), "vcpu", None, None, guest_cpu.started(f"/proc/{os.getpid()}"))
+        thread = model.Thread(
+            os.getpid(), "vcpu", None, None, guest_cpu.started(f"/proc/{os.getpid()}")
+        )
         gone = model.GuestProcess("gone", 1 << 22, (), None)
-        found = self.families(guests=[model.GuestProcess("one", os.getpid(), (thread,), None), gone])
+        found = self.families(
+            guests=[model.GuestProcess("one", os.getpid(), (thread,), None), gone]
+        )
         self.assertEqual([("one",)], list(found["nova_perf_guest_vcpu_wait_seconds_total"]))
-        self.patch(bounded_read, "kernel_text", lambda _root, path: PRESSURE if "io" in path else "rubbish")
+        self.patch(
+            bounded_read,
+            "kernel_text",
+            lambda _root, path: PRESSURE if "io" in path else "rubbish",
+        )
         pressure = self.families()["nova_perf_host_pressure_seconds_total"]
         self.assertEqual({("io", "some"): 1.5, ("io", "full"): 0.25}, pressure)

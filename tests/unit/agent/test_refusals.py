@@ -27,11 +27,18 @@ class RefusalTest(agent_bench.BenchCase):
         return self.agent.reconcile(**arguments)
 
     def _faults(self):
-        return [(outcome.setting.target, outcome.result, outcome.detail) for outcome in self.agent.not_in_force()]
+        return [
+            (outcome.setting.target, outcome.result, outcome.detail)
+            for outcome in self.agent.not_in_force()
+        ]
 
     def _attempts(self, irq=None):
         irq = self.number if irq is None else irq
-        return sum(number for (_kind, target, _id), number in self.host.attempts.items() if target == f"irq:{irq}")
+        return sum(
+            number
+            for (_kind, target, _id), number in self.host.attempts.items()
+            if target == f"irq:{irq}"
+        )
 
     def _notes(self, code):
         return [dict(note.params) for note in self._pass().plan.warnings if note.code is code]
@@ -50,8 +57,12 @@ class RefusalTest(agent_bench.BenchCase):
         for _ in range(50):
             self._pass(300.0, excused=True)
             self.agent.retry_refused()
-        self.assertEqual((1, writes, placed), (self._attempts(), len(self.host.writes), self._cpus()))
-        self.assertEqual([{"nic": "eth0", "irqs": str(self.number)}], self._notes(NoteCode.INTERRUPTS_MANAGED))
+        self.assertEqual(
+            (1, writes, placed), (self._attempts(), len(self.host.writes), self._cpus())
+        )
+        self.assertEqual(
+            [{"nic": "eth0", "irqs": str(self.number)}], self._notes(NoteCode.INTERRUPTS_MANAGED)
+        )
         self.assertEqual((False, []), (self.agent.overdue(), self.agent.drifting()))
 
     def test_where_the_vectors_of_a_cpu_are_full_another_one_is_taken_at_once(self):
@@ -76,8 +87,14 @@ class RefusalTest(agent_bench.BenchCase):
             self.bench.now += 3600.0
             self.assertTrue(self.agent.overdue())
             self._pass()
-            self.assertEqual(2, self._attempts_at_all() - attempts, f"hour {hour}: each queue that would go there")
-            self.assertEqual(writes, [write for write in self.host.writes if write[0] == "irq_affinity"])
+            self.assertEqual(
+                2,
+                self._attempts_at_all() - attempts,
+                f"hour {hour}: each queue that would go there",
+            )
+            self.assertEqual(
+                writes, [write for write in self.host.writes if write[0] == "irq_affinity"]
+            )
         self.host.accept()
         self._pass(3600.0)
         self.assertEqual(["0", "0", "1", "1"], sorted(self._cpus()))
@@ -113,13 +130,19 @@ class RefusalTest(agent_bench.BenchCase):
         self.assertEqual(attempts, self._attempts_at_all())
 
     def _attempts_at_all(self):
-        return sum(number for (kind, _target, _id), number in self.host.attempts.items() if kind == "irq_affinity")
+        return sum(
+            number
+            for (kind, _target, _id), number in self.host.attempts.items()
+            if kind == "irq_affinity"
+        )
 
     def test_what_is_refused_for_good_is_told_until_it_holds(self):
         self.host.refuses[self.number] = (errno.EROFS, True)
         for _ in range(3):
             self._pass()
-            self.assertEqual([(self.target, apply.Result.FAILED, os.strerror(errno.EROFS))], self._faults())
+            self.assertEqual(
+                [(self.target, apply.Result.FAILED, os.strerror(errno.EROFS))], self._faults()
+            )
         self.assertEqual(1, self._attempts())
         self.assertEqual([], self.agent.drifting())
         self.host.refuses.clear()
@@ -143,7 +166,9 @@ class RefusalTest(agent_bench.BenchCase):
                 for _ in range(360):
                     self._pass(10.0)
                 self.assertLess(self._attempts() - before, agent_bench.TRIES * 20)
-                self.assertEqual([(self.target, apply.Result.FAILED, os.strerror(error))], self._faults())
+                self.assertEqual(
+                    [(self.target, apply.Result.FAILED, os.strerror(error))], self._faults()
+                )
                 self.assertEqual({}, self.agent.conflicts())
                 self.host.refuses.clear()
                 self._pass(700.0)
@@ -199,7 +224,8 @@ class RefusalTest(agent_bench.BenchCase):
             ((target, _result, detail),) = self._faults()
             self.assertEqual(f"irq:{number}", target)
             self.assertRegex(
-                detail, "is not put back: we wrote .*, another program has set 7 since; the original is "
+                detail,
+                "is not put back: we wrote .*, another program has set 7 since; the original is ",
             )
         self.assertEqual("7", self.host.vectors[number].affinity)
         self.host.guest_driver("guest1", False)
@@ -212,7 +238,10 @@ class RefusalTest(agent_bench.BenchCase):
         self.host.refuses[self.number] = (errno.EINVAL, True)
         plan = self.host.plan
         self.host.plan = lambda facts, refused: dataclasses.replace(
-            plan(facts), settings=[setting for setting in plan(facts).settings if setting.target != self.target]
+            plan(facts),
+            settings=[
+                setting for setting in plan(facts).settings if setting.target != self.target
+            ],
         )
         self._pass()
         self.assertTrue(self.agent.overdue())

@@ -122,11 +122,16 @@ class FailuresTest(PaceTest):
         return self.tried[-1]
 
     def assert_excused(self):
-        costs = {round(5.0 - conflict.budget, 1) for conflict in self.reconciler.limit.conflicts.values()}
+        costs = {
+            round(5.0 - conflict.budget, 1)
+            for conflict in self.reconciler.limit.conflicts.values()
+        }
         self.assertEqual({rewrite_limit.EXCUSED}, costs)
 
     def pauses(self):
-        return [later - earlier for earlier, later in zip(self.tried, self.tried[1:], strict=False)]
+        return [
+            later - earlier for earlier, later in zip(self.tried, self.tried[1:], strict=False)
+        ]
 
     def test_an_event_ends_the_pause_where_the_cause_is_mended_unseen(self):
         self.break_for_long()

@@ -40,7 +40,9 @@ class ApplyTest(transaction_case.TransactionCase):
         first = self.run_json("apply", "--from", plan)
         self.assertEqual({"written": 3, "pending": 1}, first["counts"])
         irq = next(setting for setting in first["settings"] if setting["kind"] == "irq_affinity")
-        self.assertEqual(("0-7", "pending", "why"), (irq["previous"], irq["result"], irq["reason"]))
+        self.assertEqual(
+            ("0-7", "pending", "why"), (irq["previous"], irq["result"], irq["reason"])
+        )
         after = sysroots.content(self.root)
         self.assertEqual({"unchanged": 4}, self.run_json("apply", "--from", plan)["counts"])
         self.assertEqual(after, sysroots.content(self.root))
@@ -52,7 +54,11 @@ class ApplyTest(transaction_case.TransactionCase):
         words = shlex.split(out.splitlines()[-1].partition("undo it with: ")[2])
         self.assertEqual("nova-perf", words[0], out)
         self.assertEqual("4 settings: 4 restored\n", program.shown(self, *words[1:]))
-        after = {path: text for path, text in sysroots.content(self.root).items() if "a state" not in str(path)}
+        after = {
+            path: text
+            for path, text in sysroots.content(self.root).items()
+            if "a state" not in str(path)
+        }
         self.assertEqual(before, after)
 
     def test_it_says_that_settings_were_written_where_it_can_print_nothing(self):
@@ -68,7 +74,9 @@ class ApplyTest(transaction_case.TransactionCase):
                     code = command.run(parser.parse_args(words))
                 self.assertEqual(3, code, stderr.getvalue())
                 first = stderr.getvalue().splitlines()[0]
-                self.assertIn("settings were written, the output was not; undo them with: nova-perf", first)
+                self.assertIn(
+                    "settings were written, the output was not; undo them with: nova-perf", first
+                )
                 self.assertNotEqual(before, self.held(RPS))
                 self.run_json("restore")
 
@@ -76,7 +84,10 @@ class ApplyTest(transaction_case.TransactionCase):
         with mock.patch.object(refusals.Memory, "learn", side_effect=ValueError("x")):
             done = program.nova_perf("apply", "--sysroot", self.root)
         self.assertEqual(3, done.returncode)
-        self.assertIn("settings were written before this error; undo them with: nova-perf restore", done.stderr)
+        self.assertIn(
+            "settings were written before this error; undo them with: nova-perf restore",
+            done.stderr,
+        )
 
     def test_the_computed_plan(self):
         before = sysroots.content(self.root)
@@ -84,7 +95,9 @@ class ApplyTest(transaction_case.TransactionCase):
         self.assertGreater(sum(result["counts"].values()), 4)
         self.assertLessEqual(set(result["counts"]), {"written", "pending", "unchanged"})
         settings = self.run_json("plan")["settings"]
-        self.assertTrue(all(setting["current"] == setting["value"] for setting in settings), settings)
+        self.assertTrue(
+            all(setting["current"] == setting["value"] for setting in settings), settings
+        )
         self.run_json("restore")
         self.assertEqual(before, sysroots.content(self.root))
 
@@ -93,13 +106,25 @@ class ApplyTest(transaction_case.TransactionCase):
             [
                 {"kind": "rps", "target": "eth0/rx-0", "value": "0f"},
                 {"kind": "rps", "target": "no-such-nic/rx-0", "value": "0f"},
-                {"kind": "irq_affinity", "target": "irq:24", "value": "1", "identity": "0000:00:00.0|other"},
-                {"kind": "thread_affinity", "target": "tid:10001", "value": "1", "identity": "10000:20000"},
+                {
+                    "kind": "irq_affinity",
+                    "target": "irq:24",
+                    "value": "1",
+                    "identity": "0000:00:00.0|other",
+                },
+                {
+                    "kind": "thread_affinity",
+                    "target": "tid:10001",
+                    "value": "1",
+                    "identity": "10000:20000",
+                },
                 {"kind": "irq_affinity", "target": "irq:25", "value": "1-", "identity": ""},
             ]
         )
         result = self.run_json("apply", "--from", plan, code=1)
-        self.assertEqual({"written": 1, "pending": 1, "stale": 2, "unsupported": 1}, result["counts"])
+        self.assertEqual(
+            {"written": 1, "pending": 1, "stale": 2, "unsupported": 1}, result["counts"]
+        )
         self.assertEqual("0f", self.held(RPS))
         self.assertIn("no-such-nic", self.shown("apply", "--from", plan, code=1))
 
@@ -130,7 +155,9 @@ class RefusedInterruptTest(transaction_case.TransactionCase):
         self.write(root, path, value)
 
     def _held_irqs(self):
-        return {target: self.held(f"proc/irq/{target[4:]}/smp_affinity_list") for target in self.irqs}
+        return {
+            target: self.held(f"proc/irq/{target[4:]}/smp_affinity_list") for target in self.irqs
+        }
 
     def test_another_cpu_is_taken_and_kept(self):
         before = sysroots.content(self.root)
@@ -148,7 +175,9 @@ class RefusedInterruptTest(transaction_case.TransactionCase):
         self.assertLessEqual(set(self.run_json("verify")["counts"]), {"holds", "pending"})
         self.run_json("restore")
         after = {
-            path: text for path, text in sysroots.content(self.root).items() if "refused.json" not in str(path)
+            path: text
+            for path, text in sysroots.content(self.root).items()
+            if "refused.json" not in str(path)
         }
         self.assertEqual(before, after)
 
@@ -220,7 +249,9 @@ class PlanFileTest(transaction_case.TransactionCase):
             {"kind": None},
             {"kind": "thread_affinity", "target": "tid:../1"},
         ):
-            self.refused("apply", "--from", self._text(json.dumps({"settings": [good, good | change]})))
+            self.refused(
+                "apply", "--from", self._text(json.dumps({"settings": [good, good | change]}))
+            )
         irq = {"kind": "irq_affinity", "target": "irq:24", "value": "0"}
         thread = {"kind": "thread_affinity", "target": "tid:10001", "value": "0"}
         for setting in (
@@ -234,7 +265,9 @@ class PlanFileTest(transaction_case.TransactionCase):
             good | {"identity": "x"},
         ):
             words = (setting["kind"], "identity")
-            self.refused("apply", "--from", self._text(json.dumps({"settings": [setting]})), words=words)
+            self.refused(
+                "apply", "--from", self._text(json.dumps({"settings": [setting]})), words=words
+            )
         self.refused("apply", "--from", self._text(json.dumps({"settings": [good, 1]})))
         two = json.dumps({"settings": [good, good | {"value": "01"}]})
         self.refused("apply", "--from", self._text(two), words=("two values",))
@@ -245,12 +278,18 @@ class PlanFileTest(transaction_case.TransactionCase):
         for kind in set(registry.kinds("/")) - set(planfile.FORMS) | {"nothing"}:
             setting = {"kind": kind, "target": "x", "value": "y"}
             words = (kind, "not taken from a file")
-            self.refused("apply", "--from", self._text(json.dumps({"settings": [setting]})), words=words)
+            self.refused(
+                "apply", "--from", self._text(json.dumps({"settings": [setting]})), words=words
+            )
         planned = self.run_json("plan")["settings"]
         self.assertLessEqual({setting["kind"] for setting in planned}, set(planfile.FORMS))
         settings = planfile.load(self.plan(planned))
         self.assertEqual(len(planned), len(settings))
-        self.assertEqual(set(), {setting.rule for setting in settings} & journal.AGENT_RULES, "it is the person's")
+        self.assertEqual(
+            set(),
+            {setting.rule for setting in settings} & journal.AGENT_RULES,
+            "it is the person's",
+        )
 
 
 class OptionsTest(transaction_case.TransactionCase):
@@ -269,7 +308,12 @@ class StrangersSysrootTest(transaction_case.TransactionCase):
         outside = sysroots.make_host(self)
         before = os.listdir(outside)
         os.makedirs(self.state)
-        for link, target in (("journal.sqlite", "x"), ("journal.sqlite-wal", "x"), ("", ""), ("..", "")):
+        for link, target in (
+            ("journal.sqlite", "x"),
+            ("journal.sqlite-wal", "x"),
+            ("", ""),
+            ("..", ""),
+        ):
             path = os.path.normpath(os.path.join(self.state, link))
             shutil.rmtree(path, ignore_errors=True)
             os.symlink(os.path.join(outside, target), path)
@@ -286,7 +330,11 @@ class StrangersSysrootTest(transaction_case.TransactionCase):
             os.symlink(outside, os.path.join(self.root, name))
         os.makedirs(os.path.join(outside, "sysctl.d"))
         kind = config_file.ConfigFile(self.root)
-        error = self.assertRaises(OSError, kind.write, "etc/sysctl.d/90-nova-perf-tuning.conf", '"x"')
+        error = self.assertRaises(
+            OSError, kind.write, "etc/sysctl.d/90-nova-perf-tuning.conf", '"x"'
+        )
         self.assertEqual(errno.ELOOP, error.errno)
-        self.assertRaises(OSError, irqbalance.IrqbalanceBan(self.root).write, irqbalance.TARGET, "1")
+        self.assertRaises(
+            OSError, irqbalance.IrqbalanceBan(self.root).write, irqbalance.TARGET, "1"
+        )
         self.assertEqual([], os.listdir(os.path.join(outside, "sysctl.d")))

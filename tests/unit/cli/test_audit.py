@@ -24,8 +24,14 @@ class AuditTest(testcase.TestCase):
         return hosts.grow(self, hosts.changed(hosts.good(), changes))
 
     def json(self, *arguments: str, code: int) -> dict[str, list[dict[str, object]]]:
-        result: dict[str, list[dict[str, object]]] = program.document(self, "audit", *arguments, code=code)
-        schema = resources.files("nova_perf_tuning").joinpath("host/audit/report.schema.json").read_text()
+        result: dict[str, list[dict[str, object]]] = program.document(
+            self, "audit", *arguments, code=code
+        )
+        schema = (
+            resources.files("nova_perf_tuning")
+            .joinpath("host/audit/report.schema.json")
+            .read_text()
+        )
         jsonschema.Draft202012Validator(json.loads(schema)).validate(result)
         return result
 
@@ -33,7 +39,8 @@ class AuditTest(testcase.TestCase):
         self.assertEqual([], self.json("--sysroot", self.grow(), code=0)["findings"])
         findings = self.json("--sysroot", self.grow("mtu-small", "thp-never"), code=1)["findings"]
         self.assertLessEqual(
-            {"mtu-small", "thp-never", "guest-small-pages"}, {finding["rule"] for finding in findings}
+            {"mtu-small", "thp-never", "guest-small-pages"},
+            {finding["rule"] for finding in findings},
         )
         levels = [finding["level"] for finding in findings]
         self.assertEqual(sorted(levels, key=["error", "warning", "info"].index), levels)
@@ -62,7 +69,9 @@ class AuditTest(testcase.TestCase):
         self.assertIn("unknown  cpu-governor: ", out)
 
     def test_list_names_every_rule(self) -> None:
-        self.assertEqual(len(runner.load()), len(program.document(self, "audit", "--list")["rules"]))
+        self.assertEqual(
+            len(runner.load()), len(program.document(self, "audit", "--list")["rules"])
+        )
         self.assertIn("thp-never", run("audit", "--list")[1])
 
     def test_junit_fails_warnings_and_shows_hints(self) -> None:
@@ -84,7 +93,10 @@ class AuditTest(testcase.TestCase):
         report = self.json("--sysroot", root, code=1)
         self.assertEqual(["too long, not read: etc/nova/nova.conf"], report["warnings"])
         self.assertEqual(["too_long"], [note["code"] for note in report["notes"]])
-        self.assertIn("\nwarning: too long, not read: etc/nova/nova.conf\n", run("audit", "--sysroot", root)[1])
+        self.assertIn(
+            "\nwarning: too long, not read: etc/nova/nova.conf\n",
+            run("audit", "--sysroot", root)[1],
+        )
 
     def test_nova_config_and_domains_that_are_named(self) -> None:
         root = self.grow()
@@ -95,9 +107,13 @@ class AuditTest(testcase.TestCase):
                 "g.xml": hosts.domain("g", pins=("10", "11"), model="e1000"),
             },
         )
-        findings = self.json("--sysroot", root, "--nova-config", f"{directory}/nova.conf", code=1)["findings"]
+        findings = self.json("--sysroot", root, "--nova-config", f"{directory}/nova.conf", code=1)[
+            "findings"
+        ]
         self.assertIn("nova-cpu-sets", {finding["rule"] for finding in findings})
-        findings = self.json("--sysroot", root, "--domain", f"{directory}/g.xml", code=1)["findings"]
+        findings = self.json("--sysroot", root, "--domain", f"{directory}/g.xml", code=1)[
+            "findings"
+        ]
         self.assertEqual(["guest-emulated-nic"], [finding["rule"] for finding in findings])
 
     def test_options_that_were_given_are_repeated(self) -> None:
@@ -109,19 +125,28 @@ class AuditTest(testcase.TestCase):
         conf = f"{hosts.grow(self, {'own.conf': hosts.NOVA_CONF})}/own.conf"
         for options in (("--no-nova-config",), ("--nova-config", conf)):
             with self.subTest(options):
-                report = self.json("--sysroot", root, *options, "--rule", "nic-irq-on-dedicated", code=1)
+                report = self.json(
+                    "--sysroot", root, *options, "--rule", "nic-irq-on-dedicated", code=1
+                )
                 [finding] = report["findings"]
-                self.assertIn(f"apply --rule nic-irq-on-dedicated {' '.join(options)}", finding["remedy"])
+                self.assertIn(
+                    f"apply --rule nic-irq-on-dedicated {' '.join(options)}", finding["remedy"]
+                )
                 self.assertNotIn("--sysroot", finding["remedy"])
-        report = self.json("--sysroot", root, "--no-nova-config", "--rule", "nova-cpu-sets", code=0)
+        report = self.json(
+            "--sysroot", root, "--no-nova-config", "--rule", "nova-cpu-sets", code=0
+        )
         self.assertEqual(["nova-cpu-sets"], [lack["rule"] for lack in report["unknown"]])
 
     def test_physnet_names_the_network_in_the_remedy(self) -> None:
         tree = hosts.changed(
-            hosts.good(), {"etc/neutron": None, "etc/nova/nova.conf": hosts.NOVA_CONF.split("[neutron")[0]}
+            hosts.good(),
+            {"etc/neutron": None, "etc/nova/nova.conf": hosts.NOVA_CONF.split("[neutron")[0]},
         )
         root = hosts.grow(self, tree)
-        report = self.json("--sysroot", root, "--physnet", "datacentre=br0", "--fail-on", "info", code=1)
+        report = self.json(
+            "--sysroot", root, "--physnet", "datacentre=br0", "--fail-on", "info", code=1
+        )
         remedies = [finding["remedy"] for finding in report["findings"]]
         self.assertIn("[neutron_physnet_datacentre] numa_nodes = 0", remedies)
 
@@ -139,12 +164,15 @@ class AuditTest(testcase.TestCase):
 
 class GenerateTest(testcase.TestCase):
     def made(self, what: str, tree: hosts.Tree, *arguments: str) -> str:
-        return program.shown(self, "generate", what, "--sysroot", hosts.grow(self, tree), *arguments)
+        return program.shown(
+            self, "generate", what, "--sysroot", hosts.grow(self, tree), *arguments
+        )
 
     def test_nova_conf_is_read_back_and_audited_clean(self) -> None:
         cpu = "sys/devices/system/cpu"
         bare = hosts.changed(
-            hosts.good(), dict.fromkeys(("etc/nova/nova.conf", f"{cpu}/isolated", f"{cpu}/nohz_full"))
+            hosts.good(),
+            dict.fromkeys(("etc/nova/nova.conf", f"{cpu}/isolated", f"{cpu}/nohz_full")),
         )
         text = self.made("nova-conf", bare)
         directory = hosts.grow(self, {"nova.conf": text})
@@ -163,4 +191,6 @@ class GenerateTest(testcase.TestCase):
     def test_grub_args(self) -> None:
         lines = self.made("grub-args", hosts.good()).splitlines()
         args = [line for line in lines if not line.startswith("#")]
-        self.assertEqual([f"isolcpus=managed_irq,domain,{hosts.DEDICATED} irqaffinity={hosts.SHARED}"], args)
+        self.assertEqual(
+            [f"isolcpus=managed_irq,domain,{hosts.DEDICATED} irqaffinity={hosts.SHARED}"], args
+        )

@@ -112,7 +112,9 @@ class DebianTest(testcase.TestCase):
     def test_the_package_names_what_commands_need(self):
         control = (TOP / "debian" / "control").read_text()
         named = set(re.findall(r"^ (python3-[a-z0-9-]+),$", control, re.MULTILINE))
-        extras = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        extras = tomllib.loads((TOP / "pyproject.toml").read_text())["project"][
+            "optional-dependencies"
+        ]
         for extra in ("agent", "validation", "cloud", "mariadb", "postgresql"):
             for requirement in extras[extra]:
                 name = re.split(r"[\[>]", requirement)[0].lower().removeprefix("python-")

@@ -9,7 +9,10 @@ class CapacityCommandTest(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
         self.path = f"{self.directory}/results.json"
-        blocks = [samples.priced(block=at, order=at, vhost=4.0, emulator=0.5, softirq=0.5) for at in range(8)]
+        blocks = [
+            samples.priced(block=at, order=at, vhost=4.0, emulator=0.5, softirq=0.5)
+            for at in range(8)
+        ]
         store.save(samples.of(blocks), self.path)
 
     def test_how_many_guests_fit_and_what_runs_out_first(self):

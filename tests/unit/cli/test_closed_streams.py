@@ -18,7 +18,9 @@ class ClosedTest(directories.DirectoryCase):
         results = os.path.join(self.directory, "results.json")
         junit = os.path.join(self.directory, "junit.xml")
         store.save(samples.results({"host": 1000.0, "tuned": 900.0}, boots=3, blocks=6), results)
-        budget = self.write_file("budget.yaml", "budgets: [{benchmark: iperf3, arm: tuned, max_loss: 0.05}]")
+        budget = self.write_file(
+            "budget.yaml", "budgets: [{benchmark: iperf3, arm: tuned, max_loss: 0.05}]"
+        )
         for closed in (">&-", "<&- >&- 2>&-"):
             with self.subTest(closed):
                 evaluate = ("evaluate", results, "--budget", budget, "--junit", junit)
@@ -40,9 +42,19 @@ class ClosedTest(directories.DirectoryCase):
 class ClosedOpenstackTest(openstack_program.ProgramTestCase):
     def test_commands_of_openstack(self):
         self.cloud.add_host("compute-1")
-        command = (sys.executable, "-m", "openstackclient.shell", "--os-cloud", "test", "perf", "host")
+        command = (
+            sys.executable,
+            "-m",
+            "openstackclient.shell",
+            "--os-cloud",
+            "test",
+            "perf",
+            "host",
+        )
         for words, code in ((("list",), 0), (("show", "nowhere"), 3)):
             with self.subTest(words):
                 done = run(">&-", *command, *words)
-                self.assertEqual((code, code == 0), (done.returncode, not done.stderr), done.stderr)
+                self.assertEqual(
+                    (code, code == 0), (done.returncode, not done.stderr), done.stderr
+                )
                 self.assertNotIn("internal error", done.stderr)

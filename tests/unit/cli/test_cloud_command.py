@@ -13,7 +13,13 @@ NAME = "image\x1b[2J\x07\u202e\x9b1m"
 
 class CleanTest(testcase.TestCase):
     def test_no_field_has_what_a_terminal_obeys(self):
-        fields = (NAME, [NAME], {NAME: NAME}, cloud_command.lines([NAME]), format_columns.DictColumn({NAME: NAME}))
+        fields = (
+            NAME,
+            [NAME],
+            {NAME: NAME},
+            cloud_command.lines([NAME]),
+            format_columns.DictColumn({NAME: NAME}),
+        )
         for field in fields:
             cleaned = cloud_command.clean(field)
             shown = [str(cleaned)]
@@ -25,4 +31,6 @@ class CleanTest(testcase.TestCase):
                 self.assertEqual(set(), kinds & {"Cc", "Cf"}, text)
 
     def test_figures_stay(self):
-        self.assertEqual([4, None, True], [cloud_command.clean(field) for field in (4, None, True)])
+        self.assertEqual(
+            [4, None, True], [cloud_command.clean(field) for field in (4, None, True)]
+        )

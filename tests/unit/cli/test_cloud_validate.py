@@ -26,7 +26,9 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         self.assertEqual("PASS", fleet.verdict)
         self.assertEqual(["done"] * 6, [pair.state for pair in fleet.pairs])
         boots = {(trial.benchmark, trial.boot) for trial in results.trials}
-        self.assertEqual({*(("iperf3", n) for n in range(6)), *(("cpu", n) for n in range(12))}, boots)
+        self.assertEqual(
+            {*(("iperf3", n) for n in range(6)), *(("cpu", n) for n in range(12))}, boots
+        )
         self.assertRegex(self.out.getvalue(), r"PASS +h005 +2 of 2")
         self.assertIn("host h999 is left out: it is down", self.err.getvalue())
         self.assertIn("6 hosts, 6 pairs", self.err.getvalue())
@@ -35,14 +37,18 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
     def test_a_bad_host_and_a_dead_one(self):
         """The run judges them as evaluate does."""
         budget = self.budget("benchmark: cpu, arm: tuned, baseline: untuned, max_loss: 0.0")
-        cloud = fleet_case.SimulatedCloud(simulation.Cloud(bad={"h002": 0.6}, dead={"h006"}), count=8)
+        cloud = fleet_case.SimulatedCloud(
+            simulation.Cloud(bad={"h002": 0.6}, dead={"h006"}), count=8
+        )
         options = ("--hosts", "all", "--peers", "3", "--budget", budget)
         self.assertEqual(1, self.validate(*options, cloud=cloud))
         fleet = self.results().environment.fleet
         hosts = {host.host: host for host in fleet.hosts}
         verdicts = {name: host.verdict for name, host in hosts.items() if host.verdict != "PASS"}
         self.assertEqual({"h002": "FAIL", "h006": "INVALID"}, verdicts)
-        self.assertRegex(hosts["h002"].reasons[0], r"iperf3 \(\w+\): slower than the other hosts by \d+%")
+        self.assertRegex(
+            hosts["h002"].reasons[0], r"iperf3 \(\w+\): slower than the other hosts by \d+%"
+        )
         self.assertIn("slower than the other hosts by", self.report())
         path = os.path.join(self.output, "results.json")
         done = program.nova_perf("evaluate", path, "--budget", budget, "-f", "json")
@@ -69,10 +75,14 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
             self.assertEqual(3, self.validate("--hosts", "all"))
         results = self.results()
         hosts = {host.host: host for host in results.environment.fleet.hosts}
-        self.assertEqual(["h002"], [name for name, host in hosts.items() if host.verdict != "PASS"])
+        self.assertEqual(
+            ["h002"], [name for name, host in hosts.items() if host.verdict != "PASS"]
+        )
         self.assertEqual(("INVALID", 0), (hosts["h002"].verdict, hosts["h002"].measured))
         self.assertIn("iperf3: 6 of 6 trials of", hosts["h002"].reasons[0])
-        boots = set(re.findall(r"(boot|pair) (\d+)( \(its server alone\))?,? block", self.report()))
+        boots = set(
+            re.findall(r"(boot|pair) (\d+)( \(its server alone\))?,? block", self.report())
+        )
         self.assertEqual({"pair"}, {what for what, _, _ in boots})
         self.assertEqual({True, False}, {bool(alone) for _, _, alone in boots})
         self.assertTrue({int(number) for _, number, _ in boots} <= set(range(1, 7)), boots)
@@ -80,7 +90,9 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
     def test_two_hosts_by_themselves(self):
         """Each is a pair with itself; what ran on a host alone tells a slow one, and what holds it back."""
         cloud = fleet_case.SimulatedCloud(simulation.Cloud(bad={"h001": 0.4}), count=2)
-        self.assertEqual(1, self.validate("--hosts", "all", "--peers", "0", "--flavor", "x", cloud=cloud))
+        self.assertEqual(
+            1, self.validate("--hosts", "all", "--peers", "0", "--flavor", "x", cloud=cloud)
+        )
         self.assertEqual({"image": "perf-guest"}, self.results().environment.guest)
         verdicts = {host.host: host.verdict for host in self.results().environment.fleet.hosts}
         self.assertEqual({"h000": "PASS", "h001": "FAIL"}, verdicts)
@@ -102,7 +114,13 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
             def trials(self, pair, plan, rng):
                 for trial in super().trials(pair, plan, rng):
                     ran_on = pair.server if trial.boot else pair.client
-                    parts = {"vcpu": 4.0, "emulator": 0.1, "iothread": 0.0, "vhost": 0.0, "worker": 0.4}
+                    parts = {
+                        "vcpu": 4.0,
+                        "emulator": 0.1,
+                        "iothread": 0.0,
+                        "vhost": 0.0,
+                        "worker": 0.4,
+                    }
                     parts["worker"] += 2.0 if ran_on == "h002" else 0.0
                     cpu = {**parts, "total": sum(parts.values())}
                     unit = "Gbit" if trial.benchmark == "iperf3" else "1,000 events"
@@ -110,10 +128,14 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
                         trial, host_cpu_s=cpu, work=10.0, work_unit=unit, course=samples.course()
                     )
 
-        budget = self.budget("benchmark: cpu, arm: tuned, baseline: untuned, max_host_cpu_per_unit: 0.1")
+        budget = self.budget(
+            "benchmark: cpu, arm: tuned, baseline: untuned, max_host_cpu_per_unit: 0.1"
+        )
         url = "http://{host}:9751/metrics"
         with fixtures.MonkeyPatch("tests.support.simulated_cloud.SimulatedLauncher", Launcher):
-            code = self.validate("--hosts", "all", "--blocks", "8", "--budget", budget, "--agent-metrics", url)
+            code = self.validate(
+                "--hosts", "all", "--blocks", "8", "--budget", budget, "--agent-metrics", url
+            )
         self.assertEqual(1, code, self.out.getvalue())
         self.assertEqual(url, self.cloud.guests.agent_metrics)
         environment = self.results().environment
@@ -121,8 +143,12 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         self.assertEqual({f"h00{n}": "FAIL" if n == 2 else "PASS" for n in range(6)}, verdicts)
         self.assertIn("none in 2 pairs", environment.host_cpu_source)
         self.assertIn("agent metrics in 4 pairs", environment.host_cpu_source)
-        self.assertIn(f"note: host CPU of guests: {environment.host_cpu_source}", self.out.getvalue())
-        self.assertIn("host CPU is not known from agent metrics of h001: no answer <b>", self.out.getvalue())
+        self.assertIn(
+            f"note: host CPU of guests: {environment.host_cpu_source}", self.out.getvalue()
+        )
+        self.assertIn(
+            "host CPU is not known from agent metrics of h001: no answer <b>", self.out.getvalue()
+        )
         self.assertIn("<td>host_cpu_source", self.report())
         self.assertIn("Second by second", self.report())
         self.assertIn("no answer &lt;b&gt;", self.report())
@@ -136,8 +162,12 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         program.nova_perf("report", os.path.join(self.output, "results.json"), "--ndjson", path)
         with open(path, encoding="ascii") as file:
             documents = list(map(json.loads, file))
-        self.assertEqual({False}, {row["peer"] is None for row in documents if row["benchmark"] == "iperf3"})
-        alone = collections.Counter(row["host"] for row in documents if row["peer"] is None and row["primary"])
+        self.assertEqual(
+            {False}, {row["peer"] is None for row in documents if row["benchmark"] == "iperf3"}
+        )
+        alone = collections.Counter(
+            row["host"] for row in documents if row["peer"] is None and row["primary"]
+        )
         self.assertEqual(dict.fromkeys((f"h00{number}" for number in range(6)), 12), alone)
         fleet = results.environment.fleet
         fleet.verdict = "PASS"
@@ -157,16 +187,24 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
     def bare_host(self, name, **values):
         """Write what a host alone did, 4 times each benchmark, every arm being the host; return the path."""
         path = os.path.join(self.directory, f"{name}.json")
-        measured = samples.results({"host": 2000.0, "untuned": 2000.0}, boots=1, blocks=2, seed=len(name))
+        measured = samples.results(
+            {"host": 2000.0, "untuned": 2000.0}, boots=1, blocks=2, seed=len(name)
+        )
         samples.tell(measured, host=name, launcher="host", **values)
         store.save(measured, path)
         return path
 
     def test_budgets_against_the_bare_host(self):
         budget = self.budget("benchmark: iperf3, arm: tuned, baseline: host, max_loss: 0.01")
-        known = [word for name in ("h000", "h001.example.org") for word in ("--bare-host", self.bare_host(name))]
+        known = [
+            word
+            for name in ("h000", "h001.example.org")
+            for word in ("--bare-host", self.bare_host(name))
+        ]
         options = ("--hosts", "a,b", "--blocks", "4", "--budget", budget)
-        self.assertEqual(1, self.validate(*options, *known, cloud=fleet_case.SimulatedCloud(count=2)))
+        self.assertEqual(
+            1, self.validate(*options, *known, cloud=fleet_case.SimulatedCloud(count=2))
+        )
         results = self.results()
         alone = [trial for trial in results.trials if trial.arm == "host"]
         blocks = {(boot, block) for boot in (0, 1) for block in range(4)}
@@ -174,7 +212,9 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         self.assertEqual(8, len({trial.value for trial in alone}))
         guests = {trial.order for trial in results.trials if trial.arm != "host"}
         self.assertFalse(guests & {trial.order for trial in alone})
-        self.assertEqual({"h000", "h001.example.org"}, set(results.environment.shown["bare_hosts"]))
+        self.assertEqual(
+            {"h000", "h001.example.org"}, set(results.environment.shown["bare_hosts"])
+        )
         for host in results.environment.fleet.hosts:
             self.assertEqual("FAIL", host.verdict)
             self.assertIn("allowed -1.0%", host.reasons[0])
@@ -188,7 +228,9 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
             (("--benchmark", "fio", "--bare-host", path), "nothing of fio on the host itself"),
         ):
             with self.subTest(arguments):
-                error = self.assertRaises(errors.PerfTuningError, self.validate, "--hosts", "all", *arguments)
+                error = self.assertRaises(
+                    errors.PerfTuningError, self.validate, "--hosts", "all", *arguments
+                )
                 self.assertIn(reason, str(error))
 
     def test_wherever_the_scheduler_puts_it(self):
@@ -224,7 +266,9 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
                 error = self.assertRaises(errors.PerfTuningError, self.validate, *run, cloud=cloud)
                 self.assertIn(f"give shorter or fewer: {place}", str(error))
                 self.assertFalse(hasattr(cloud, "made"), "the cloud is not asked")
-        self.assertEqual(0, self.validate("--hosts", "all", "--host-group", "g" * 200, "--image", "i" * 1000))
+        self.assertEqual(
+            0, self.validate("--hosts", "all", "--host-group", "g" * 200, "--image", "i" * 1000)
+        )
         self.assertEqual("g" * 200, self.results().environment.host_group)
 
     def test_results_of_an_earlier_run_are_renamed_before_anything_is_refused(self):
@@ -238,7 +282,9 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         for name in ("results.json", "report.html"):
             pathlib.Path(self.output, name).write_text("earlier", encoding="utf-8")
         self.assertRaises(model.CloudError, self.validate, "--hosts", "all", cloud=Refusing())
-        self.assertEqual({"results.previous.json", "report.previous.html"}, set(os.listdir(self.output)))
+        self.assertEqual(
+            {"results.previous.json", "report.previous.html"}, set(os.listdir(self.output))
+        )
         self.assertIn("results of an earlier run are now", self.err.getvalue())
 
     def test_the_output_directory_is_found_once(self):
@@ -272,18 +318,35 @@ class MistakesTest(openstack_program.ProgramTestCase):
             (("--hosts", "a", "--max-parallel", "x"), "--max-parallel: 'x'"),
             (("--hosts", "a", "--max-loss", "15"), "--max-loss: '15': give a number"),
             (("--hosts", "a", "--pair-time-limit", "1"), "--pair-time-limit: '1'"),
-            (("--hosts", "a", "--agent-metrics", "http://h:9751/"), "'http://h:9751/' is no URL with {host}"),
+            (
+                ("--hosts", "a", "--agent-metrics", "http://h:9751/"),
+                "'http://h:9751/' is no URL with {host}",
+            ),
             (("--hosts", "a", "--flavor", "m1", "--profile", "compute"), "leave out --profile"),
             (("--hosts", "a", "--flavor", "m1", "--flavor", "m1"), "given twice"),
-            (("--hosts", "a", "--flavor", "m1", "--flavor", "host"), "--flavor: 'host' means something else"),
+            (
+                ("--hosts", "a", "--flavor", "m1", "--flavor", "host"),
+                "--flavor: 'host' means something else",
+            ),
             (("--hosts", "a", "--flavor", "untuned"), "--flavor: 'untuned' means something else"),
             (("--hosts", "a", "--flavor", "again"), "give the flavor's id"),
-            (("--hosts", "a", "--spec", "perf:vif_queues=9"), "perf:vif_queues=9 is more than the 2 vCPUs"),
+            (
+                ("--hosts", "a", "--spec", "perf:vif_queues=9"),
+                "perf:vif_queues=9 is more than the 2 vCPUs",
+            ),
             (("--hosts", "a", "--database", "nonsense"), "no SQLAlchemy URL"),
             (("--hosts", "a", "--network", "n", "--external-network", "x"), "have no router"),
             (("--hosts", "a", "--launcher", "host"), "unknown option '--launcher'"),
-            (("--resume", "nosuch"), f"there is no database of runs at {self.directory}/results.db"),
+            (
+                ("--resume", "nosuch"),
+                f"there is no database of runs at {self.directory}/results.db",
+            ),
         ):
             with self.subTest(arguments):
-                self.assertIn(message, self.refused("validate", "--output", f"{self.directory}/out", *arguments))
-                self.assertEqual(["clouds.yaml"], os.listdir(self.directory), "nothing is left behind")
+                self.assertIn(
+                    message,
+                    self.refused("validate", "--output", f"{self.directory}/out", *arguments),
+                )
+                self.assertEqual(
+                    ["clouds.yaml"], os.listdir(self.directory), "nothing is left behind"
+                )

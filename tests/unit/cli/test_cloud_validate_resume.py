@@ -18,10 +18,17 @@ from tests.support import simulated_cloud as simulation
 class ResumeTest(fleet_case.SimulatedValidation):
     def test_time_limit_and_resume(self):
         self.assertEqual(0, self.validate("--hosts", "all"))
-        parser = ("--hosts", "all", "--time-limit", "20s")  # the first guess for a pair is half its limit: minutes
+        parser = (
+            "--hosts",
+            "all",
+            "--time-limit",
+            "20s",
+        )  # the first guess for a pair is half its limit: minutes
         error = self.assertRaises(errors.PerfTuningError, self.validate, *parser)
         self.assertIn("give more --time-limit", str(error))
-        remedy = r"go on with: openstack --os-cloud simulated perf validate .* --resume 2\d+-\d+-\w+"
+        remedy = (
+            r"go on with: openstack --os-cloud simulated perf validate .* --resume 2\d+-\d+-\w+"
+        )
         self.assertRegex(self.err.getvalue(), remedy)
         run = self.err.getvalue().rsplit("--resume ", 1)[1].split()[0]
         self.assertEqual(0, self.validate("--resume", run))
@@ -31,7 +38,13 @@ class ResumeTest(fleet_case.SimulatedValidation):
     def unfinished(self, *arguments):
         """Begin a run that has no time for a pair; return its id."""
         self.assertRaises(
-            errors.PerfTuningError, self.validate, "--hosts", "all", "--time-limit", "20s", *arguments
+            errors.PerfTuningError,
+            self.validate,
+            "--hosts",
+            "all",
+            "--time-limit",
+            "20s",
+            *arguments,
         )
         return self.err.getvalue().rsplit("--resume ", 1)[1].split()[0]
 
@@ -45,7 +58,9 @@ class ResumeTest(fleet_case.SimulatedValidation):
 
         stacks = os.path.join(self.directory, "stacks")
         os.mkdir(stacks)
-        self.useFixture(fixtures.MonkeyPatch("tests.support.simulated_cloud.SimulatedLauncher", Launcher))
+        self.useFixture(
+            fixtures.MonkeyPatch("tests.support.simulated_cloud.SimulatedLauncher", Launcher)
+        )
         full = []
         run = self.unfinished()
         kept = run_store.RunStore(self.url)
@@ -73,13 +88,19 @@ class ResumeTest(fleet_case.SimulatedValidation):
                 if not test.taken:
                     test.taken.append(True)
                     [line] = kept.lines()
-                    with fixtures.MonkeyPatch("nova_perf_tuning.validation.cloud.owner.SILENCE_S", -1.0):
-                        with fixtures.MonkeyPatch("nova_perf_tuning.validation.cloud.owner._boot_id", lambda: ""):
+                    with fixtures.MonkeyPatch(
+                        "nova_perf_tuning.validation.cloud.owner.SILENCE_S", -1.0
+                    ):
+                        with fixtures.MonkeyPatch(
+                            "nova_perf_tuning.validation.cloud.owner._boot_id", lambda: ""
+                        ):
                             kept.claim(line.run_id)
                 return outcome
 
         self.taken = []
-        self.useFixture(fixtures.MonkeyPatch("tests.support.simulated_cloud.SimulatedLauncher", Launcher))
+        self.useFixture(
+            fixtures.MonkeyPatch("tests.support.simulated_cloud.SimulatedLauncher", Launcher)
+        )
         kept = run_store.RunStore(self.url)
         self.addCleanup(kept.close)
         self.assertRaises(run_store.TakenOverError, self.validate, "--hosts", "all")
@@ -93,7 +114,9 @@ class ResumeTest(fleet_case.SimulatedValidation):
         for where in ("region R project q", "region S project p"):
             with self.subTest(where):
                 other.where = where
-                error = self.assertRaises(run_store.RunError, self.validate, "--resume", run, cloud=other)
+                error = self.assertRaises(
+                    run_store.RunError, self.validate, "--resume", run, cloud=other
+                )
                 self.assertIn("region R project p", str(error))
                 self.assertIn(where, str(error))
         kept = run_store.RunStore(self.url)
@@ -108,7 +131,9 @@ class ResumeTest(fleet_case.SimulatedValidation):
                 os.kill(os.getpid(), signal.SIGTERM)
                 return super().cleanup(run_id)
 
-        self.useFixture(fixtures.MonkeyPatch("tests.support.simulated_cloud.SimulatedLauncher", Launcher))
+        self.useFixture(
+            fixtures.MonkeyPatch("tests.support.simulated_cloud.SimulatedLauncher", Launcher)
+        )
         for bad, code in (({}, 0), ({"h002": 0.6}, 1)):
             with self.subTest(bad):
                 cloud = fleet_case.SimulatedCloud(simulation.Cloud(bad=bad))
@@ -128,7 +153,9 @@ class ResumeTest(fleet_case.SimulatedValidation):
             ("--pair-time-limit", "33m"), ("--boot-time", "3m"), ("--agent-metrics", ""),
         ):  # fmt: skip
             with self.subTest(name):
-                error = self.assertRaises(errors.PerfTuningError, self.validate, "--resume", run, name, *value)
+                error = self.assertRaises(
+                    errors.PerfTuningError, self.validate, "--resume", run, name, *value
+                )
                 self.assertIn(f"{name}: run {run} goes on as it was begun", str(error))
 
     def test_the_command_that_goes_on(self):
@@ -142,7 +169,8 @@ class ResumeTest(fleet_case.SimulatedValidation):
         args = fleet_case.parse("--database", "postgresql://perf:geheim@host/runs")
         text = cloud_validate_run.Run(args, heat_pair.HeatCloud("lab", None)).resume_command("r1")
         self.assertEqual(
-            "openstack --os-cloud lab perf validate --resume r1 --database 'postgresql://perf:***@host/runs'", text
+            "openstack --os-cloud lab perf validate --resume r1 --database 'postgresql://perf:***@host/runs'",
+            text,
         )
 
     def test_results_that_could_not_be_written(self):
@@ -153,15 +181,23 @@ class ResumeTest(fleet_case.SimulatedValidation):
 
         cloud = fleet_case.SimulatedCloud(simulation.Cloud(bad={"h002": 0.6}))
         with fixtures.MonkeyPatch("os.fsync", full):
-            error = self.assertRaises(errors.PerfTuningError, self.validate, "--hosts", "all", cloud=cloud)
-        self.assertRegex(str(error), "No space left on device: .*results.json.*; what was measured is kept, and")
+            error = self.assertRaises(
+                errors.PerfTuningError, self.validate, "--hosts", "all", cloud=cloud
+            )
+        self.assertRegex(
+            str(error), "No space left on device: .*results.json.*; what was measured is kept, and"
+        )
         run = str(error).rsplit("--resume ", 1)[1].split()[0]
         self.assertEqual([], os.listdir(self.output))
         none = heat_pair.HeatCloud("nosuch", None)
         self.assertEqual(1, self.validate("--resume", run, cloud=none))
-        self.assertIn(f"run {run} is complete; its results are judged and written again", self.err.getvalue())
+        self.assertIn(
+            f"run {run} is complete; its results are judged and written again", self.err.getvalue()
+        )
         written = self.results()
-        self.assertEqual(("complete", run), (written.environment.ended, written.environment.fleet.run))
+        self.assertEqual(
+            ("complete", run), (written.environment.ended, written.environment.fleet.run)
+        )
         self.assertIn("slower than the other hosts", self.report())
         self.assertEqual(0, self.validate("--resume", run, "--max-loss", "0.9", cloud=none))
         again = self.results()

@@ -43,5 +43,7 @@ class CommandModulesTest(testcase.TestCase):
         for path in sorted(CLI.rglob("*.py")):
             here = ".".join(path.relative_to(TOP).with_suffix("").parts)
             for name in sorted((imports(path) & commands) - {here}):
-                wrong.append(f"{here} imports {name}; move what it needs into nova_perf_tuning.cli.options")
+                wrong.append(
+                    f"{here} imports {name}; move what it needs into nova_perf_tuning.cli.options"
+                )
         self.assertEqual([], wrong)

@@ -20,7 +20,9 @@ class DefaultConfigTest(directories.DirectoryCase):
             f"[nova_perf_tuning]\nstate_dir = {self.directory}/state\n[agent]\nrun_dir = {self.directory}/run\n"
         )
         (self.directory / "run").mkdir()
-        agent_module.write(str(self.directory / "run"), agent_samples.agent_state(pid=1, pid_start="0"))
+        agent_module.write(
+            str(self.directory / "run"), agent_samples.agent_state(pid=1, pid_start="0")
+        )
 
     def args(self, *words):
         parser = argparse.ArgumentParser()
@@ -41,7 +43,8 @@ class DefaultConfigTest(directories.DirectoryCase):
     def test_it_is_of_the_live_host(self):
         root = sysroots.make_host(self)
         self.assertEqual(
-            f"{root}/var/lib/nova-perf-tuning", journal_options.directory(self.args("--sysroot", root))
+            f"{root}/var/lib/nova-perf-tuning",
+            journal_options.directory(self.args("--sysroot", root)),
         )
         self.assertIsNone(status.agent_state(self.args("--sysroot", root)))
         self.assertEqual([], opts.default_files(root))

@@ -19,7 +19,10 @@ SHARED = "[compute]\ncpu_shared_set = 6\n"
 #: Deployment -> nova-compute's files in the order of reading; beside them lies what it does not read.
 PLACES = {
     "packages": {"etc/nova/nova.conf": SHARED, "etc/nova/nova-compute.conf": TEXT},
-    "OpenStack-Ansible": {"etc/nova/nova.conf": SHARED, "etc/nova/nova-compute.conf.d/perf.conf": TEXT},
+    "OpenStack-Ansible": {
+        "etc/nova/nova.conf": SHARED,
+        "etc/nova/nova-compute.conf.d/perf.conf": TEXT,
+    },
     "kolla-ansible": {"etc/kolla/nova-compute/nova.conf": TEXT + SHARED},
     "RHOSO": {
         "var/lib/openstack/nova/01-nova.conf": TEXT.replace("2", "4"),
@@ -42,7 +45,9 @@ class PlacesTest(testcase.TestCase):
         """Return the root of a host and the paths of its files."""
         root = sysroots.make_host(self)
         put(root, {**PLACES[deployment], "var/lib/openstack/nova/ssh-config": "Host *\n"})
-        if deployment == "OpenStack-Ansible":  # /etc/nova is a link into the environment of nova-compute
+        if (
+            deployment == "OpenStack-Ansible"
+        ):  # /etc/nova is a link into the environment of nova-compute
             venv = pathlib.Path(root, "openstack/venvs/nova-33.0.2/etc")
             venv.mkdir(parents=True)
             pathlib.Path(root, "etc/nova").rename(venv / "nova")
@@ -54,12 +59,16 @@ class PlacesTest(testcase.TestCase):
             with self.subTest(deployment):
                 root, paths = self.host(deployment)
                 arguments = "--sysroot", root, "-f", "json"
-                plan, audit = (json.loads(program.run(name, *arguments)[1]) for name in ("plan", "audit"))
+                plan, audit = (
+                    json.loads(program.run(name, *arguments)[1]) for name in ("plan", "audit")
+                )
                 for name in ("plan", "audit"):
                     shown = program.run(name, *arguments[:2])[1].splitlines()[-1]
                     self.assertEqual(f"nova.conf: {', '.join(paths)}", shown)
                 self.assertEqual((paths, paths), (plan["nova_config"], audit["nova_config"]))
-                self.assertEqual(("1-3,5,7", "6"), (plan["sets"]["dedicated"], plan["sets"]["shared"]))
+                self.assertEqual(
+                    ("1-3,5,7", "6"), (plan["sets"]["dedicated"], plan["sets"]["shared"])
+                )
                 host = reconcile.TunedHost(root, opts.load([]).agent.nova_config)
                 kept = host.plan(host.facts())
                 self.assertEqual(plan["sets"], dict(kept.sets))
@@ -89,7 +98,9 @@ class SeveralPlacesTest(testcase.TestCase):
         put(self.root, PLACES["packages"])
         host = reconcile.TunedHost(self.root)
         (note,) = [
-            note for note in host.plan(host.facts()).warnings if note.code is NoteCode.NOVA_CONF_PASSED_OVER
+            note
+            for note in host.plan(host.facts()).warnings
+            if note.code is NoteCode.NOVA_CONF_PASSED_OVER
         ]
         taken = "/etc/kolla/nova-compute/nova.conf"
         self.assertEqual({"places": ("etc/nova/nova.conf",), "taken": taken}, dict(note.params))
@@ -110,7 +121,9 @@ class SeveralPlacesTest(testcase.TestCase):
                 path.unlink()
                 path.symlink_to(target)
                 error = self.assertRaises(novaconf.NovaConfigError, host.plan, facts)
-                self.assertIn("nova.conf /etc/kolla/nova-compute/nova.conf: it cannot be read", str(error))
+                self.assertIn(
+                    "nova.conf /etc/kolla/nova-compute/nova.conf: it cannot be read", str(error)
+                )
                 self.assertNotIn("secret", str(error))
         path.unlink()
         path.symlink_to("inside")

@@ -41,11 +41,15 @@ class EvaluateTest(directories.DirectoryCase):
 
     def test_every_figure_has_a_row_with_its_own_verdict(self):
         done = self.evaluate("arm: tuned, max_loss: 0.15, max_host_cpu_per_unit: 0.1")
-        self.assertEqual(["PASS", "FAIL"], [row.split()[0] for row in done.stdout.splitlines()[1:3]])
+        self.assertEqual(
+            ["PASS", "FAIL"], [row.split()[0] for row in done.stdout.splitlines()[1:3]]
+        )
         self.assertEqual("FAIL", done.stdout.split()[-1])
 
     def test_no_budget_for_these_arms(self):
-        store.save(samples.results({"untuned": 1000.0, "again": 900.0}, boots=3, blocks=6), self.results)
+        store.save(
+            samples.results({"untuned": 1000.0, "again": 900.0}, boots=3, blocks=6), self.results
+        )
         out = program.shown(self, "evaluate", self.results, code=3)
         self.assertIn("no budget applies: the results have the arms untuned, again", out)
 
@@ -59,13 +63,18 @@ class EvaluateTest(directories.DirectoryCase):
         self.assertTrue(judgement["loss"]["low"] < 0.1 < judgement["loss"]["high"])
 
     def test_findings_of_guests_are_told(self):
-        clock, queues = "client: its clock source is hpet", "client: eth0: 1 of 4 queues are enabled"
+        clock, queues = (
+            "client: its clock source is hpet",
+            "client: eth0: 1 of 4 queues are enabled",
+        )
         for findings_of_guests, word in (
             ({"clock_source": clock}, "PASS"),
             ({"clock_source": clock, "queues": queues}, "INVALID"),
         ):
             with self.subTest(findings_of_guests):
-                findings = [{"code": code, "text": line} for code, line in findings_of_guests.items()]
+                findings = [
+                    {"code": code, "text": line} for code, line in findings_of_guests.items()
+                ]
                 samples.tell(self.data, arms={"untuned": {}, "tuned": {"findings": findings}})
                 store.save(self.data, self.results)
                 done = self.evaluate("arm: tuned, max_loss: 0.15")
@@ -73,7 +82,9 @@ class EvaluateTest(directories.DirectoryCase):
                 for line in findings_of_guests.values():
                     self.assertIn(f"warning: guests of tuned: {line}\n", done.stdout)
                 alone = json.loads(self.evaluate("arm: tuned, max_loss: 0.15", form="json").stdout)
-                self.assertEqual([f"tuned: {line}" for line in findings_of_guests.values()], alone["findings"])
+                self.assertEqual(
+                    [f"tuned: {line}" for line in findings_of_guests.values()], alone["findings"]
+                )
 
     def test_names_in_files_move_no_cursor(self):
         escape = "\x1b]0;x\x07\x1b[31m\x9b5m\nPASS"

@@ -12,9 +12,14 @@ class HistoryTest(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
         self.results = self.path("results.json")
-        data = samples.results({"untuned": 100.0, "tuned": 80.0}, boots=5, host="one", cpu_model="CPU")
+        data = samples.results(
+            {"untuned": 100.0, "tuned": 80.0}, boots=5, host="one", cpu_model="CPU"
+        )
         store.save(data, self.results)
-        self.environment = {**os.environ, "NOVA_PERF_DATABASE": f"sqlite:///{self.path('runs.db')}"}
+        self.environment = {
+            **os.environ,
+            "NOVA_PERF_DATABASE": f"sqlite:///{self.path('runs.db')}",
+        }
 
     def path(self, name):
         return os.path.join(self.directory, name)
@@ -24,7 +29,9 @@ class HistoryTest(directories.DirectoryCase):
         self.assertIn("kept as run 19700101-000000-", out)
         again = ("history", "one", "--arm", "tuned", "--add", self.results)
         [series] = program.document(self, *again, env=self.environment)["series"]
-        self.assertEqual(("one", "tuned", 1), (series["host"], series["arm"], len(series["points"])))
+        self.assertEqual(
+            ("one", "tuned", 1), (series["host"], series["arm"], len(series["points"]))
+        )
         tagged = ("history", "one", "--tag", "kernel=new")
         self.assertEqual([], program.document(self, *tagged, env=self.environment)["series"])
         out = program.shown(self, "history", "nobody", env=self.environment)
@@ -41,10 +48,15 @@ class HistoryTest(directories.DirectoryCase):
             (("--add", self.path("missing.json")), "missing.json: No such file"),
             (("--database", "nonsense"), "no SQLAlchemy URL"),
             (("--tag", "a b=1"), "--tag a b: give a key of"),
-            (("--database", f"sqlite:///{self.path('new.db')}"), "there is no database of runs at"),
+            (
+                ("--database", f"sqlite:///{self.path('new.db')}"),
+                "there is no database of runs at",
+            ),
         ):
             with self.subTest(arguments):
-                self.assertIn(words, program.refused(self, "history", *arguments, env=self.environment))
+                self.assertIn(
+                    words, program.refused(self, "history", *arguments, env=self.environment)
+                )
 
     def test_results_are_not_replaced(self):
         before = store.load(self.results)
@@ -57,9 +69,14 @@ class HistoryTest(directories.DirectoryCase):
         path, broken = self.path("out.xml"), self.write_file("broken.json", "{")
         text = "budgets: [{benchmark: iperf3, baseline: untuned, arm: tuned, max_loss: 0.05}]"
         budget = self.write_file("budget.yaml", text)
-        for arguments in (("evaluate", broken, "--budget", budget), ("validate", "--benchmark", "nowhere")):
+        for arguments in (
+            ("evaluate", broken, "--budget", budget),
+            ("validate", "--benchmark", "nowhere"),
+        ):
             with self.subTest(arguments):
-                program.shown(self, "evaluate", self.results, "--budget", budget, "--junit", path, code=1)
+                program.shown(
+                    self, "evaluate", self.results, "--budget", budget, "--junit", path, code=1
+                )
                 suite = ElementTree.parse(path).getroot()
                 self.assertEqual(("1", "0"), (suite.get("failures"), suite.get("errors")))
                 program.refused(self, *arguments, "--junit", path, env=self.environment)

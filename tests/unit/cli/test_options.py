@@ -19,14 +19,20 @@ class FlavorTest(testcase.TestCase):
 
     def test_profile_is_short_for_a_spec(self):
         self.assertEqual({"perf:profile": "storage"}, self.flavor("--profile", "storage"))
-        both = self.flavor("--profile", "storage", "--spec", "perf:iothreads=2", "--spec", "perf:profile=storage")
+        both = self.flavor(
+            "--profile", "storage", "--spec", "perf:iothreads=2", "--spec", "perf:profile=storage"
+        )
         self.assertEqual({"perf:profile": "storage", "perf:iothreads": "2"}, both)
 
     def test_default_profile_is_for_those_who_ask_nothing(self):
         self.assertEqual({"perf:profile": "balanced"}, self.flavor(default="balanced"))
         self.assertEqual({}, self.flavor())
-        self.assertEqual({"perf:iothreads": "2"}, self.flavor("--spec", "perf:iothreads=2", default="balanced"))
-        self.assertEqual({"perf:profile": "storage"}, self.flavor("--profile", "storage", default="balanced"))
+        self.assertEqual(
+            {"perf:iothreads": "2"}, self.flavor("--spec", "perf:iothreads=2", default="balanced")
+        )
+        self.assertEqual(
+            {"perf:profile": "storage"}, self.flavor("--profile", "storage", default="balanced")
+        )
 
     def test_two_profiles(self):
         message = self.error("--profile", "storage", "--spec", "perf:profile=compute")

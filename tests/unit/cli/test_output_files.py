@@ -14,7 +14,9 @@ class FilesCase(fleet_case.SimulatedValidation):
     def setUp(self):
         super().setUp()
         self.results_file = f"{self.directory}/measured.json"
-        store.save(samples.results({"host": 1000.0, "untuned": 800.0, "tuned": 900.0}), self.results_file)
+        store.save(
+            samples.results({"host": 1000.0, "untuned": 800.0, "tuned": 900.0}), self.results_file
+        )
         self.budget_file = self.budget("benchmark: iperf3, arm: tuned, max_loss: 0.15")
         os.mkdir(self.output)
 
@@ -63,11 +65,20 @@ class ReadTest(FilesCase):
 
     def test_a_recorded_host_is_no_picture(self):
         recorded = self.write_file("host.tar.xz", "x")
-        self.assert_kept("reads that file", self.nova_perf, "topology", "--sysroot", recorded, "--svg", recorded)
+        self.assert_kept(
+            "reads that file", self.nova_perf, "topology", "--sysroot", recorded, "--svg", recorded
+        )
 
     def test_own_profiles_stay(self):
         own = self.write_file("profiles/own.yaml", "x")
-        arguments = ("--profile-dir", f"{self.directory}/profiles", "--output", self.output, "--junit", own)
+        arguments = (
+            "--profile-dir",
+            f"{self.directory}/profiles",
+            "--output",
+            self.output,
+            "--junit",
+            own,
+        )
         self.assert_kept("reads that file", self.nova_perf, "validate", *arguments)
 
     def test_what_a_run_would_rename_is_no_input(self):
@@ -95,7 +106,9 @@ class WrittenTest(FilesCase):
 
 class CloudTest(FilesCase):
     def refused(self, *arguments):
-        error = self.assertRaises(errors.PerfTuningError, self.validate, "--hosts", "all", *arguments)
+        error = self.assertRaises(
+            errors.PerfTuningError, self.validate, "--hosts", "all", *arguments
+        )
         return str(error)
 
     def test_what_is_read_stays(self):

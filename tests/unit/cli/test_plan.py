@@ -24,7 +24,10 @@ SCHEMA = {
                 "additionalProperties": False,
                 "properties": {
                     "kind": {"enum": ["irq_affinity", "thread_affinity", "xps", "rps"]},
-                    "target": {"type": "string", "pattern": r"^(irq:\d+|tid:\d+|[^/]+/(tx|rx)-\d+)$"},
+                    "target": {
+                        "type": "string",
+                        "pattern": r"^(irq:\d+|tid:\d+|[^/]+/(tx|rx)-\d+)$",
+                    },
                     "value": {"type": "string", "pattern": "^[0-9a-f,-]+$"},
                     "current": {"type": ["string", "null"]},
                     "reason": {"type": "string", "minLength": 20},
@@ -33,7 +36,10 @@ SCHEMA = {
                 },
             },
         },
-        "sets": {"type": "object", "additionalProperties": {"type": "string", "pattern": r"^[0-9,-]*$"}},
+        "sets": {
+            "type": "object",
+            "additionalProperties": {"type": "string", "pattern": r"^[0-9,-]*$"},
+        },
         "nova_config": {"type": "array", "items": {"type": "string"}},
         "warnings": {"type": "array", "items": {"type": "string"}},
         "notes": program.NOTES,
@@ -69,16 +75,22 @@ class PlanCommandTest(directories.DirectoryCase):
     def ask(self, **specs):
         """Make all guests of the host ask for ``specs``, as Nova writes them into the domain."""
         extra = "".join(
-            f'<nova:extraSpec name="perf:{key}">{value}</nova:extraSpec>' for key, value in specs.items()
+            f'<nova:extraSpec name="perf:{key}">{value}</nova:extraSpec>'
+            for key, value in specs.items()
         )
         for path in pathlib.Path(self.xml).glob("*.xml"):
-            path.write_text(path.read_text().replace("<nova:extraSpecs>", f"<nova:extraSpecs>{extra}", 1))
+            path.write_text(
+                path.read_text().replace("<nova:extraSpecs>", f"<nova:extraSpecs>{extra}", 1)
+            )
 
     def test_json_has_the_documented_form(self):
         plan = self.plan()
-        self.assertEqual({"irq_affinity", "xps"}, {setting["kind"] for setting in plan["settings"]})
         self.assertEqual(
-            ("0,2,4,6", "1,3,5,7", ""), tuple(plan["sets"][key] for key in ("shared", "dedicated", "overlap"))
+            {"irq_affinity", "xps"}, {setting["kind"] for setting in plan["settings"]}
+        )
+        self.assertEqual(
+            ("0,2,4,6", "1,3,5,7", ""),
+            tuple(plan["sets"][key] for key in ("shared", "dedicated", "overlap")),
         )
 
     def test_guests_that_ask(self):
@@ -94,7 +106,9 @@ class PlanCommandTest(directories.DirectoryCase):
     def test_sets_of_nova_conf_and_housekeeping(self):
         conf = self.nova_conf(dedicated="1,3,5,7", shared="2,6")
         self.assertEqual("2,6", self.plan(*conf)["sets"]["shared"])
-        self.assertEqual("0,2,4,6", self.plan(*conf, "--housekeeping", "0-2,^1,4,6")["sets"]["housekeeping"])
+        self.assertEqual(
+            "0,2,4,6", self.plan(*conf, "--housekeeping", "0-2,^1,4,6")["sets"]["housekeeping"]
+        )
 
     def test_domains_from_files_take_part(self):
         before = self.plan()["sets"]["dedicated"]
@@ -116,17 +130,34 @@ class PlanCommandTest(directories.DirectoryCase):
         ):
             with self.subTest(words):
                 self.assertIn(words, out)
-        for name in ("isolated", "irq_vcpu"):  # that no CPU may carry what nobody has reads as forbidden
+        for name in (
+            "isolated",
+            "irq_vcpu",
+        ):  # that no CPU may carry what nobody has reads as forbidden
             self.assertNotIn(f"\n{name} ", out)
         out = program.shown(self, "plan", "--sysroot", self.root, "--all")
-        self.assertEqual(8, len([line for line in out.splitlines() if line.startswith(("irq_affinity", "xps"))]))
+        self.assertEqual(
+            8, len([line for line in out.splitlines() if line.startswith(("irq_affinity", "xps"))])
+        )
 
     def test_contradictions_are_one_line(self):
         for options, arguments, words in (
-            ({"dedicated": "0-3", "shared": "3-5"}, [], "_set and [compute] cpu_shared_set overlap in CPU 3"),
+            (
+                {"dedicated": "0-3", "shared": "3-5"},
+                [],
+                "_set and [compute] cpu_shared_set overlap in CPU 3",
+            ),
             ({"dedicated": "0-3"}, ["--housekeeping", "3"], "housekeeping overlap in CPU 3"),
-            ({"dedicated": "1,3,99"}, [], "cpu_dedicated_set names CPUs that this host lacks: 99; it has 0-7"),
-            ({"shared": ",".join(map(str, range(8000)))}, [], "cpu_shared_set names CPUs that this host lacks"),
+            (
+                {"dedicated": "1,3,99"},
+                [],
+                "cpu_dedicated_set names CPUs that this host lacks: 99; it has 0-7",
+            ),
+            (
+                {"shared": ",".join(map(str, range(8000)))},
+                [],
+                "cpu_shared_set names CPUs that this host lacks",
+            ),
             ({}, ["--housekeeping", ""], "--housekeeping: '' names no CPU"),
             ({}, ["--housekeeping", "4,^4"], "--housekeeping: '4,^4' names no CPU"),
             ({}, ["--housekeeping", "\N{FULLWIDTH DIGIT ONE}"], "--housekeeping"),
@@ -137,7 +168,12 @@ class PlanCommandTest(directories.DirectoryCase):
 
     def test_hostile_domains_are_one_line(self):
         path = self.directory / "path.xml"
-        for data in (b"", b"<network><name>x</name></network>", b"\xff\xfe", b"<domain>" + b"<a>" * 100_000):
+        for data in (
+            b"",
+            b"<network><name>x</name></network>",
+            b"\xff\xfe",
+            b"<domain>" + b"<a>" * 100_000,
+        ):
             with self.subTest(data):
                 path.write_bytes(data)
                 self.assertIn("path.xml", self.refused("--domain", str(path)))
@@ -146,20 +182,31 @@ class PlanCommandTest(directories.DirectoryCase):
     def test_names_of_guests_cannot_drive_the_terminal(self):
         path = self.directory / "evil.xml"
         text = (pathlib.Path(self.xml) / "instance-00000001.xml").read_text()
-        path.write_text(text.replace("<name>instance-00000001", "<name>a\N{CSI}31m\N{RIGHT-TO-LEFT OVERRIDE}"))
+        path.write_text(
+            text.replace("<name>instance-00000001", "<name>a\N{CSI}31m\N{RIGHT-TO-LEFT OVERRIDE}")
+        )
         _code, out, err = program.run(
             "plan", "--sysroot", self.root, *self.nova_conf(shared="0,1"), "--domain", str(path)
         )
-        self.assertEqual([], [char for char in out + err if not char.isprintable() and char != "\n"])
+        self.assertEqual(
+            [], [char for char in out + err if not char.isprintable() and char != "\n"]
+        )
 
 
 class QuietCpusTest(testcase.TestCase):
     def test_those_of_the_plan_without_a_guest_or_none(self):
         nova, cpus = "etc/nova/nova.conf", "sys/devices/system/cpu"
         isolated, nohz_full = f"{cpus}/isolated", f"{cpus}/nohz_full"
-        for changes, expected in (({}, "14-15"), ({nova: None, isolated: "3,5\n", nohz_full: "\n"}, "5")):
+        for changes, expected in (
+            ({}, "14-15"),
+            ({nova: None, isolated: "3,5\n", nohz_full: "\n"}, "5"),
+        ):
             with self.subTest(expected):
                 root = audit_hosts.grow(self, audit_hosts.changed(audit_hosts.good(), changes))
                 self.assertEqual(expected, cpulist.format(host_options.quiet_cpus(root)))
-        nothing = audit_hosts.changed(audit_hosts.good(), {nova: None, isolated: "2-3\n", nohz_full: "\n"})
-        self.assertRaises(layout.PlanError, host_options.quiet_cpus, audit_hosts.grow(self, nothing))
+        nothing = audit_hosts.changed(
+            audit_hosts.good(), {nova: None, isolated: "2-3\n", nohz_full: "\n"}
+        )
+        self.assertRaises(
+            layout.PlanError, host_options.quiet_cpus, audit_hosts.grow(self, nothing)
+        )

@@ -31,7 +31,8 @@ class PublishTest(directories.DirectoryCase):
         own = self.write_file("own.conf", f"[nova_perf_tuning]\nstate_dir = {self.state}\n")
         self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.conf.opts.CONFIG", own))
         self.config = self.write_file(
-            "nova.conf", f"[DEFAULT]\nhost = cmp1\n[nova_perf_tuning]\nresult_file = {self.published}\n"
+            "nova.conf",
+            f"[DEFAULT]\nhost = cmp1\n[nova_perf_tuning]\nresult_file = {self.published}\n",
         )
 
     def measure(self, values=None, **environment):
@@ -41,14 +42,18 @@ class PublishTest(directories.DirectoryCase):
         store.save(measured, self.results)
 
     def budget(self, max_loss, arms="arm: tuned"):
-        return self.write_file("net-10g.yaml", f"budgets: [{{benchmark: iperf3, {arms}, max_loss: {max_loss}}}]")
+        return self.write_file(
+            "net-10g.yaml", f"budgets: [{{benchmark: iperf3, {arms}, max_loss: {max_loss}}}]"
+        )
 
     def published_by(self, *arguments):
         return program.document(self, "publish", *arguments, "--nova-config", self.config)
 
     def refused(self, *arguments):
         before = os.path.exists(self.published)
-        line = program.refused(self, "publish", *arguments, "--nova-config", self.config, "-f", "json")
+        line = program.refused(
+            self, "publish", *arguments, "--nova-config", self.config, "-f", "json"
+        )
         self.assertEqual(before, os.path.exists(self.published))
         return line
 
@@ -64,15 +69,22 @@ class PublishTest(directories.DirectoryCase):
         self.measure()
         other = self.write_file("made/other.json", "{}")
         os.symlink(other, f"{self.state}/link.json")
-        result = host_result.HostResult("cmp1", datetime.datetime.now(datetime.UTC), "PASS", {}).to_json()
-        os.symlink(self.write_file("verdict-of-root.json", result), f"{self.state}/link-of-a-verdict.json")
+        result = host_result.HostResult(
+            "cmp1", datetime.datetime.now(datetime.UTC), "PASS", {}
+        ).to_json()
+        os.symlink(
+            self.write_file("verdict-of-root.json", result), f"{self.state}/link-of-a-verdict.json"
+        )
         publish = (self.results, "--budget", self.budget(0.15))
         for line, words in (
             (f"result_file = {other}", "only a verdict is replaced or removed"),
             (f"result_file = {self.state}/link.json", "not a regular file"),
             (f"result_file = {self.state}/link-of-a-verdict.json", "not a regular file"),
             (f"result_file = {self.write_file('made/passwd', 'x')}", "ends in .json"),
-            (f"result_file = {self.directory}/new.json", f"name a file in {self.state} or /var/lib/nova-perf-"),
+            (
+                f"result_file = {self.directory}/new.json",
+                f"name a file in {self.state} or /var/lib/nova-perf-",
+            ),
             (f"result_file = {self.state}/../new.json", "name a file in"),
             (f"result_file = {self.state}/other/new.json", "name a file in"),
             ("result_file = verdict.json", "name a file in"),
@@ -146,7 +158,13 @@ class PublishTest(directories.DirectoryCase):
         now = datetime.datetime.now(datetime.UTC).isoformat()
         samples.tell(measured, created=now, host="cmp1")
         store.save(measured, self.results)
-        budget = {"benchmark": benchmark, "metric": metric, "arm": arm, "baseline": baseline, "max_loss": 0.15}
+        budget = {
+            "benchmark": benchmark,
+            "metric": metric,
+            "arm": arm,
+            "baseline": baseline,
+            "max_loss": 0.15,
+        }
         long = self.write_file("long.yaml", json.dumps({"budgets": [budget]}))
         self.published_by(self.results, "--budget", long)
         result = self.read_by_compute()
@@ -159,12 +177,17 @@ class PublishTest(directories.DirectoryCase):
         self.assertEqual(["CUSTOM_PERF_VALIDATED"], self.published_by(self.results)["traits"])
         self.assertEqual("PASS", self.read_by_compute().verdict)
         self.measure_fleet(0, slow=0.5)
-        self.assertEqual("FAIL", self.published_by(self.results)["result"]["verdict"], "PASS was recorded")
+        self.assertEqual(
+            "FAIL", self.published_by(self.results)["result"]["verdict"], "PASS was recorded"
+        )
         data = store.load(self.results)
         fleet = data.environment.fleet
         fleet.hosts = [host for host in fleet.hosts if host.host != "cmp1"]
         store.save(data, self.results)
-        self.assertIn("there is no result of host 'cmp1' in it; there is h0, h2, h3", self.refused(self.results))
+        self.assertIn(
+            "there is no result of host 'cmp1' in it; there is h0, h2, h3",
+            self.refused(self.results),
+        )
 
     def measure_fleet(self, loss, slow=0.0):
         """Write a run over many hosts, cmp1 among them, that has recorded PASS whatever its trials say.
@@ -172,9 +195,13 @@ class PublishTest(directories.DirectoryCase):
         :param loss: of tuned guests; :param slow: of all of cmp1.
         """
         data = samples.fleet()
-        fleet = json.loads(json.dumps(dataclasses.asdict(data.environment.fleet)).replace('"h1"', '"cmp1"'))
+        fleet = json.loads(
+            json.dumps(dataclasses.asdict(data.environment.fleet)).replace('"h1"', '"cmp1"')
+        )
         for trial in data.trials:
-            trial.value *= (1 - loss * (trial.arm == "tuned")) * (1 - slow * (trial.boot in (0, 1)))
+            trial.value *= (1 - loss * (trial.arm == "tuned")) * (
+                1 - slow * (trial.boot in (0, 1))
+            )
         now = datetime.datetime.now(datetime.UTC).isoformat()
         samples.tell(data, created=now, launcher="heat", fleet=fleet)
         store.save(data, self.results)
@@ -184,7 +211,9 @@ class PublishTest(directories.DirectoryCase):
         recorded = self.published_by(self.results)
         self.assertEqual((True, "PASS"), (recorded["recorded"], recorded["result"]["verdict"]))
         done = self.published_by(self.results, "--budget", self.budget(0.05, AGAINST_UNTUNED))
-        self.assertEqual((False, "FAIL", []), (done["recorded"], done["result"]["verdict"], done["traits"]))
+        self.assertEqual(
+            (False, "FAIL", []), (done["recorded"], done["result"]["verdict"], done["traits"])
+        )
         self.assertEqual({"net-10g": "FAIL"}, self.read_by_compute().budgets)
         done = self.published_by(self.results, "--budget", self.budget(0.4, AGAINST_UNTUNED))
         self.assertEqual(["CUSTOM_PERF_BUDGET_NET_10G", "CUSTOM_PERF_VALIDATED"], done["traits"])
@@ -194,13 +223,17 @@ class PublishTest(directories.DirectoryCase):
         result = host_result.HostResult("cmp1", now, "PASS", {"disk": "PASS"}, score=97.5)
         self.published_by(self.write_file("verdict.json", result.to_json()))
         self.assertEqual(result, self.read_by_compute())
-        self.assertEqual({"file": self.published, "removed": True}, self.published_by("--withdraw"))
+        self.assertEqual(
+            {"file": self.published, "removed": True}, self.published_by("--withdraw")
+        )
         self.assertIsNone(self.read_by_compute())
         self.assertFalse(self.published_by("--withdraw")["removed"])
 
     def test_a_verdict_out_of_a_pipe(self):
         """It can be read once."""
-        verdict = host_result.HostResult("cmp1", datetime.datetime.now(datetime.UTC), "PASS", {"disk": "PASS"})
+        verdict = host_result.HostResult(
+            "cmp1", datetime.datetime.now(datetime.UTC), "PASS", {"disk": "PASS"}
+        )
         text = verdict.to_json()
         done = program.shown(self, "publish", "-", "--nova-config", self.config, input=text)
         self.assertIn("PASS of host cmp1", done)
@@ -216,7 +249,10 @@ class PublishTest(directories.DirectoryCase):
         """Nova's user may own the directory, and swap it for a link between the two."""
         now = datetime.datetime.now(datetime.UTC)
         verdict = host_result.HostResult("cmp1", now, "PASS", {"disk": "PASS"}).to_json()
-        source, other = self.write_file("source.json", verdict), self.write_file("other/verdict.json", "{}")
+        source, other = (
+            self.write_file("source.json", verdict),
+            self.write_file("other/verdict.json", "{}"),
+        )
         made, moved = self.directory / "made", self.directory / "moved"
         really = host_result.read
 
@@ -241,21 +277,33 @@ class PublishTest(directories.DirectoryCase):
         self.assertIn("No such file", self.refused(self.results))
         self.measure()
         self.assertIn("give --budget FILE", self.refused(self.results))
-        other = self.write_file("other.yaml", "budgets:\n- {benchmark: fio, arm: tuned, max_loss: 0.1}\n")
+        other = self.write_file(
+            "other.yaml", "budgets:\n- {benchmark: fio, arm: tuned, max_loss: 0.1}\n"
+        )
         self.assertIn("INVALID says nothing", self.refused(self.results, "--budget", other))
         self.measure(host="cmp2")
-        self.assertIn("no result of host 'cmp1'", self.refused(self.results, "--budget", self.budget(0.15)))
+        self.assertIn(
+            "no result of host 'cmp1'", self.refused(self.results, "--budget", self.budget(0.15))
+        )
         self.measure(created="2020-01-01T00:00:00+00:00")
         self.assertIn("longer ago than", self.refused(self.results, "--budget", self.budget(0.15)))
         self.measure()
         os.makedirs(self.published)
-        self.assertIn("not a regular file", self.refused(self.results, "--budget", self.budget(0.15)))
+        self.assertIn(
+            "not a regular file", self.refused(self.results, "--budget", self.budget(0.15))
+        )
 
     def test_a_run_in_which_nothing_was_tuned(self):
         """Its arms are alike, so every budget passes."""
-        self.measure({"host": 1000.0, "untuned": 1000.0, "tuned": 1000.0}, launcher="host", accelerator="none")
+        self.measure(
+            {"host": 1000.0, "untuned": 1000.0, "tuned": 1000.0},
+            launcher="host",
+            accelerator="none",
+        )
         line = self.refused(self.results, "--budget", self.budget(0.2, AGAINST_UNTUNED))
-        self.assertIn("every arm is the host itself (launcher host), so it says nothing about guests", line)
+        self.assertIn(
+            "every arm is the host itself (launcher host), so it says nothing about guests", line
+        )
         self.measure({"host": 1000.0, "untuned": 990.0, "again": 990.0}, launcher="libvirt")
         line = self.refused(self.results, "--budget", self.budget(0.2, "arm: again"))
         self.assertIn("both pairs of guests are untuned (an A/A run)", line)
@@ -265,4 +313,6 @@ class PublishTest(directories.DirectoryCase):
         self.write_file("nova.conf", "[nova_perf_tuning]\nresult_max_age = soon\n")
         self.assertIn("result_max_age", self.refused(self.results, "--budget", self.budget(0.15)))
         os.unlink(self.config)
-        self.assertIn("nova.conf: No such file", self.refused(self.results, "--budget", self.budget(0.15)))
+        self.assertIn(
+            "nova.conf: No such file", self.refused(self.results, "--budget", self.budget(0.15))
+        )

@@ -14,11 +14,16 @@ class ReportTest(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
         self.results = os.path.join(self.directory, "results.json")
-        store.save(samples.results({"host": 1000.0, "untuned": 500.0, "tuned": 900.0}), self.results)
+        store.save(
+            samples.results({"host": 1000.0, "untuned": 500.0, "tuned": 900.0}), self.results
+        )
 
     def test_beside_the_results_or_where_asked(self):
         other = os.path.join(self.directory, "other.html")
-        for arguments, path in (((), os.path.join(self.directory, "report.html")), (("-o", other), other)):
+        for arguments, path in (
+            ((), os.path.join(self.directory, "report.html")),
+            (("-o", other), other),
+        ):
             with self.subTest(arguments):
                 done = program.nova_perf("report", self.results, *arguments)
                 self.assertEqual((0, f"{path}\n", ""), (done.returncode, done.stdout, done.stderr))
@@ -31,7 +36,11 @@ class ReportTest(directories.DirectoryCase):
         self.assertEqual(["results.json"], os.listdir(self.directory))
 
     def test_mistakes_are_one_line_and_exit_3(self):
-        for arguments in (("/nonexistent",), (self.results, "-o", "/nonexistent/x.html"), (os.devnull,)):
+        for arguments in (
+            ("/nonexistent",),
+            (self.results, "-o", "/nonexistent/x.html"),
+            (os.devnull,),
+        ):
             program.refused(self, "report", *arguments)
         self.assertEqual(["results.json"], os.listdir(self.directory))
 
@@ -53,17 +62,26 @@ class ReportTest(directories.DirectoryCase):
         before = os.stat(self.results)
         for path in (self.results, link, pipe, str(self.directory)):
             program.refused(self, "report", self.results, "-o", path)
-        self.assertEqual((before.st_ino, before.st_mtime_ns), (os.stat(link).st_ino, os.stat(link).st_mtime_ns))
+        self.assertEqual(
+            (before.st_ino, before.st_mtime_ns), (os.stat(link).st_ino, os.stat(link).st_mtime_ns)
+        )
         self.assertTrue(stat.S_ISFIFO(os.lstat(pipe).st_mode))
 
     def test_ndjson_is_a_document_a_trial_with_keys_and_types_that_stay(self):
         """A store takes the type of the first document: neither an integer nor a name of a spec may be a key's."""
-        data = samples.results({"untuned": 500.0, "tuned": 900.0}, created="2026-11-20T10:00:00+01:00", host="one")
-        samples.tell(data, arms={"untuned": {}, "tuned": {"request": {"perf:vif_host_offload.csum": "true"}}})
+        data = samples.results(
+            {"untuned": 500.0, "tuned": 900.0}, created="2026-11-20T10:00:00+01:00", host="one"
+        )
+        samples.tell(
+            data,
+            arms={"untuned": {}, "tuned": {"request": {"perf:vif_host_offload.csum": "true"}}},
+        )
         data.trials[0] = dataclasses.replace(
             data.trials[0], value=1, conditions={"steal_share": 1, "of.others": 2}
         )
-        data.trials.append(samples.trial(arm="tuned", boot=4, value=None, error="\u2028", order=99))
+        data.trials.append(
+            samples.trial(arm="tuned", boot=4, value=None, error="\u2028", order=99)
+        )
         store.save(data, self.results)
         path = os.path.join(self.directory, "trials.ndjson")
         documents = []
@@ -76,7 +94,10 @@ class ReportTest(directories.DirectoryCase):
         self.assertEqual(*documents)
         first, *_, last = documents[0]
         self.assertEqual(len(data.trials), len({document["id"] for document in documents[0]}))
-        types = [set(map(type, (document["value"], document["window_s"]))) for document in documents[0][:-1]]
+        types = [
+            set(map(type, (document["value"], document["window_s"])))
+            for document in documents[0][:-1]
+        ]
         self.assertEqual([{float}] * (len(data.trials) - 1), types)
         self.assertEqual({frozenset(first)}, set(map(frozenset, documents[0])))
         shown = tuple(map(first.get, ("@timestamp", "host", "peer")))

@@ -18,7 +18,9 @@ class RestoreTest(transaction_case.TransactionCase):
         self.assertEqual("nothing is applied, nothing to restore\n", self.shown("restore"))
 
     def test_what_held_already_is_told_from_what_was_put_back(self):
-        self.run_json("apply", "--from", self.plan([{"kind": "rps", "target": "eth0/rx-0", "value": "00"}]))
+        self.run_json(
+            "apply", "--from", self.plan([{"kind": "rps", "target": "eth0/rx-0", "value": "00"}])
+        )
         self.assertEqual("1 setting: 1 with the original already\n", self.shown("restore"))
 
     def test_what_somebody_else_changed(self):
@@ -45,7 +47,9 @@ class RestoreTest(transaction_case.TransactionCase):
         before = sysroots.content(self.root)
         self.run_json("apply", "--from", self.some_plan())
         self.put(BOOT_ID, "two")
-        self.run_json("apply", "--from", self.plan([{"kind": "rps", "target": "eth0/rx-0", "value": "3c"}]))
+        self.run_json(
+            "apply", "--from", self.plan([{"kind": "rps", "target": "eth0/rx-0", "value": "3c"}])
+        )
         self.run_json("apply", "--from", self.some_plan())
         self.assertEqual({"restored": 4}, self.run_json("restore")["counts"])
         self.put(BOOT_ID, "one")
@@ -58,7 +62,12 @@ class RestoreTest(transaction_case.TransactionCase):
         self.run_json("apply", "--from", self.some_plan())
         after = sysroots.content(self.root)
         self.put(BOOT_ID, "")
-        for command in (["restore"], ["verify"], ["status"], ["apply", "--from", self.some_plan()]):
+        for command in (
+            ["restore"],
+            ["verify"],
+            ["status"],
+            ["apply", "--from", self.some_plan()],
+        ):
             self.refused(*command, words=("boot_id: it is empty",))
         self.put(BOOT_ID, "one")
         self.assertEqual(after, sysroots.content(self.root))

@@ -37,7 +37,9 @@ class StatusTest(StateCase):
         result = self.run_json("status")
         self.assertEqual(f"{self.state}/journal.sqlite", result["journal"])
         irq = next(setting for setting in result["settings"] if setting["target"] == "irq:24")
-        self.assertEqual(("2", "0-7", "nic", "why"), (irq["value"], irq["original"], irq["rule"], irq["reason"]))
+        self.assertEqual(
+            ("2", "0-7", "nic", "why"), (irq["value"], irq["original"], irq["rule"], irq["reason"])
+        )
         self.assertRegex(irq["since"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d$")
         out = self.shown("status")
         for word in ("irq:24", "eth0/tx-1", "eth0/rx-0", "journal: "):
@@ -45,14 +47,20 @@ class StatusTest(StateCase):
                 self.assertIn(word, out)
 
     def test_what_held_already_is_not_listed_as_applied(self):
-        self.run_json("apply", "--from", self.plan([{"kind": "rps", "target": "eth0/rx-0", "value": "00"}]))
+        self.run_json(
+            "apply", "--from", self.plan([{"kind": "rps", "target": "eth0/rx-0", "value": "00"}])
+        )
         self.assertEqual([], self.run_json("status")["settings"])
 
     def test_a_journal_that_may_not_be_read(self):
-        with mock.patch.object(journal_options, "open_journal", side_effect=journal.ForbiddenError("root's")):
+        with mock.patch.object(
+            journal_options, "open_journal", side_effect=journal.ForbiddenError("root's")
+        ):
             shown = self.run_json("status", code=2)
         fault = ("root's", "forbidden_error", None)
-        self.assertEqual(fault, tuple(shown[key] for key in ("journal_fault", "journal_fault_code", "settings")))
+        self.assertEqual(
+            fault, tuple(shown[key] for key in ("journal_fault", "journal_fault_code", "settings"))
+        )
 
     def test_drift_names_the_suspect(self):
         self.run_json("apply", "--from", self.some_plan())
@@ -62,8 +70,12 @@ class StatusTest(StateCase):
         result = self.run_json("status")
         self.assertEqual({"irqbalance": 4242}, result["competing_daemons"])
         details = {setting["target"]: setting["detail"] for setting in result["settings"]}
-        self.assertEqual("holds 5; may have been written by irqbalance (pid 4242)", details["irq:24"])
-        self.assertEqual("holds 3c; may have been written by a program that is not known", details["eth0/rx-0"])
+        self.assertEqual(
+            "holds 5; may have been written by irqbalance (pid 4242)", details["irq:24"]
+        )
+        self.assertEqual(
+            "holds 3c; may have been written by a program that is not known", details["eth0/rx-0"]
+        )
 
     def test_only_decimal_numbers_are_processes(self):
         self.run_json("apply", "--from", self.some_plan())
@@ -76,7 +88,11 @@ class StatusTest(StateCase):
         """Its effective id is root's where it runs a set-user-ID program."""
         self.run_json("apply", "--from", self.some_plan())
         self.put(RPS, "3c")
-        for pid, ids in ((4240, "65534\t0\t0\t0"), (4241, "65534\t65534\t65534\t65534"), (4242, "0\t0\t0\t0")):
+        for pid, ids in (
+            (4240, "65534\t0\t0\t0"),
+            (4241, "65534\t65534\t65534\t65534"),
+            (4242, "0\t0\t0\t0"),
+        ):
             self.put(f"proc/{pid}/comm", "irqbalance")
             self.put(f"proc/{pid}/status", f"Name:\tirqbalance\nUid:\t{ids}")
         self.assertEqual({"irqbalance": 4242}, self.run_json("status")["competing_daemons"])
@@ -84,11 +100,15 @@ class StatusTest(StateCase):
     def test_an_apply_that_was_cut(self):
         self.run_json("apply", "--from", self.some_plan())
         connection = sqlite3.connect(f"{self.state}/journal.sqlite")
-        connection.execute("UPDATE entry SET state = 'intended', written = NULL WHERE target = 'eth0/rx-0'")
+        connection.execute(
+            "UPDATE entry SET state = 'intended', written = NULL WHERE target = 'eth0/rx-0'"
+        )
         connection.commit()
         connection.close()
         settings = self.run_json("status")["settings"]
-        self.assertEqual(["eth0/rx-0"], [setting["target"] for setting in settings if setting["interrupted"]])
+        self.assertEqual(
+            ["eth0/rx-0"], [setting["target"] for setting in settings if setting["interrupted"]]
+        )
 
     def test_what_a_file_says_cannot_command_the_terminal(self):
         self.run_json("apply", "--from", self.some_plan())
@@ -122,9 +142,13 @@ class AgentTest(StateCase):
         ]
         self.agent(findings=[finding.as_json() for finding in known])
         daemon, other = self.lines()[-2:]
-        self.assertEqual("agent: ksmtuned (process 5751) runs and may change settings of kind memory", daemon)
+        self.assertEqual(
+            "agent: ksmtuned (process 5751) runs and may change settings of kind memory", daemon
+        )
         self.assertEqual("agent: xps eth0/tx-0: EIO, holds 03", other)
 
     def test_a_directory_in_its_place(self):
         (self.run_dir / "agent.json").mkdir(parents=True)
-        self.assertIn(f"cannot be read: {self.run_dir}/agent.json: Is a directory", self.lines()[0])
+        self.assertIn(
+            f"cannot be read: {self.run_dir}/agent.json: Is a directory", self.lines()[0]
+        )

@@ -57,7 +57,11 @@ class PrintTest(testcase.TestCase):
         for path in PACKAGE.rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Call) and ast.unparse(node.func) == "print":
-                    wrong += [f"{path.name}:{node.lineno}" for part in node.args if not self.is_clean(part)]
+                    wrong += [
+                        f"{path.name}:{node.lineno}"
+                        for part in node.args
+                        if not self.is_clean(part)
+                    ]
         self.assertEqual([], wrong)
 
     def is_clean(self, part):
@@ -79,13 +83,26 @@ class HostTest(directories.DirectoryCase):
             for path, text in audit_hosts.good().items()
         }
         self.root = audit_hosts.grow(self, tree)
-        domain = audit_hosts.domain("guest", pins=("10", "11"), model="e1000").replace(">guest<", f">{IN_XML}<")
+        domain = audit_hosts.domain("guest", pins=("10", "11"), model="e1000").replace(
+            ">guest<", f">{IN_XML}<"
+        )
         self.domain = self.write_file("domain.xml", domain)
-        self.budget = self.write_file("b.yaml", "budgets: [{benchmark: iperf3, arm: tuned, max_loss: 0.1}]")
+        self.budget = self.write_file(
+            "b.yaml", "budgets: [{benchmark: iperf3, arm: tuned, max_loss: 0.1}]"
+        )
         self.config = self.write_file("nova.conf", f"[DEFAULT]\nhost = {HOSTILE}\n")
         now = datetime.datetime.now(datetime.UTC).isoformat()
-        one = samples.results({"host": 1000.0, "untuned": 800.0, "tuned": 900.0}, boots=3, blocks=6)
-        samples.tell(one, created=now, host=HOSTILE, kernel=HOSTILE, cpu_model=HOSTILE, tags={"rack": HOSTILE})
+        one = samples.results(
+            {"host": 1000.0, "untuned": 800.0, "tuned": 900.0}, boots=3, blocks=6
+        )
+        samples.tell(
+            one,
+            created=now,
+            host=HOSTILE,
+            kernel=HOSTILE,
+            cpu_model=HOSTILE,
+            tags={"rack": HOSTILE},
+        )
         for trial in one.trials[:2]:
             trial.value, trial.error = None, HOSTILE
         many = samples.fleet()
@@ -100,7 +117,9 @@ class HostTest(directories.DirectoryCase):
         """Return the root of a host with applied settings, of which another program has changed one."""
         root = sysroots.make_host(self)
         with sysroots.open_journal(root) as journal:
-            apply.apply(sysroots.settings(root)[:1], registry.kinds(root), journal, apply.boot_id(root))
+            apply.apply(
+                sysroots.settings(root)[:1], registry.kinds(root), journal, apply.boot_id(root)
+            )
         pathlib.Path(root, "proc/sys/net/core/rmem_max").write_text(HOSTILE)
         return root
 
@@ -133,7 +152,10 @@ class HostTest(directories.DirectoryCase):
             yield "report", (results, "--ndjson", f"{self.directory}/{HOSTILE}.ndjson")
             yield "capacity", (results, "--shared", "4")
             yield "publish", (results, "--budget", self.budget, "--nova-config", self.config)
-            yield "history", ("--add", results, "--database", f"sqlite:///{self.directory}/runs.db")
+            yield (
+                "history",
+                ("--add", results, "--database", f"sqlite:///{self.directory}/runs.db"),
+            )
 
     def test_every_command(self):
         shown, environment = {}, {**os.environ, "PATH": f"{self.tools}:{os.environ['PATH']}"}
@@ -149,12 +171,16 @@ class HostTest(directories.DirectoryCase):
         entries = metadata.entry_points(group=main.NAMESPACE)
         self.assertEqual({entry.name.replace("_", " ") for entry in entries}, set(shown))
         # Neither shows a name: arms and benchmarks have none that is hostile, and such a NIC is left out.
-        self.assertEqual({"capacity", "generate"}, {name for name, marked in shown.items() if not marked})
+        self.assertEqual(
+            {"capacity", "generate"}, {name for name, marked in shown.items() if not marked}
+        )
 
 
 class MessagesTest(directories.DirectoryCase):
     def test_a_traceback(self):
-        with mock.patch("nova_perf_tuning.cli.paths.Paths.take_action", side_effect=ValueError(HOSTILE)):
+        with mock.patch(
+            "nova_perf_tuning.cli.paths.Paths.take_action", side_effect=ValueError(HOSTILE)
+        ):
             for words in (("--debug", "paths"), ("paths",)):
                 done = program.nova_perf(*words)
                 self.assertIn(MARK, done.stderr)
@@ -169,7 +195,9 @@ class MessagesTest(directories.DirectoryCase):
             self.assertEqual(set(), obeyed(out.getvalue()))
 
     def test_lines_of_the_agent_s_log(self):
-        record = logging.makeLogRecord({"msg": "guest %s", "args": (HOSTILE,), "levelname": "INFO"})
+        record = logging.makeLogRecord(
+            {"msg": "guest %s", "args": (HOSTILE,), "levelname": "INFO"}
+        )
         line = agent._Formatter("%(levelname)s %(message)s").format(record)
         self.assertEqual(("INFO guest x", set()), (line[:12], obeyed(line)))
 
@@ -187,13 +215,21 @@ class CloudTest(openstack_program.ProgramTestCase):
         specs = {"perf:profile": HOSTILE, f"hw:{HOSTILE}": HOSTILE, "perf:nothing": HOSTILE}
         self.cloud.add_flavor(HOSTILE, **specs)
         self.cloud.add_flavor("plain", **{"perf:iothreads": "2", "hw:cpu_policy": HOSTILE})
-        self.cloud.add_image(HOSTILE, hw_perf_iothreads=HOSTILE, hw_vif_model="e1000", **{HOSTILE: HOSTILE})
-        fields = {"status": "disabled", "disabled_reason": f"nova-perf: {HOSTILE}", "zone": HOSTILE}
+        self.cloud.add_image(
+            HOSTILE, hw_perf_iothreads=HOSTILE, hw_vif_model="e1000", **{HOSTILE: HOSTILE}
+        )
+        fields = {
+            "status": "disabled",
+            "disabled_reason": f"nova-perf: {HOSTILE}",
+            "zone": HOSTILE,
+        }
         self.cloud.add_host(HOSTILE, traits=["CUSTOM_PERF_VALIDATED"], **fields)
         self.cloud.add_stack(f"nova-perf-20261123-063730-d690-{HOSTILE}", "CREATE_FAILED", HOSTILE)
         self.url = f"sqlite:///{self.directory}/runs.db"
         with contextlib.closing(run_store.RunStore(self.url)) as kept:
-            plan = dataclasses.replace(simulated_cloud.fleet_plan("20261123-063730-d690", ["cpu"]), cloud=HOSTILE)
+            plan = dataclasses.replace(
+                simulated_cloud.fleet_plan("20261123-063730-d690", ["cpu"]), cloud=HOSTILE
+            )
             kept.create(plan, ["a", HOSTILE], [model.HostPair("a", HOSTILE)], Environment())
             kept.end("20261123-063730-d690", "interrupted", leftovers=True)
         now = datetime.datetime.now(datetime.UTC)

@@ -33,7 +33,10 @@ class StatusUpgradeTest(directories.DirectoryCase):
         """Return name of the check -> (code, sentence) and the exit code."""
         done = self.run_check("--json", **settings)
         self.assertEqual("", done.stderr)
-        checks = {row["check"]: (row["result"], row["details"]) for row in json.loads(done.stdout)["checks"]}
+        checks = {
+            row["check"]: (row["result"], row["details"])
+            for row in json.loads(done.stdout)["checks"]
+        }
         self.assertEqual(max(code for code, _ in checks.values()), done.returncode)
         for name, (_code, details) in checks.items():
             self.assertTrue(details and details.endswith(".") and "\n" not in details, name)
@@ -41,12 +44,18 @@ class StatusUpgradeTest(directories.DirectoryCase):
 
     def test_says_that_there_is_no_nova(self):
         checks = self.check(driver="perf_tuning.PerfTuningLibvirtDriver")
-        for name in ("Nova release", "Driver can be reached", "Extra specs are checked by the API"):
+        for name in (
+            "Nova release",
+            "Driver can be reached",
+            "Extra specs are checked by the API",
+        ):
             with self.subTest(name):
                 self.assertEqual(1, checks[name][0])
                 self.assertIn("here is no Nova in this environment", checks[name][1])
         sentences = [
-            details for _, details in checks.values() if "run nova-perf-status with the Python" in details
+            details
+            for _, details in checks.values()
+            if "run nova-perf-status with the Python" in details
         ]
         self.assertEqual(1, len(sentences))
         for name in ("Driver is configured", "Profiles"):
@@ -80,7 +89,10 @@ class StatusUpgradeTest(directories.DirectoryCase):
         """Neither is named after this program."""
         for name, text in (
             ("nova.conf.d", "[DEFAULT]\ncompute_driver = perf_tuning.PerfTuningLibvirtDriver\n"),
-            ("nova-compute.conf.d", "[nova_perf_tuning]\nprofile_dir = /nowhere/of-the-directory\n"),
+            (
+                "nova-compute.conf.d",
+                "[nova_perf_tuning]\nprofile_dir = /nowhere/of-the-directory\n",
+            ),
         ):
             self.write_file(f".nova/{name}/10-ours.conf", text)
         with fixtures.EnvironmentVariable("HOME", str(self.directory)):
@@ -95,7 +107,9 @@ class StatusUpgradeTest(directories.DirectoryCase):
         self.assertIn("result_max_age", done.stderr)
 
     def test_root_fetches_nothing_that_nova_conf_names(self):
-        path = self.write_file("nova.conf", "[DEFAULT]\nconfig_source = far\n[far]\ndriver = remote_file\n")
+        path = self.write_file(
+            "nova.conf", "[DEFAULT]\nconfig_source = far\n[far]\ndriver = remote_file\n"
+        )
         self.useFixture(fixtures.MonkeyPatch("os.geteuid", lambda: 0))
         done = run("--config-file", path, "upgrade", "check")
         self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")))
@@ -104,4 +118,6 @@ class StatusUpgradeTest(directories.DirectoryCase):
     def test_missing_file_is_one_line(self):
         done = run("--config-file", "/nonexistent", "upgrade", "check")
         self.assertEqual(3, done.returncode)
-        self.assertEqual("nova-perf-status: Failed to find some config files: /nonexistent\n", done.stderr)
+        self.assertEqual(
+            "nova-perf-status: Failed to find some config files: /nonexistent\n", done.stderr
+        )

@@ -24,7 +24,9 @@ class VerifyTest(transaction_case.TransactionCase):
         result = self.run_json("verify", code=1)
         self.assertEqual({"holds": 2, "pending": 1, "drifted": 1}, result["counts"])
         drifted = next(setting for setting in result["settings"] if setting["state"] == "drifted")
-        self.assertEqual(("eth0/rx-0", "0f", "3c"), (drifted["target"], drifted["value"], drifted["current"]))
+        self.assertEqual(
+            ("eth0/rx-0", "0f", "3c"), (drifted["target"], drifted["value"], drifted["current"])
+        )
         self.assertIn("drifted", self.shown("verify", code=1))
 
     def test_gone_is_drift_for_a_nic(self):
@@ -45,7 +47,9 @@ class VerifyTest(transaction_case.TransactionCase):
         self.boot("two")
         result = self.run_json("verify", code=1)
         self.assertEqual(({}, 4), (result["counts"], result["stale"]))
-        self.assertIn("no longer in force: 4 settings of an earlier boot", self.shown("verify", code=1))
+        self.assertIn(
+            "no longer in force: 4 settings of an earlier boot", self.shown("verify", code=1)
+        )
         self.assertIn("no longer in force: 4 settings of an earlier boot", self.shown("status"))
 
     def test_another_boot_id_alone_ends_nothing(self):

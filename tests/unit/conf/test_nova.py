@@ -17,7 +17,9 @@ class OptionsTest(directories.DirectoryCase):
         nova.register_opts(conf)
         conf([], project="test", default_config_files=[], default_config_dirs=[])
         self.assertEqual("fail", conf.nova_perf_tuning.on_error)
-        self.assertEqual("/var/lib/nova-perf-tuning/verdict.json", conf.nova_perf_tuning.result_file)
+        self.assertEqual(
+            "/var/lib/nova-perf-tuning/verdict.json", conf.nova_perf_tuning.result_file
+        )
 
     def test_sample_has_every_option(self):
         path = self.directory / "sample.conf"
@@ -41,7 +43,9 @@ class MistakesTest(directories.DirectoryCase):
 
     def test_sound_options_have_no_mistakes(self):
         self.assertEqual({}, self.mistakes())
-        self.assertEqual({}, self.mistakes(on_error="ignore", result_max_age=60, profile_dir="/nowhere"))
+        self.assertEqual(
+            {}, self.mistakes(on_error="ignore", result_max_age=60, profile_dir="/nowhere")
+        )
         self.assertEqual({}, self.mistakes(profile_dir=""))
 
     def test_each_has_one_line_that_names_option_and_value(self):

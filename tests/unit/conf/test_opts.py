@@ -22,7 +22,9 @@ class LoadTest(directories.DirectoryCase):
             self.refused(f"[agent]\n{key} =\n", f"[agent] {key}: it is empty")
         for group, key in (("nova_perf_tuning", "state_dir"), ("agent", "run_dir")):
             for value in ("", "x/y"):
-                self.refused(f"[{group}]\n{key} = {value}\n", f"[{group}] {key}: ", "correct or remove")
+                self.refused(
+                    f"[{group}]\n{key} = {value}\n", f"[{group}] {key}: ", "correct or remove"
+                )
 
     def test_what_oslo_config_refuses_names_the_key_and_the_remedy(self):
         for line, words in (
@@ -47,7 +49,8 @@ class LoadTest(directories.DirectoryCase):
         """oslo.config would fetch the address, as root."""
         for key in ("config_source", "config-source"):
             self.refused(
-                f"[DEFAULT]\n{key} = far\n[far]\ndriver = remote_file\nuri = http://192.0.2.1/x\n", "config_source"
+                f"[DEFAULT]\n{key} = far\n[far]\ndriver = remote_file\nuri = http://192.0.2.1/x\n",
+                "config_source",
             )
 
     def test_empty_where_that_means_something(self):

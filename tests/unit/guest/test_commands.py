@@ -84,18 +84,24 @@ class ExplainTest(CommandTest):
         )  # fmt: skip
         document = json.loads(out)
         rows = {row["spec"]: row for row in document["specs"]}
-        self.assertEqual((0, {"hw:vif_multiqueue_enabled": "true"}), (code, document["flavor_lacks"]))
+        self.assertEqual(
+            (0, {"hw:vif_multiqueue_enabled": "true"}), (code, document["flavor_lacks"])
+        )
         self.assertEqual(['<driver name="vhost" queues="2"/>'], rows["perf:vif_queues"]["xml"])
         self.assertEqual("flavor", rows["perf:vif_queues"]["origin"])
         self.assertEqual("image", rows["perf:iothreads"]["origin"])
         self.assertIn("<iothreads>2</iothreads>", rows["perf:iothreads"]["xml"])
         self.assertEqual("profile network-throughput", rows["perf:vhost_placement"]["origin"])
         self.assertIn("affinity of each vhost worker", rows["perf:vhost_placement"]["host"])
-        self.assertEqual({"hw:vif_multiqueue_enabled": "true"}, rows["hw:vif_multiqueue_enabled"]["native"])
+        self.assertEqual(
+            {"hw:vif_multiqueue_enabled": "true"}, rows["hw:vif_multiqueue_enabled"]["native"]
+        )
 
     def test_explain_without_specs_says_that_nothing_changes(self):
         code, out, _ = program.run("explain", "--vcpus", "2")
-        self.assertEqual((0, "There is no request: the guest stays as Nova makes it.\n"), (code, out))
+        self.assertEqual(
+            (0, "There is no request: the guest stays as Nova makes it.\n"), (code, out)
+        )
 
     def test_what_is_wrong_in_an_image_is_a_warning(self):
         names = ("x=1", "iothreads=16", "vhost_placement=numa", "disk_queues=8")
@@ -105,10 +111,22 @@ class ExplainTest(CommandTest):
         document = json.loads(out)
         self.assertEqual((0, []), (code, document["specs"]))
         codes = [warning["code"] for warning in document["warnings"]]
-        self.assertEqual(["unknown-spec", "value-not-allowed", "unknown-spec", "disk-queues-above-vcpus"], codes)
+        self.assertEqual(
+            ["unknown-spec", "value-not-allowed", "unknown-spec", "disk-queues-above-vcpus"], codes
+        )
 
     def test_novas_own_specs_are_shown_and_judged(self):
-        options = ("explain", "--vcpus", "8", "--spec", "hw:numa_nodes=1", "--spec", "hw:later=1", "-f", "json")
+        options = (
+            "explain",
+            "--vcpus",
+            "8",
+            "--spec",
+            "hw:numa_nodes=1",
+            "--spec",
+            "hw:later=1",
+            "-f",
+            "json",
+        )
         code, out, _ = program.run(*options)
         document = json.loads(out)
         rows = [(row["spec"], row["origin"]) for row in document["specs"]]
@@ -137,7 +155,9 @@ class XmlTest(CommandTest):
         path = self.xml_file(corpus.text("config-drive.xml"))
         code, out, err = program.run("xml", path, "--spec", "perf:iothreads=1", "-f", "json")
         document = json.loads(out)
-        self.assertEqual((0, "", ["no_disk"]), (code, err, [note["code"] for note in document["notes"]]))
+        self.assertEqual(
+            (0, "", ["no_disk"]), (code, err, [note["code"] for note in document["notes"]])
+        )
         self.assertIn('iothread="1"', document["xml"])
 
     def test_xml_without_specs_is_unchanged(self):
@@ -152,5 +172,10 @@ class XmlTest(CommandTest):
         self.check_error(program.run("xml", path, "--spec", "perf:irq_placement=vcpu"), wrong)
 
     def test_hostile_domains(self):
-        for content, words in ((corpus.LAUGHS, "DOCTYPE"), (corpus.SMALL % "<vcpu>-1</vcpu>", "<vcpu>")):
-            self.check_error(program.run("xml", self.xml_file(content), "--spec", "perf:iothreads=1"), words)
+        for content, words in (
+            (corpus.LAUGHS, "DOCTYPE"),
+            (corpus.SMALL % "<vcpu>-1</vcpu>", "<vcpu>"),
+        ):
+            self.check_error(
+                program.run("xml", self.xml_file(content), "--spec", "perf:iothreads=1"), words
+            )

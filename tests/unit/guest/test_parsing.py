@@ -35,16 +35,20 @@ class RightTest(testcase.TestCase):
     def test_pinned_guest(self):
         guest = parsing.parse_domain(corpus.text("numa-pinned.xml"))
         self.assertEqual(
-            ("instance-0000000a", "kvm", 8, 1), (guest.name, guest.type, guest.vcpus, guest.iothreads)
+            ("instance-0000000a", "kvm", 8, 1),
+            (guest.name, guest.type, guest.vcpus, guest.iothreads),
         )
         self.assertEqual({vcpu: str(16 + vcpu) for vcpu in range(8)}, guest.vcpu_pins)
         self.assertEqual(
-            ("0,2-3", {1: "0,2-3"}, "0"), (guest.emulator_pin, guest.iothread_pins, guest.memory_nodes)
+            ("0,2-3", {1: "0,2-3"}, "0"),
+            (guest.emulator_pin, guest.iothread_pins, guest.memory_nodes),
         )
         self.assertTrue(guest.dedicated)
         self.assertEqual(request.Request(iothreads=3), guest.request)
         self.assertEqual("instance-0000000a guest", guest.title)
-        interface = domain.Interface("bridge", "tap00000001", "fa:16:3e:00:00:01", "virtio", "vhost", 8)
+        interface = domain.Interface(
+            "bridge", "tap00000001", "fa:16:3e:00:00:01", "virtio", "vhost", 8
+        )
         self.assertEqual((interface,), guest.interfaces)
 
     def test_passed_through(self):
@@ -55,18 +59,19 @@ class RightTest(testcase.TestCase):
     def test_floating_guest(self):
         guest = parsing.parse_domain(corpus.text("rescue.xml"))
         self.assertEqual(
-            ({}, None, None, False), (guest.vcpu_pins, guest.emulator_pin, guest.memory_nodes, guest.dedicated)
+            ({}, None, None, False),
+            (guest.vcpu_pins, guest.emulator_pin, guest.memory_nodes, guest.dedicated),
         )
         self.assertIsNone(guest.request)
 
     def test_image_properties_and_profiles_count(self):
         self.assertEqual(4, parsing.parse_domain(corpus.text("multi-nic.xml")).request.vif_queues)
-        self.assertEqual("storage", parsing.parse_domain(corpus.text("virtio-scsi.xml")).request.profile)
+        self.assertEqual(
+            "storage", parsing.parse_domain(corpus.text("virtio-scsi.xml")).request.profile
+        )
 
     def test_own_element_goes_before_novas(self):
-        ours = (
-            f"<r:request xmlns:r='{parsing.PERF_NAMESPACE}'><r:spec name='perf:profile'>gone</r:spec></r:request>"
-        )
+        ours = f"<r:request xmlns:r='{parsing.PERF_NAMESPACE}'><r:spec name='perf:profile'>gone</r:spec></r:request>"
         text = corpus.text("virtio-blk.xml").replace("</metadata>", f"{ours}</metadata>")
         self.assertEqual(request.Request(profile="gone"), parsing.parse_domain(text).request)
 
@@ -75,21 +80,29 @@ class RightTest(testcase.TestCase):
             with self.subTest(text):
                 guest = parsing.parse_domain(text)
                 self.assertEqual(
-                    ("a", 7, 2, "tap0"), (guest.name, guest.domain_id, guest.vcpus, guest.interfaces[0].device)
+                    ("a", 7, 2, "tap0"),
+                    (guest.name, guest.domain_id, guest.vcpus, guest.interfaces[0].device),
                 )
 
     def test_dedicated_without_metadata(self):
         def pinned(*cpus):
-            pins = "".join(f"<vcpupin vcpu='{vcpu}' cpuset='{text}'/>" for vcpu, text in enumerate(cpus))
-            return parsing.parse_domain(corpus.SMALL % f"<vcpu>2</vcpu><cputune>{pins}</cputune>").dedicated
+            pins = "".join(
+                f"<vcpupin vcpu='{vcpu}' cpuset='{text}'/>" for vcpu, text in enumerate(cpus)
+            )
+            return parsing.parse_domain(
+                corpus.SMALL % f"<vcpu>2</vcpu><cputune>{pins}</cputune>"
+            ).dedicated
 
         self.assertTrue(pinned("4", "5"))
-        self.assertEqual([False] * 3, [pinned(*cpus) for cpus in (("4",), ("4", "4"), ("4", "5-6"))])
+        self.assertEqual(
+            [False] * 3, [pinned(*cpus) for cpus in (("4",), ("4", "4"), ("4", "5-6"))]
+        )
 
     def test_vcpus_that_are_not_plugged_in_do_not_count(self):
         pins = "".join(f"<vcpupin vcpu='{vcpu}' cpuset='{vcpu + 4}'/>" for vcpu in range(4))
         plugged = "".join(
-            f"<vcpu id='{vcpu}' enabled='{'yes' if vcpu in (0, 3) else 'no'}'/>" for vcpu in range(4)
+            f"<vcpu id='{vcpu}' enabled='{'yes' if vcpu in (0, 3) else 'no'}'/>"
+            for vcpu in range(4)
         )
         for text, expected in (
             ("<vcpu current='2'>4</vcpu>", {0: "4", 1: "5"}),
@@ -98,14 +111,22 @@ class RightTest(testcase.TestCase):
         ):
             with self.subTest(text):
                 guest = parsing.parse_domain(corpus.SMALL % f"{text}<cputune>{pins}</cputune>")
-                self.assertEqual((len(expected), expected, True), (guest.vcpus, guest.vcpu_pins, guest.dedicated))
-        for text in ("<vcpu current='5'>4</vcpu>", "<vcpu>4</vcpu><vcpus><vcpu id='4' enabled='yes'/></vcpus>"):
+                self.assertEqual(
+                    (len(expected), expected, True),
+                    (guest.vcpus, guest.vcpu_pins, guest.dedicated),
+                )
+        for text in (
+            "<vcpu current='5'>4</vcpu>",
+            "<vcpu>4</vcpu><vcpus><vcpu id='4' enabled='yes'/></vcpus>",
+        ):
             with self.subTest(text):
                 self.assertRaises(parsing.DomainError, parsing.parse_domain, corpus.SMALL % text)
 
     def test_a_set_for_all_vcpus_is_a_pin_of_those_without_one(self):
         pin = "<cputune><vcpupin vcpu='1' cpuset='5'/></cputune>"
-        guest = parsing.parse_domain(corpus.SMALL % f"<vcpu cpuset='2-5,^4' current='2'>3</vcpu>{pin}")
+        guest = parsing.parse_domain(
+            corpus.SMALL % f"<vcpu cpuset='2-5,^4' current='2'>3</vcpu>{pin}"
+        )
         self.assertEqual(({0: "2-3,5", 1: "5"}, False), (guest.vcpu_pins, guest.dedicated))
         single = parsing.parse_domain(corpus.SMALL % "<vcpu cpuset='4'>1</vcpu>")
         self.assertEqual(({0: "4"}, True), (single.vcpu_pins, single.dedicated))
@@ -118,7 +139,9 @@ class RightTest(testcase.TestCase):
 
 
 FILE = "<!DOCTYPE d [<!ENTITY x SYSTEM 'file:///etc/passwd'>]><domain type='kvm'><name>&x;</name></domain>"
-NETWORK = "<!DOCTYPE d SYSTEM 'http://127.0.0.1:9/x.dtd'><domain type='kvm'><name>a</name></domain>"
+NETWORK = (
+    "<!DOCTYPE d SYSTEM 'http://127.0.0.1:9/x.dtd'><domain type='kvm'><name>a</name></domain>"
+)
 #: text -> words of the error.
 HOSTILE = [
     ("", "not well formed"),
@@ -140,7 +163,10 @@ HOSTILE = [
     ("<domain type='kvm'><name>../../etc/x</name></domain>", "<name>"),
     ("<domain type='kvm'><name>a\nb</name></domain>", "<name>"),
     ("<domain type='kvm'><name>%s</name></domain>" % ("a" * 300), "<name>"),
-    (b"<domain type='kvm'><name>a</name>" + b" " * parsing.MAX_BYTES + b"</domain>", "larger than"),
+    (
+        b"<domain type='kvm'><name>a</name>" + b" " * parsing.MAX_BYTES + b"</domain>",
+        "larger than",
+    ),
     (corpus.SMALL % ("<x>" * 300 + "</x>" * 300), "not well formed"),
 ] + [
     (corpus.SMALL % part, words)
@@ -158,7 +184,8 @@ HOSTILE = [
         ("<cputune><iothreadpin iothread='99999' cpuset='1'/></cputune>", "iothreadpin"),
         ("<numatune><memory nodeset='a'/></numatune>", "numatune"),
         (
-            "<vcpu>4096</vcpu><cputune>%s</cputune>" % ("<vcpupin vcpu='1' cpuset='0-8190,^1'/>" * 40000),
+            "<vcpu>4096</vcpu><cputune>%s</cputune>"
+            % ("<vcpupin vcpu='1' cpuset='0-8190,^1'/>" * 40000),
             "vcpu 1 has two <vcpupin>",
         ),
         (
@@ -166,11 +193,20 @@ HOSTILE = [
             "iothread 1 has two <iothreadpin>",
         ),
         ("<cputune><vcpupin vcpu='0' cpuset='0-8191:1/2,^1'/></cputune>", "vcpupin cpuset"),
-        ("<numatune>%s</numatune>" % ("<memnode cellid='0' nodeset='0-8191'/>" * 30000), "two <memnode>"),
-        ("<vcpu>2</vcpu><vcpus>%s</vcpus>" % ("<vcpu id='1' enabled='yes'/>" * 40000), "a vCPU twice"),
+        (
+            "<numatune>%s</numatune>" % ("<memnode cellid='0' nodeset='0-8191'/>" * 30000),
+            "two <memnode>",
+        ),
+        (
+            "<vcpu>2</vcpu><vcpus>%s</vcpus>" % ("<vcpu id='1' enabled='yes'/>" * 40000),
+            "a vCPU twice",
+        ),
         ("<devices><interface><driver queues='99999999'/></interface></devices>", "queues"),
         ("<devices><interface><target dev='../../x'/></interface></devices>", "target dev"),
-        ("<devices><interface><target dev='0123456789abcdef'/></interface></devices>", "target dev"),
+        (
+            "<devices><interface><target dev='0123456789abcdef'/></interface></devices>",
+            "target dev",
+        ),
         (
             "<devices><hostdev type='pci'><source><address bus='0x1000'/></source></hostdev></devices>",
             "PCI address",
@@ -230,7 +266,9 @@ class HostileTest(testcase.TestCase):
         self.assertEqual([], opened)
 
     @hypothesis.given(
-        strategies.sampled_from(corpus.names()), strategies.integers(0, 8000), strategies.binary(max_size=6)
+        strategies.sampled_from(corpus.names()),
+        strategies.integers(0, 8000),
+        strategies.binary(max_size=6),
     )
     def test_damaged_domains_are_read_or_refused(self, name, place, piece):
         data = corpus.text(name).encode()

@@ -29,7 +29,9 @@ class DiskTest(testcase.TestCase):
 
     def test_thread_that_serves_fewest(self):
         fields = {"iothreads": 3, "disk_queues": "auto"}
-        self.assertEqual({"queues": "4", "iothread": "2"}, self.plugged("<iothreads>3</iothreads>", fields))
+        self.assertEqual(
+            {"queues": "4", "iothread": "2"}, self.plugged("<iothreads>3</iothreads>", fields)
+        )
 
     def test_no_thread_that_the_guest_has_not(self):
         for iothreads, wanted in (
@@ -41,4 +43,7 @@ class DiskTest(testcase.TestCase):
                 self.assertEqual(wanted, self.plugged(iothreads, {"iothreads": 2}))
 
     def test_disk_of_another_bus_is_left_alone(self):
-        self.assertEqual({}, self.plugged("<iothreads>2</iothreads>", {"iothreads": 2, "disk_queues": 2}, "scsi"))
+        self.assertEqual(
+            {},
+            self.plugged("<iothreads>2</iothreads>", {"iothreads": 2, "disk_queues": 2}, "scsi"),
+        )

@@ -29,17 +29,25 @@ class TruthTest(testcase.TestCase):
         result = probe.parse(f"{corpus.GUEST_NIC}== disk vda\n0\n1\n")
         nic = result.nics["eth0"]
         self.assertEqual((2, 1, 2), (nic.queues, nic.enabled, nic.possible))
-        self.assertEqual((True, False), (nic.offloads["rx-checksumming"], nic.offloads["tx-tcp-segmentation"]))
+        self.assertEqual(
+            (True, False), (nic.offloads["rx-checksumming"], nic.offloads["tx-tcp-segmentation"])
+        )
         self.assertEqual({"vda": 2}, result.disks)
 
     def codes(self, text, accelerator="none", **wanted):
-        results = probe.findings(probe.parse(text), request.Request(**wanted), accelerator, vcpus=4)
+        results = probe.findings(
+            probe.parse(text), request.Request(**wanted), accelerator, vcpus=4
+        )
         return [finding.code for finding in results]
 
     def test_what_was_asked_for_and_is_there_is_no_finding(self):
         enabled = corpus.GUEST_NIC.replace("Combined:\t1", "Combined:\t2")
         text = f"{enabled}== disk vda\n0\n1\n"
-        wanted = {"vif_queues": 2, "disk_queues": 2, "vif_host_offload": {"csum": True, "tso4": False}}
+        wanted = {
+            "vif_queues": 2,
+            "disk_queues": 2,
+            "vif_host_offload": {"csum": True, "tso4": False},
+        }
         self.assertEqual([], self.codes(text, **wanted) + self.codes(corpus.GUEST_NIC))
 
     def test_what_the_guest_lacks_has_a_code(self):
@@ -67,11 +75,18 @@ class TruthTest(testcase.TestCase):
                 self.assertEqual(probe.findings(probe.parse(text), spelled, "tcg", vcpus), results)
                 self.assertIn(C.DISK_QUEUES, [finding.code for finding in results])
         left_out = probe.resolved(wanted, corpus.text("virtio-blk.xml"), 4)
-        self.assertEqual((1, 4), (left_out.vif_queues, left_out.disk_queues), "a disk has one for each vCPU")
-        self.assertEqual(request.Request(vif_queues=3), probe.resolved(request.Request(vif_queues=3), "", 4))
+        self.assertEqual(
+            (1, 4), (left_out.vif_queues, left_out.disk_queues), "a disk has one for each vCPU"
+        )
+        self.assertEqual(
+            request.Request(vif_queues=3), probe.resolved(request.Request(vif_queues=3), "", 4)
+        )
 
     def test_other_accelerator_than_planned_has_a_code(self):
-        emulated, kvm = ("== flags\nhypervisor\n== signature\nTCGTCGTCGTCG\n", "== signature\nKVMKVMKVM\n")
+        emulated, kvm = (
+            "== flags\nhypervisor\n== signature\nTCGTCGTCGTCG\n",
+            "== signature\nKVMKVMKVM\n",
+        )
         for text, accelerator, codes in (
             (emulated, "tcg", []),
             (kvm, "kvm", []),

@@ -18,12 +18,18 @@ REQUESTS = spec_strategies.VALID_SPECS.map(spec_parsing.parse)
 def changed(name, specs, **options):
     """Return the lines that a request adds to a domain (metadata apart), and what is left out."""
     result = transform.transform(corpus.text(name), spec_parsing.parse(specs), **options)
-    lines = [line[2:].strip() for line in difference(corpus.text(name), result.xml) if line.startswith("+ ")]
+    lines = [
+        line[2:].strip()
+        for line in difference(corpus.text(name), result.xml)
+        if line.startswith("+ ")
+    ]
     return [line for line in lines if "perf:" not in line], list(result.left_out)
 
 
 def difference(before, after):
-    return difflib.ndiff(transform.text(parsing.parse_xml(before)).splitlines(), after.splitlines())
+    return difflib.ndiff(
+        transform.text(parsing.parse_xml(before)).splitlines(), after.splitlines()
+    )
 
 
 class PropertyTest(testcase.TestCase):
@@ -51,12 +57,20 @@ class PropertyTest(testcase.TestCase):
     def test_nothing_asked_changes_no_byte(self):
         for name in corpus.names():
             text = corpus.text(name).replace('"', "'").replace("\n", "\r\n")
-            self.assertEqual(transform.Transformed(text, ()), transform.transform(text, request.Request()))
+            self.assertEqual(
+                transform.Transformed(text, ()), transform.transform(text, request.Request())
+            )
 
 
 class NetworkTest(testcase.TestCase):
     def test_auto_queues_follow_vcpus_and_housekeeping(self):
-        for vcpus, housekeeping, expected in ((4, None, 4), (16, None, 8), (16, 3, 3), (1, 8, 1), (4, 0, 1)):
+        for vcpus, housekeeping, expected in (
+            (4, None, 4),
+            (16, None, 8),
+            (16, 3, 3),
+            (1, 8, 1),
+            (4, 0, 1),
+        ):
             with self.subTest(vcpus):
                 self.assertEqual(expected, network.vif_queues("auto", vcpus, housekeeping))
         self.assertEqual(4, network.vif_queues(8, 4, None))
@@ -65,7 +79,11 @@ class NetworkTest(testcase.TestCase):
     def test_driver_of_the_interface_follows_the_accelerator(self):
         """A tap with KVM has vhost, under TCG what Nova chose; one queue is written by leaving the number out."""
         for name, specs, lines in (
-            ("config-drive.xml", {"perf:vif_queues": "auto"}, ['<driver name="vhost" queues="2"/>']),
+            (
+                "config-drive.xml",
+                {"perf:vif_queues": "auto"},
+                ['<driver name="vhost" queues="2"/>'],
+            ),
             ("q35-tcg.xml", {"perf:vif_queues": "2"}, ['<driver name="qemu" queues="2"/>']),
             ("numa-pinned.xml", {"perf:vif_queues": "1"}, ['<driver name="vhost" packed="on"/>']),
             (
@@ -78,19 +96,28 @@ class NetworkTest(testcase.TestCase):
                 self.assertEqual(lines, changed(name, specs)[0], name)
 
     def test_vhostuser_has_no_name_and_honours_the_transmit_ring(self):
-        lines, left_out = changed("vhostuser.xml", {"perf:vif_queues": "2", "perf:vif_tx_queue_size": "1024"})
+        lines, left_out = changed(
+            "vhostuser.xml", {"perf:vif_queues": "2", "perf:vif_tx_queue_size": "1024"}
+        )
         self.assertEqual(['<driver queues="2" rx_queue_size="1024" tx_queue_size="1024"/>'], lines)
         self.assertEqual([], left_out)
 
     def test_transmit_ring_left_out_elsewhere(self):
         lines, (left_out,) = changed("rescue.xml", {"perf:vif_tx_queue_size": "512"})
         self.assertEqual([], lines)
-        self.assertEqual((Omission.NO_TRANSMIT_RING, "bridge"), (left_out.omission, left_out.detail))
+        self.assertEqual(
+            (Omission.NO_TRANSMIT_RING, "bridge"), (left_out.omission, left_out.detail)
+        )
 
     def test_vdpa_as_nova_writes_it(self):
         """Without a model: libvirt drops a driver that is written there, so the reason is not that of an e1000."""
-        wanted = spec_parsing.parse({"perf:vif_rx_queue_size": "512", "perf:vif_tx_queue_size": "512"})
-        for model, omissions in (("", [Omission.VDPA_WITHOUT_MODEL]), ('<model type="virtio"/>', [])):
+        wanted = spec_parsing.parse(
+            {"perf:vif_rx_queue_size": "512", "perf:vif_tx_queue_size": "512"}
+        )
+        for model, omissions in (
+            ("", [Omission.VDPA_WITHOUT_MODEL]),
+            ('<model type="virtio"/>', []),
+        ):
             with self.subTest(model):
                 xml = (
                     '<domain type="kvm"><name>a</name><memory>1</memory><devices><interface type="vdpa">'
@@ -111,9 +138,15 @@ class StorageTest(testcase.TestCase):
         """Return target (or controller) -> I/O threads that serve it."""
         xml = transform.transform(corpus.text(name), spec_parsing.parse(specs), **options).xml
         served = {}
-        for device in parsing.parse_xml(xml).xpath("devices/*[self::disk or self::controller][driver]"):
+        for device in parsing.parse_xml(xml).xpath(
+            "devices/*[self::disk or self::controller][driver]"
+        ):
             mapped = device.xpath("driver/iothreads/iothread/@id")
-            key = device.get("index") if device.tag == "controller" else device.find("target").get("dev")
+            key = (
+                device.get("index")
+                if device.tag == "controller"
+                else device.find("target").get("dev")
+            )
             served[key] = mapped or [device.find("driver").get("iothread")]
         return served
 
@@ -128,10 +161,17 @@ class StorageTest(testcase.TestCase):
     def test_cdroms_and_other_buses_are_left_out(self):
         lines, left_out = changed("config-drive.xml", {"perf:iothreads": "1"})
         self.assertEqual(
-            ["<iothreads>1</iothreads>", '<driver name="qemu" type="qcow2" cache="none" iothread="1"/>'], lines
+            [
+                "<iothreads>1</iothreads>",
+                '<driver name="qemu" type="qcow2" cache="none" iothread="1"/>',
+            ],
+            lines,
         )
         self.assertIn(LeftOut(Omission.NO_DISK, "disk hda", "cdrom"), left_out)
-        self.assertIn("disk hda: a cdrom has neither queues nor an I/O thread", [part.text for part in left_out])
+        self.assertIn(
+            "disk hda: a cdrom has neither queues nor an I/O thread",
+            [part.text for part in left_out],
+        )
 
     def test_new_threads_are_pinned_where_the_emulator_is(self):
         lines, _ = changed("vhostuser.xml", {"perf:iothreads": "3"})
@@ -140,15 +180,22 @@ class StorageTest(testcase.TestCase):
         self.assertFalse([line for line in lines if 'iothread="1" cpuset' in line])
 
     def test_threads_are_never_taken_away(self):
-        text = transform.transform(corpus.text("virtio-blk.xml"), spec_parsing.parse({"perf:iothreads": "4"})).xml
+        text = transform.transform(
+            corpus.text("virtio-blk.xml"), spec_parsing.parse({"perf:iothreads": "4"})
+        ).xml
         result = transform.transform(text, spec_parsing.parse({"perf:iothreads": "1"}))
         self.assertEqual(4, parsing.parse_domain(result.xml).iothreads)
         self.assertEqual([], corpus.schema_errors(result.xml))
 
     def test_zero_gives_disks_back_to_the_emulator(self):
-        text = transform.transform(corpus.text("virtio-blk.xml"), spec_parsing.parse({"perf:iothreads": "2"})).xml
+        text = transform.transform(
+            corpus.text("virtio-blk.xml"), spec_parsing.parse({"perf:iothreads": "2"})
+        ).xml
         self.assertIn('iothread="2"', text)
-        self.assertNotIn('iothread="', transform.transform(text, spec_parsing.parse({"perf:iothreads": "0"})).xml)
+        self.assertNotIn(
+            'iothread="',
+            transform.transform(text, spec_parsing.parse({"perf:iothreads": "0"})).xml,
+        )
 
     def test_own_numbers_of_threads(self):
         ids = '<iothreads>2</iothreads>\n  <iothreadids><iothread id="2"/><iothread id="7"/></iothreadids>'
@@ -174,9 +221,21 @@ class StorageTest(testcase.TestCase):
         one_queue = {"perf:iothreads": "4", "perf:disk_queues": "1"}
         for name, specs, spread, served, codes in (
             ("virtio-blk.xml", four, disk, {"vda": ["1", "3"], "vdb": ["2", "4"]}, []),
-            ("virtio-blk.xml", four, (), {"vda": ["1"], "vdb": ["2"]}, ["disk vda", "disk vdb", ""]),
+            (
+                "virtio-blk.xml",
+                four,
+                (),
+                {"vda": ["1"], "vdb": ["2"]},
+                ["disk vda", "disk vdb", ""],
+            ),
             ("virtio-blk.xml", one_queue, disk, {"vda": ["1"], "vdb": ["2"]}, [""]),
-            ("numa-pinned.xml", {"perf:iothreads": "2"}, disk, {"vda": ["1"], "vdb": ["2"], "vdc": ["1"]}, []),
+            (
+                "numa-pinned.xml",
+                {"perf:iothreads": "2"},
+                disk,
+                {"vda": ["1"], "vdb": ["2"], "vdc": ["1"]},
+                [],
+            ),
             ("virtio-scsi.xml", four, both, {"0": ["1", "3"], "1": ["2", "4"]}, []),
             ("virtio-scsi.xml", one_queue, both, {"0": ["1"], "1": ["2"]}, [""]),
             (
@@ -193,8 +252,12 @@ class StorageTest(testcase.TestCase):
                 threads = self.threads(name, specs, spread=spread)
                 self.assertEqual(served, {device: threads[device] for device in served})
                 reasons = {Omission.ONE_THREAD, Omission.IDLE_THREADS}
-                self.assertEqual(codes, [part.device for part in once.left_out if part.omission in reasons])
-                self.assertEqual(once.xml, transform.transform(once.xml, wanted, spread=spread).xml)
+                self.assertEqual(
+                    codes, [part.device for part in once.left_out if part.omission in reasons]
+                )
+                self.assertEqual(
+                    once.xml, transform.transform(once.xml, wanted, spread=spread).xml
+                )
 
     def test_a_refused_controller_says_what_it_needs(self):
         _, left_out = changed("virtio-scsi.xml", {"perf:iothreads": "4"}, spread={"disk"})
@@ -212,15 +275,22 @@ class BalloonTest(testcase.TestCase):
                 lines, left_out = changed("virtio-blk.xml", {"perf:free_page_reporting": text})
                 self.assertEqual(([line], []), (lines, left_out))
                 domain = transform.transform(
-                    corpus.text("virtio-blk.xml"), spec_parsing.parse({"perf:free_page_reporting": text})
+                    corpus.text("virtio-blk.xml"),
+                    spec_parsing.parse({"perf:free_page_reporting": text}),
                 )
-                self.assertEqual(text == "true", parsing.parse_inventory(domain.xml).free_page_reporting)
+                self.assertEqual(
+                    text == "true", parsing.parse_inventory(domain.xml).free_page_reporting
+                )
 
     def test_without_a_balloon_there_is_nothing_to_switch_off(self):
-        none = corpus.text("virtio-blk.xml").replace('<memballoon model="virtio">', '<memballoon model="none">')
+        none = corpus.text("virtio-blk.xml").replace(
+            '<memballoon model="virtio">', '<memballoon model="none">'
+        )
         for text, omissions in (("true", [Omission.NO_BALLOON]), ("false", [])):
             with self.subTest(text):
-                done = transform.transform(none, spec_parsing.parse({"perf:free_page_reporting": text}))
+                done = transform.transform(
+                    none, spec_parsing.parse({"perf:free_page_reporting": text})
+                )
                 self.assertEqual(omissions, [left_out.omission for left_out in done.left_out])
                 self.assertNotIn("freePageReporting", done.xml)
 
@@ -265,7 +335,9 @@ class OmissionTest(testcase.TestCase):
         for omission, (devices, wanted) in OMISSIONS.items():
             with self.subTest(omission.name):
                 ids = (
-                    "<iothreadids><iothread id='7'/></iothreadids>" if omission.name == "THREADS_NUMBERED" else ""
+                    "<iothreadids><iothread id='7'/></iothreadids>"
+                    if omission.name == "THREADS_NUMBERED"
+                    else ""
                 )
                 xml = (
                     f"<domain type='kvm'><name>a</name><memory>1</memory><vcpu>4</vcpu>{ids}"
@@ -278,7 +350,10 @@ class OmissionTest(testcase.TestCase):
 class WholeTest(testcase.TestCase):
     def test_other_documents_than_qemu_domains_are_refused(self):
         status = "<domstatus><domain type='kvm'><name>a</name></domain></domstatus>"
-        for text, words in ((status, "dumpxml"), ("<domain type='lxc'><name>a</name></domain>", "'lxc'")):
+        for text, words in (
+            (status, "dumpxml"),
+            ("<domain type='lxc'><name>a</name></domain>", "'lxc'"),
+        ):
             with self.subTest(text):
                 error = self.assertRaises(
                     parsing.DomainError, transform.transform, text, request.Request(iothreads=1)

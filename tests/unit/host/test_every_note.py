@@ -19,7 +19,9 @@ _NODE = "sys/devices/system/node"
 _RUN = "run/libvirt/qemu/instance-1"
 _NOVA = "etc/nova/nova.conf"
 _TASK = "proc/5000/task/5003"
-_TOO_MANY_SLICES = {f"sys/fs/cgroup/{number}.slice": audit_hosts.DIRECTORY for number in range(1001)}
+_TOO_MANY_SLICES = {
+    f"sys/fs/cgroup/{number}.slice": audit_hosts.DIRECTORY for number in range(1001)
+}
 
 #: What differs from the good host.
 FACTS = {
@@ -60,15 +62,22 @@ FACTS = {
         "etc/passwd": "root:x:0:0::/root:/bin/sh\n",
     },
     NoteCode.BOUND_TO_ISOLATED: owners.program(900, "app", {"app": "0-7", "worker": "2"}),
-    NoteCode.THREADS_LEFT_OUT: owners.program(900, "app", {f"worker{number}": "2" for number in range(65)}),
+    NoteCode.THREADS_LEFT_OUT: owners.program(
+        900, "app", {f"worker{number}": "2" for number in range(65)}
+    ),
     NoteCode.SLICES_LEFT_OUT: _TOO_MANY_SLICES,
-    NoteCode.FILES_LEFT_OUT: {f"etc/nova/nova.conf.d/{number:03}.conf": "[DEFAULT]\n" for number in range(101)},
+    NoteCode.FILES_LEFT_OUT: {
+        f"etc/nova/nova.conf.d/{number:03}.conf": "[DEFAULT]\n" for number in range(101)
+    },
     NoteCode.NOVA_CONF_PASSED_OVER: {"etc/kolla/nova-compute/nova.conf": "[compute]\n"},
 }
 
 #: Nova's sets on the good host in place of its own, and what else differs.
 SETS = {
-    NoteCode.OFFLINE_IN_SET: ("cpu_dedicated_set = 2-3\ncpu_shared_set = 0,12", {f"{_CPU}/online": "0-11\n"}),
+    NoteCode.OFFLINE_IN_SET: (
+        "cpu_dedicated_set = 2-3\ncpu_shared_set = 0,12",
+        {f"{_CPU}/online": "0-11\n"},
+    ),
     NoteCode.ISOLATED_SHARED: ("cpu_dedicated_set = 6\ncpu_shared_set = 0-1,14", {}),
     NoteCode.ONLY_ISOLATED_SHARED: ("cpu_dedicated_set = 6\ncpu_shared_set = 14", {}),
     NoteCode.NO_HOUSEKEEPING: (
@@ -144,7 +153,9 @@ PLANS = {
     NoteCode.IOTHREAD_CONFINED: (
         hosts.facts(
             _EIGHT,
-            guests=[hosts.guest("g", 1000, ["5"], asks=_NUMA, emulator_pin="1-4", iothread_pin="5")],
+            guests=[
+                hosts.guest("g", 1000, ["5"], asks=_NUMA, emulator_pin="1-4", iothread_pin="5")
+            ],
         ),
         {},
     ),
@@ -168,13 +179,18 @@ def noted(changes):
 _IRQS_ON_GUESTS = audit_cases.CASES["nic-irq-on-dedicated"].changes
 _BALANCING = audit_cases.CASES["numa-balancing-with-pinned-guests"].changes
 _FLOATING = {
-    "etc/libvirt/qemu/floating.xml": audit_hosts.domain("floating", pins=(), policy="shared", device="tap7")
+    "etc/libvirt/qemu/floating.xml": audit_hosts.domain(
+        "floating", pins=(), policy="shared", device="tap7"
+    )
 }
 
 #: What differs from the good host, and the options of nova-perf apply.
 APPLIED = {
     NoteCode.RULE_UNKNOWN: ({}, "--rule cpu-governor"),
-    NoteCode.RULE_MANUAL: ({_NOVA: "[compute]\ncpu_dedicated_set = 0-15\n"}, "--rule nic-irq-on-dedicated"),
+    NoteCode.RULE_MANUAL: (
+        {_NOVA: "[compute]\ncpu_dedicated_set = 0-15\n"},
+        "--rule nic-irq-on-dedicated",
+    ),
     NoteCode.RULE_UNSAFE: ({**_BALANCING, **_FLOATING}, "--all-safe"),
     NoteCode.NOT_PERSISTENT: (_IRQS_ON_GUESTS, "--rule nic-irq-on-dedicated --persist"),
     NoteCode.NO_DIRECTORY: (
@@ -220,7 +236,9 @@ class EveryNoteTest(testcase.TestCase):
 
     def applied(self, changes, arguments):
         root = audit_hosts.grow(self, audit_hosts.changed(audit_hosts.good(), changes))
-        document = program.document(self, "apply", "--sysroot", root, "--dry-run", *arguments.split())
+        document = program.document(
+            self, "apply", "--sysroot", root, "--dry-run", *arguments.split()
+        )
         return {note["code"] for note in document["notes"]}
 
     def test_apply(self):

@@ -62,4 +62,6 @@ class SpentTest(testcase.TestCase):
     def test_waiting_is_that_of_vcpus(self):
         thread = model.Thread(threading.get_native_id(), "vcpu", 0, "0", 0)
         self.assertGreater(guest_cpu.waited_s(os.getpid(), [thread]), 0.0)
-        self.assertEqual(0.0, guest_cpu.waited_s(os.getpid(), [dataclasses.replace(thread, kind="vhost")]))
+        self.assertEqual(
+            0.0, guest_cpu.waited_s(os.getpid(), [dataclasses.replace(thread, kind="vhost")])
+        )

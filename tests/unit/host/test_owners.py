@@ -41,15 +41,33 @@ class ProgramsTest(testcase.TestCase):
         for threads, isolated, expected in (
             ({"ovs-vswitchd": "0-7", "pmd-c04/id:1": "4", "pmd-c05/id:2": "5"}, "", "4-5"),
             # dpdk-lcore-mask: what is no PMD is confined to one CPU as a whole.
-            ({"ovs-vswitchd": "0", "handler1": "0", "revalidator2": "0", "pmd-c05/id:2": "5"}, "", "5"),
+            (
+                {"ovs-vswitchd": "0", "handler1": "0", "revalidator2": "0", "pmd-c05/id:2": "5"},
+                "",
+                "5",
+            ),
             # Its main thread may have the CPU of a PMD thread.
             ({"ovs-vswitchd": "5", "pmd-c05/id:2": "5"}, "", "5"),
             ({"ovs-vswitchd": "0-7", "pmd30": "3", "pmd31": "4"}, "", "3-4"),
             # Threads that EAL started for dpdk-lcore-mask sleep, and so does all the rest.
-            ({"ovs-vswitchd": "0", "lcore-slave-6": "6", "lcore-worker-7": "7", "pmd-c05/id:2": "5"}, "6", "5"),
+            (
+                {
+                    "ovs-vswitchd": "0",
+                    "lcore-slave-6": "6",
+                    "lcore-worker-7": "7",
+                    "pmd-c05/id:2": "5",
+                },
+                "6",
+                "5",
+            ),
             ({"ovs-vswitchd": "0-7", "handler1": "3", "urcu3": "4"}, "3-4", None),
             ({"ovs-vswitchd": "0-7", "pmd-c04/id:1": "4-5"}, "", None),
-            ({"ovs-vswitchd": "0-7"} | {f"pmd-c{cpu:02}/id:{cpu}": str(cpu) for cpu in range(8)}, "", None),
+            (
+                {"ovs-vswitchd": "0-7"}
+                | {f"pmd-c{cpu:02}/id:{cpu}": str(cpu) for cpu in range(8)},
+                "",
+                None,
+            ),
         ):
             with self.subTest(threads=threads, isolated=isolated):
                 tree = program(900, "ovs-vswitchd", threads)
@@ -58,7 +76,11 @@ class ProgramsTest(testcase.TestCase):
 
     def test_other_programs_own_nothing(self):
         for name, threads, isolated in (
-            ("beam.smp", {"beam.smp": "0-7"} | {f"{cpu}_scheduler": str(cpu) for cpu in range(1, 8)}, ""),
+            (
+                "beam.smp",
+                {"beam.smp": "0-7"} | {f"{cpu}_scheduler": str(cpu) for cpu in range(1, 8)},
+                "",
+            ),
             ("app(1) x", {"main": "0-3", "pmd-c03) 2": "3"}, ""),
             ("spdk_tgt", {"app": "0-3", "reactor_6": "6", "reactor_7": "7"}, "6-7"),
             ("daemon", {"daemon": "3"}, "3"),
@@ -67,9 +89,13 @@ class ProgramsTest(testcase.TestCase):
                 tree = program(900, name, threads, ids="1000 1000 1000 1000")
                 self.assertEqual({}, self.claims(tree, isolated))
                 noted = [
-                    note for note in facts({**tree, **isolated_now(isolated)}).warnings if note.code in _NOTED
+                    note
+                    for note in facts({**tree, **isolated_now(isolated)}).warnings
+                    if note.code in _NOTED
                 ]
-                self.assertEqual([NoteCode.BOUND_TO_ISOLATED] if isolated else [], [note.code for note in noted])
+                self.assertEqual(
+                    [NoteCode.BOUND_TO_ISOLATED] if isolated else [], [note.code for note in noted]
+                )
                 self.assertEqual(
                     [(f"{name} (900)",)] if isolated else [],
                     [note.params["places"] for note in noted],
@@ -77,7 +103,9 @@ class ProgramsTest(testcase.TestCase):
 
     def test_the_user_of_a_switch_decides_and_not_its_name(self):
         threads = {"ovs-vswitchd": "0-7", "pmd-c04/id:1": "4"}
-        users = {"etc/passwd": "root:x:0:0::/root:/bin/sh\nopenvswitch:x:985:\ndpdk:x:70:\nme:x:1000:\nbad\n"}
+        users = {
+            "etc/passwd": "root:x:0:0::/root:/bin/sh\nopenvswitch:x:985:\ndpdk:x:70:\nme:x:1000:\nbad\n"
+        }
         users["usr/lib/passwd"] = "ovs:x:801:\n"
         setting = {"etc/sysconfig/openvswitch": '#OVS_USER_ID=me\nOVS_USER_ID="dpdk:hugetlbfs"\n'}
         option = {"etc/default/openvswitch-switch": "OVS_CTL_OPTS='--ovs-user=ovs:ovs'\n"}
@@ -110,23 +138,31 @@ class ProgramsTest(testcase.TestCase):
             tree |= program(pid, "x", {"x": "0-7", "a": "5", "b": "5", "c": "5"})
         known = facts({**tree, **isolated_now("5")})
         self.assertEqual("4", owned(CpuOwners.of(known, CpuSets()), Owner.PROGRAM))
-        noted = {note.code: note.params["places"] for note in known.warnings if note.code in _NOTED}
+        noted = {
+            note.code: note.params["places"] for note in known.warnings if note.code in _NOTED
+        }
         self.assertEqual({NoteCode.BOUND_TO_ISOLATED, NoteCode.THREADS_LEFT_OUT}, set(noted))
         self.assertEqual(1400, len(noted[NoteCode.BOUND_TO_ISOLATED]))
 
     def test_a_bound_for_each_process_is_noted(self):
         tree = program(
-            900, "x", {"x": "0-7"} | {f"t{number}": "5" for number in range(claims.MAX_BOUND_THREADS + 1)}
+            900,
+            "x",
+            {"x": "0-7"} | {f"t{number}": "5" for number in range(claims.MAX_BOUND_THREADS + 1)},
         )
         known = facts({**tree, **isolated_now("5")})
         self.assertEqual(claims.MAX_BOUND_THREADS, len(known.programs))
         [note] = [note for note in known.warnings if note.code is NoteCode.THREADS_LEFT_OUT]
         self.assertEqual((("x (900)",), 1), (note.params["places"], note.params["left"]))
         many = {f"handler{number}": "0-7" for number in range(claims.MAX_SWITCH_THREADS)}
-        known = facts(program(900, "ovs-vswitchd", {"ovs-vswitchd": "0-7", **many, "pmd-c04/id:1": "4"}))
+        known = facts(
+            program(900, "ovs-vswitchd", {"ovs-vswitchd": "0-7", **many, "pmd-c04/id:1": "4"})
+        )
         self.assertEqual("4", owned(CpuOwners.of(known, CpuSets()), Owner.PROGRAM))
         [note] = [note for note in known.warnings if note.code is NoteCode.THREADS_LEFT_OUT]
-        self.assertEqual((("ovs-vswitchd (900)",), 1), (note.params["places"], note.params["left"]))
+        self.assertEqual(
+            (("ovs-vswitchd (900)",), 1), (note.params["places"], note.params["left"])
+        )
 
     def test_many_crowded_processes_are_one_note(self):
         """Each has another number of threads too many: that made a note for each of them."""
@@ -137,7 +173,9 @@ class ProgramsTest(testcase.TestCase):
             tree |= program(1000 * more, "x", {"x": "0-7"} | threads, ids="1000 1000 1000 1000")
         known = facts(tree)
         [note] = [note for note in known.warnings if note.code is NoteCode.THREADS_LEFT_OUT]
-        self.assertEqual((("x (1000)", "x (2000)", "x (3000)"), 6), (note.params["places"], note.params["left"]))
+        self.assertEqual(
+            (("x (1000)", "x (2000)", "x (3000)"), 6), (note.params["places"], note.params["left"])
+        )
         self.assertEqual(len(crowded) * claims.MAX_BOUND_THREADS, len(known.programs))
 
     def test_kernel_threads_own_nothing(self):
@@ -161,10 +199,14 @@ class ProgramsTest(testcase.TestCase):
                     tree |= program(pid, "x", each)
                 known = facts(tree)
                 self.assertEqual(claims.MAX_BOUND_IN_ALL, len(known.programs))
-                self.assertEqual(noted, NoteCode.THREADS_LEFT_OUT in {note.code for note in known.warnings})
+                self.assertEqual(
+                    noted, NoteCode.THREADS_LEFT_OUT in {note.code for note in known.warnings}
+                )
 
     def test_a_recorded_name_is_as_long_as_the_kernel_keeps_it(self):
-        known = facts(program(900, "ovs-vswitchd", {"ovs-vswitchd": "0-7", "pmd-c04/id:1234567": "4"}))
+        known = facts(
+            program(900, "ovs-vswitchd", {"ovs-vswitchd": "0-7", "pmd-c04/id:1234567": "4"})
+        )
         self.assertEqual(["pmd-c04/id:1234"], [thread.name for thread in known.programs])
 
     def test_workers_of_ovs_are_facts_wherever_they_run(self):
@@ -196,7 +238,11 @@ class PartitionsTest(testcase.TestCase):
                 **slice_of("a.slice/a-b.slice", "6", partition="root"),
                 **slice_of("user.slice", "", effective="0-3"),
                 **slice_of("system.slice", "0-1", partition="root"),
-                **slice_of("bad.slice", "3", partition="isolated invalid (Cpu list in cpuset.cpus not exclusive)"),
+                **slice_of(
+                    "bad.slice",
+                    "3",
+                    partition="isolated invalid (Cpu list in cpuset.cpus not exclusive)",
+                ),
             }
         )
         self.assertEqual("4-5", known.isolated_now)
@@ -210,7 +256,11 @@ class PartitionsTest(testcase.TestCase):
         self.assertEqual("0-1,3,7", owned(owners, Owner.HOST))
         paths = {evidence.path for claim in owners.by_cpu[4] for evidence in claim.evidence}
         self.assertEqual(
-            {"/sys/fs/cgroup/cpuset.cpus.isolated", "/sys/fs/cgroup/machine.slice/cpuset.cpus.partition"}, paths
+            {
+                "/sys/fs/cgroup/cpuset.cpus.isolated",
+                "/sys/fs/cgroup/machine.slice/cpuset.cpus.partition",
+            },
+            paths,
         )
 
     def test_many_slices_are_cut_with_a_note_and_those_of_guests_come_first(self):
@@ -222,7 +272,9 @@ class PartitionsTest(testcase.TestCase):
         self.assertEqual(claims.MAX_SLICES, len(known.slices))
         [note] = [note for note in known.warnings if note.code is NoteCode.SLICES_LEFT_OUT]
         expected = (claims.MAX_SLICES, 1, ("sys/fs/cgroup",))
-        self.assertEqual(expected, (note.params["most"], note.params["left"], note.params["places"]))
+        self.assertEqual(
+            expected, (note.params["most"], note.params["left"], note.params["places"])
+        )
 
     def test_a_guest_is_in_the_innermost_slice_that_holds_its_process(self):
         inner = "machine.slice/machine-rt.slice"
@@ -238,7 +290,9 @@ class PartitionsTest(testcase.TestCase):
                     {
                         **slice_of("machine.slice", "0-9"),
                         **slice_of(inner, "2-3"),
-                        "proc/5000/cgroup": f"1:name=x:/machine.slice/{inner}\n0:{path}\n".replace("0:/", "0::/"),
+                        "proc/5000/cgroup": f"1:name=x:/machine.slice/{inner}\n0:{path}\n".replace(
+                            "0:/", "0::/"
+                        ),
                     },
                 )
                 [guest] = reader.read_root(audit_hosts.TreeRoot(tree)).guests
@@ -246,7 +300,10 @@ class PartitionsTest(testcase.TestCase):
 
     def test_garbage_is_unknown(self):
         known = facts(
-            {"sys/fs/cgroup/cpuset.cpus.isolated": "4-x", **slice_of("machine.slice", "4", effective="z")}
+            {
+                "sys/fs/cgroup/cpuset.cpus.isolated": "4-x",
+                **slice_of("machine.slice", "4", effective="z"),
+            }
         )
         self.assertEqual(("", ()), (known.isolated_now, known.slices))
         self.assertIn(NoteCode.NOT_CPU_LIST, {note.code for note in known.warnings})
@@ -260,16 +317,27 @@ class OwnersTest(testcase.TestCase):
     def test_the_strongest_claim_is_first_and_every_cpu_has_one(self):
         guest = hosts.guest("vm", 100, pins=("4", "5"))
         thread = hosts.bound("ovs-vswitchd", 900, 5)
-        host = hosts.facts(hosts.cpus_of([(0, 8)]), guests=[guest], isolated="4-6", programs=[thread])
+        host = hosts.facts(
+            hosts.cpus_of([(0, 8)]), guests=[guest], isolated="4-6", programs=[thread]
+        )
         owners = CpuOwners.of(host, CpuSets("4-6", "2-3"))
         self.assertEqual(
             [*["host"] * 2, *["shared"] * 2, "guest", "guest", "dedicated", "host"],
             [claims[0].owner.value for claims in owners.by_cpu.values()],
         )
-        self.assertEqual(["guest", "dedicated", "isolated"], [claim.owner.value for claim in owners.by_cpu[5]])
-        self.assertEqual([("ovs-vswitchd", {5})], [(claim.name, claim.cpus) for claim in owners.overruled])
+        self.assertEqual(
+            ["guest", "dedicated", "isolated"], [claim.owner.value for claim in owners.by_cpu[5]]
+        )
+        self.assertEqual(
+            [("ovs-vswitchd", {5})], [(claim.name, claim.cpus) for claim in owners.overruled]
+        )
         self.assertTrue(
-            all(claim.evidence for claims in owners.by_cpu.values() for claim in claims if claim.owner != "host")
+            all(
+                claim.evidence
+                for claims in owners.by_cpu.values()
+                for claim in claims
+                if claim.owner != "host"
+            )
         )
 
     def test_a_guest_without_xml_owns_what_its_vcpus_are_bound_to(self):
@@ -298,39 +366,62 @@ class OwnersTest(testcase.TestCase):
         host = hosts.facts(hosts.cpus_of([(0, 8)]), programs=threads)
         for sets, name, expected in (
             # What is not given keeps off every CPU that is polled.
-            (CpuSets(None, "2,6"), "shared", {"housekeeping": "0-1,4-7", "shared": "2,6", "programs": "3"}),
+            (
+                CpuSets(None, "2,6"),
+                "shared",
+                {"housekeeping": "0-1,4-7", "shared": "2,6", "programs": "3"},
+            ),
             (CpuSets(None, None, "0,2"), "housekeeping", {"housekeeping": "0,2", "programs": "3"}),
-            (CpuSets("2,7"), "dedicated", {"dedicated": "2,7", "housekeeping": "0-1,4-6", "programs": "3"}),
+            (
+                CpuSets("2,7"),
+                "dedicated",
+                {"dedicated": "2,7", "housekeeping": "0-1,4-6", "programs": "3"},
+            ),
         ):
             with self.subTest(name):
                 plan = planner.plan(host, sets)
                 self.assertEqual(expected, {key: plan.sets[key] for key in expected})
                 [note] = [note for note in plan.warnings if note.code is NoteCode.PROGRAM_IN_SET]
-                self.assertEqual(("ovs-vswitchd", "2"), (note.params["program"], note.params["cpus"]))
+                self.assertEqual(
+                    ("ovs-vswitchd", "2"), (note.params["program"], note.params["cpus"])
+                )
                 self.assertEqual(sets.option(name), note.params["option"])
 
     def test_what_a_slice_refuses_is_foreseen(self):
         """sched_setaffinity() to CPUs outside of a guest's cgroup is EINVAL: nothing is planned there."""
-        for effective, placed, code in (("4-7", "6-7", None), ("4-5", None, NoteCode.SLICE_CONFINED)):
+        for effective, placed, code in (
+            ("4-7", "6-7", None),
+            ("4-5", None, NoteCode.SLICE_CONFINED),
+        ):
             with self.subTest(effective):
-                guest = hosts.guest("vm", 100, pins=("4", "5"), workers=1, asks={"vhost_placement": "numa"})
+                guest = hosts.guest(
+                    "vm", 100, pins=("4", "5"), workers=1, asks={"vhost_placement": "numa"}
+                )
                 guest = dataclasses.replace(guest, slice="machine.slice")
                 group = model.Slice("machine.slice", effective, effective, "member")
                 host = hosts.facts(hosts.cpus_of([(0, 8)]), guests=[guest], slices=[group])
                 plan = planner.plan(host, CpuSets("4-5", "2-3,6-7"))
-                self.assertEqual([placed] if placed else [], [setting.value for setting in plan.settings])
-                confined = [note.code for note in plan.warnings if note.code is NoteCode.SLICE_CONFINED]
+                self.assertEqual(
+                    [placed] if placed else [], [setting.value for setting in plan.settings]
+                )
+                confined = [
+                    note.code for note in plan.warnings if note.code is NoteCode.SLICE_CONFINED
+                ]
                 self.assertEqual([code] if code else [], confined)
 
 
 class FilesTest(testcase.TestCase):
     def test_configuration_files_that_are_left_out_are_noted(self):
         for count, expected in ((100, []), (101, [(("/etc/nova/nova.conf.d",), 1)])):
-            tree = {f"etc/nova/nova.conf.d/{number:03}.conf": "[DEFAULT]\n" for number in range(count)}
+            tree = {
+                f"etc/nova/nova.conf.d/{number:03}.conf": "[DEFAULT]\n" for number in range(count)
+            }
             root = audit_hosts.TreeRoot({**tree, "etc/nova/nova.conf": "[DEFAULT]\n"})
             novaconf.found(root)
             noted = [note for note in root.notes.all() if note.code is NoteCode.FILES_LEFT_OUT]
-            self.assertEqual(expected, [(note.params["places"], note.params["left"]) for note in noted])
+            self.assertEqual(
+                expected, [(note.params["places"], note.params["left"]) for note in noted]
+            )
 
 
 class RecordTest(testcase.TestCase):
@@ -338,7 +429,10 @@ class RecordTest(testcase.TestCase):
         tree = {
             **trees.cpus(8),
             **program(
-                900, "ovs-vswitchd", {"ovs-vswitchd": "0-7", "handler1": "0-7", "pmd-c06/id:1": "6"}, ids=_OVS_IDS
+                900,
+                "ovs-vswitchd",
+                {"ovs-vswitchd": "0-7", "handler1": "0-7", "pmd-c06/id:1": "6"},
+                ids=_OVS_IDS,
             ),
             **program(901, "spdk_tgt", {"app": "0-3", "reactor_4": "4"}, ids="0 0 0 0"),
             "etc/passwd": "root:x:0:0::/root:/bin/sh\nme:x:1000:\novs:x:70:70:Switch:/:/bin/false\n",
@@ -365,7 +459,9 @@ class RecordTest(testcase.TestCase):
             with self.subTest(key):
                 self.assertTrue(first[key])
                 self.assertEqual(first[key], second[key])
-        self.assertEqual(["core", "atom"], list(dict.fromkeys(cpu["kind"] for cpu in first["cpus"])))
+        self.assertEqual(
+            ["core", "atom"], list(dict.fromkeys(cpu["kind"] for cpu in first["cpus"]))
+        )
 
 
 class NumbersTest(testcase.TestCase):

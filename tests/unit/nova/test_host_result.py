@@ -22,10 +22,16 @@ class ObjectionTest(testcase.TestCase):
 
     def test_result_of_the_future_does_not_count(self):
         self.assertTrue(self.counts(host_results.NOW - host_result.MAX_SKEW))
-        self.assertFalse(self.counts(host_results.NOW - host_result.MAX_SKEW - datetime.timedelta(seconds=1)))
+        self.assertFalse(
+            self.counts(host_results.NOW - host_result.MAX_SKEW - datetime.timedelta(seconds=1))
+        )
 
     def test_host_is_compared_with_and_without_domain(self):
-        same = [("cmp1", "CMP1"), ("cmp1", "cmp1.example.org"), ("cmp1.example.org.", "CMP1.example.org")]
+        same = [
+            ("cmp1", "CMP1"),
+            ("cmp1", "cmp1.example.org"),
+            ("cmp1.example.org.", "CMP1.example.org"),
+        ]
         for name, other in same + [pair[::-1] for pair in same]:
             self.assertTrue(self.counts(host=name, other=other))
         for other in ("cmp2", "cmp1.example.net", "cmp10"):
@@ -63,7 +69,10 @@ class ReadTest(directories.DirectoryCase):
 
     def test_each_wrong_field(self):
         right = json.loads(host_results.result(score=50.0).to_json())
-        self.assertEqual(host_results.result(score=50.0), self.read(json.dumps({**right, "later": "x" * 500_000})))
+        self.assertEqual(
+            host_results.result(score=50.0),
+            self.read(json.dumps({**right, "later": "x" * 500_000})),
+        )
         for key, wrong in (
             ("schema", [0, 2, "1", None]),
             ("host", ["", None, 5, "x" * 256]),
@@ -74,7 +83,9 @@ class ReadTest(directories.DirectoryCase):
         ):
             with self.subTest(key):
                 for value in wrong:
-                    self.assertIn(key, self.refused(json.dumps({**right, key: value})), f"{key}={value!r}")
+                    self.assertIn(
+                        key, self.refused(json.dumps({**right, key: value})), f"{key}={value!r}"
+                    )
         for time in ("9999-12-31T23:59:59-23:00", "2026-13-41T12:00:00Z"):
             self.refused(json.dumps({**right, "created_at": time}))
 

@@ -18,7 +18,10 @@ def takes(entry, text):
     if "enum" in entry:
         return text in entry["enum"]
     if entry["type"] == "integer":
-        return bool(re.fullmatch("0|[1-9][0-9]*", text)) and entry["minimum"] <= int(text) <= entry["maximum"]
+        return (
+            bool(re.fullmatch("0|[1-9][0-9]*", text))
+            and entry["minimum"] <= int(text) <= entry["maximum"]
+        )
     if entry["type"] == "boolean":
         return text in ("true", "false")
     return bool(re.search(entry["pattern"].replace("$", r"\Z"), text))
@@ -29,13 +32,16 @@ class DefinitionsTest(testcase.TestCase):
         """Mend with: python -m nova_perf_tuning.nova.metadefs"""
         expected = {name: metadefs.text(entry) for name, entry in metadefs.namespaces().items()}
         self.assertEqual(
-            expected, {path.name: path.read_text(encoding="utf-8") for path in DIRECTORY.glob("*.json")}
+            expected,
+            {path.name: path.read_text(encoding="utf-8") for path in DIRECTORY.glob("*.json")},
         )
 
     def test_every_key_is_there_in_both_forms(self):
         flavor, image = metadefs.namespaces().values()
         self.assertEqual(set(vocabulary.BY_KEY), {f"perf:{key}" for key in flavor["properties"]})
-        self.assertEqual(set(vocabulary.BY_IMAGE_PROPERTY), {f"hw_perf_{key}" for key in image["properties"]})
+        self.assertEqual(
+            set(vocabulary.BY_IMAGE_PROPERTY), {f"hw_perf_{key}" for key in image["properties"]}
+        )
         for key, entry in image["properties"].items():
             own = vocabulary.BY_IMAGE_PROPERTY[f"hw_perf_{key}"].removeprefix("perf:")
             self.assertEqual(flavor["properties"][own], entry)
@@ -47,18 +53,31 @@ class DefinitionsTest(testcase.TestCase):
             self.assertTrue(len(entry["description"]) <= 500)
             for key, definition in entry["properties"].items():
                 self.assertTrue(len(key) <= 80)
-                self.assertTrue(definition["title"][0].isupper() and definition["description"].endswith("."), key)
+                self.assertTrue(
+                    definition["title"][0].isupper() and definition["description"].endswith("."),
+                    key,
+                )
 
     @hypothesis.given(
         strategies.sampled_from(sorted(vocabulary.BY_KEY)),
         strategies.integers(-5, 2000).map(str)
         | strategies.sampled_from(
-            ["auto", "true", "false", *(choice for spec in vocabulary.VOCABULARY for choice in spec.choices)]
+            [
+                "auto",
+                "true",
+                "false",
+                *(choice for spec in vocabulary.VOCABULARY for choice in spec.choices),
+            ]
         )
         | strategies.text(strategies.characters(codec="ascii"), max_size=66),
     )
     def test_takes_what_the_parser_takes(self, key, text):
         spec, _feature = vocabulary.BY_KEY[key]
-        entry = metadefs.namespaces()["compute-perf-tuning.json"]["properties"][key.removeprefix("perf:")]
-        if entry["type"] != "boolean" or text in ("true", "false"):  # Horizon sends no other spellings
+        entry = metadefs.namespaces()["compute-perf-tuning.json"]["properties"][
+            key.removeprefix("perf:")
+        ]
+        if entry["type"] != "boolean" or text in (
+            "true",
+            "false",
+        ):  # Horizon sends no other spellings
             self.assertEqual(spec.parse(text) is not None, takes(entry, text))

@@ -55,7 +55,9 @@ class InterfaceTest(testcase.TestCase):
         self.assertNotIn("gso", xml)
 
     def test_of_novas_driver_the_name_alone_is_taken(self):
-        xml = self.kept("<driver name='vhost' queues='4'/>", "<driver event_idx='off' iommu='on' name='qemu'/>")
+        xml = self.kept(
+            "<driver name='vhost' queues='4'/>", "<driver event_idx='off' iommu='on' name='qemu'/>"
+        )
         self.assertEqual(same(domain(interface("<driver name='qemu' queues='4'/>"))), xml)
 
     def test_driver_that_runs_without_is_removed(self):
@@ -102,7 +104,9 @@ class GuestTest(testcase.TestCase):
         """Without one libvirt takes the guest's own; whatever else Nova says and asks goes through."""
         guest = MovingGuest()
         migrating = migration.MigratingGuest(guest, lambda of, xml: f"{of.name}: {xml}")
-        self.assertEqual("moved", migrating.migrate("qemu+tcp://b", destination_xml="<domain/>", flags=1))
+        self.assertEqual(
+            "moved", migrating.migrate("qemu+tcp://b", destination_xml="<domain/>", flags=1)
+        )
         migrating.migrate("qemu+tcp://b", destination_xml=None)
         migrating.migrate("qemu+tcp://b")
         expected = [{"destination_xml": "g: <domain/>", "flags": 1}, {"destination_xml": None}, {}]
@@ -131,5 +135,7 @@ class PinTest(testcase.TestCase):
         self.assertEqual(same(expected), finished(running, rewritten))
 
     def test_twice_changes_nothing_more(self):
-        xml = domain(interface("<driver queues='2'/>") + disk("<driver iothread='1'/>"), "4", ((1, "4"),))
+        xml = domain(
+            interface("<driver queues='2'/>") + disk("<driver iothread='1'/>"), "4", ((1, "4"),)
+        )
         self.assertEqual(same(xml), finished(xml, xml))

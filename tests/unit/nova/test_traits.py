@@ -45,7 +45,9 @@ class WantedTest(testcase.TestCase):
 
     def test_budgets_that_share_a_trait_must_all_have_passed(self):
         budgets = {"a.b": "PASS", "a_b": "FAIL"}
-        self.assertEqual(frozenset(), traits.wanted(host_results.result(verdict="FAIL", budgets=budgets)))
+        self.assertEqual(
+            frozenset(), traits.wanted(host_results.result(verdict="FAIL", budgets=budgets))
+        )
         budgets["a_b"] = "PASS"
         earned = traits.wanted(host_results.result(verdict="FAIL", budgets=budgets))
         self.assertEqual({"CUSTOM_PERF_BUDGET_A_B"}, earned)
@@ -80,7 +82,9 @@ class ReportTest(directories.DirectoryCase):
         self.write_file("verdict.json", text)
 
     def fresh(self, **kwargs):
-        return host_results.result(created_at=datetime.datetime.now(datetime.UTC), **kwargs).to_json()
+        return host_results.result(
+            created_at=datetime.datetime.now(datetime.UTC), **kwargs
+        ).to_json()
 
     def lines(self):
         return self.log.output.splitlines()

@@ -12,28 +12,65 @@ BROKEN = {
     "disk-queues-above-vcpus": [({}, {"hw_perf_disk_queues": "8"}, 4, "hw_perf_disk_queues=8")],
     "multiqueue-off": [
         ({"perf:vif_queues": "2", **SINGLE}, {}, None, "set hw:vif_multiqueue_enabled=true"),
-        ({"perf:vif_queues": "auto"}, {"hw_vif_multiqueue_enabled": "false"}, 4, "perf:vif_queues=1"),
+        (
+            {"perf:vif_queues": "auto"},
+            {"hw_vif_multiqueue_enabled": "false"},
+            4,
+            "perf:vif_queues=1",
+        ),
         ({"perf:profile": "balanced", **SINGLE}, {}, 4, "(of the profile)"),
     ],
     "single-queue-of-multiqueue-tap": [({"perf:vif_queues": "1", **MULTI}, {}, 4, "2 or more")],
     "irq-vcpu-needs-dedicated": [
         ({"perf:irq_placement": "vcpu"}, {}, None, "hw:cpu_policy=dedicated"),
-        ({"perf:irq_placement": "vcpu", "hw:cpu_policy": "shared"}, {}, None, "hw:cpu_policy=dedicated"),
-        ({"perf:irq_placement": "vcpu", "resources:PCPU": "0"}, {}, None, "hw:cpu_policy=dedicated"),
-        ({"perf:irq_placement": "vcpu", "resources:VCPU": "4"}, {}, None, "hw:cpu_policy=dedicated"),
+        (
+            {"perf:irq_placement": "vcpu", "hw:cpu_policy": "shared"},
+            {},
+            None,
+            "hw:cpu_policy=dedicated",
+        ),
+        (
+            {"perf:irq_placement": "vcpu", "resources:PCPU": "0"},
+            {},
+            None,
+            "hw:cpu_policy=dedicated",
+        ),
+        (
+            {"perf:irq_placement": "vcpu", "resources:VCPU": "4"},
+            {},
+            None,
+            "hw:cpu_policy=dedicated",
+        ),
     ],
     "emulator-numa-needs-topology": [
         ({"perf:emulator_placement": "numa"}, {}, None, "hw:numa_nodes=1"),
         # Nova reads the mask of pinned guests alone, and persistent memory in the flavor.
-        ({"perf:emulator_placement": "numa", "hw:cpu_realtime_mask": "^0"}, {}, None, "hw:numa_nodes=1"),
+        (
+            {"perf:emulator_placement": "numa", "hw:cpu_realtime_mask": "^0"},
+            {},
+            None,
+            "hw:numa_nodes=1",
+        ),
         ({"perf:emulator_placement": "numa"}, {"hw_pmem": "4GB"}, None, "hw:numa_nodes=1"),
     ],
-    "vhost-numa-without-topology": [({"perf:vhost_placement": "numa"}, {}, None, "perf:vhost_placement=none")],
+    "vhost-numa-without-topology": [
+        ({"perf:vhost_placement": "numa"}, {}, None, "perf:vhost_placement=none")
+    ],
     "emulator-numa-or-isolate": [
-        ({"perf:emulator_placement": "numa", "hw:emulator_threads_policy": "isolate", **PINNED}, {}, None, "share")
+        (
+            {"perf:emulator_placement": "numa", "hw:emulator_threads_policy": "isolate", **PINNED},
+            {},
+            None,
+            "share",
+        )
     ],
     "offload-needs-checksum": [
-        ({"perf:vif_host_offload.csum": "off", "perf:vif_host_offload.tso6": "on"}, {}, None, "tso6=true")
+        (
+            {"perf:vif_host_offload.csum": "off", "perf:vif_host_offload.tso6": "on"},
+            {},
+            None,
+            "tso6=true",
+        )
     ],
 }
 FITTING = [
@@ -105,24 +142,39 @@ class GuestRequestTest(testcase.TestCase):
         for properties, rule, words in (
             ({"hw_perf_iothreads": "x"}, "value-not-allowed", "hw_perf_iothreads=x"),
             ({"hw_perf_iothreads": "9" * 250}, "value-not-allowed", "hw_perf_iothreads=999"),
-            ({"hw_perf_iothreads": "2\nERROR \x1b[2J"}, "value-not-allowed", "hw_perf_iothreads=2?ERROR ?[2J"),
+            (
+                {"hw_perf_iothreads": "2\nERROR \x1b[2J"},
+                "value-not-allowed",
+                "hw_perf_iothreads=2?ERROR ?[2J",
+            ),
             ({"hw_perf_typo": "1"}, "unknown-spec", "unknown spec hw_perf_typo"),
-            ({"hw_perf_vhost_placement": "numa"}, "unknown-spec", "set perf:vhost_placement on the flavor"),
+            (
+                {"hw_perf_vhost_placement": "numa"},
+                "unknown-spec",
+                "set perf:vhost_placement on the flavor",
+            ),
             ({"hw_perf_profile": "compute"}, "unknown-spec", "set perf:profile on the flavor"),
             ({"hw_perf_vif_queues": "8"}, "vif-queues-above-vcpus", "more than the 4 vCPUs"),
             ({"hw_perf_disk_queues": "3"}, "contradiction", "contradicts hw_perf_disk_queues=3"),
         ):
             with self.subTest(properties):
                 parsed, (warning,) = self.request({"perf:disk_queues": "2"}, properties)
-                self.assertEqual(({"perf:disk_queues": "2"}, rule), (parsed.extra_specs(), warning.rule))
+                self.assertEqual(
+                    ({"perf:disk_queues": "2"}, rule), (parsed.extra_specs(), warning.rule)
+                )
                 line = crosscheck.message(warning)
                 self.assertIn(words, line)
                 self.assertTrue(line.isprintable() and len(line) < 300, line)
 
     def test_equal_values_are_no_contradiction(self):
-        specs, properties = {"perf:vif_host_offload.gso": "YES"}, {"hw_perf_vif_host_offload_gso": "1"}
+        specs, properties = (
+            {"perf:vif_host_offload.gso": "YES"},
+            {"hw_perf_vif_host_offload_gso": "1"},
+        )
         parsed, rules = self.rules(specs, properties)
-        self.assertEqual(({"perf:vif_host_offload.gso": "true"}, []), (parsed.extra_specs(), rules))
+        self.assertEqual(
+            ({"perf:vif_host_offload.gso": "true"}, []), (parsed.extra_specs(), rules)
+        )
 
     def test_io_threads_of_an_image_have_a_limit(self):
         for threads, specs, properties, options in (
@@ -133,24 +185,35 @@ class GuestRequestTest(testcase.TestCase):
         ):
             with self.subTest(threads):
                 parsed, rules = self.rules(specs, properties, **options)
-                self.assertEqual((threads, [] if threads else ["value-not-allowed"]), (parsed.iothreads, rules))
+                self.assertEqual(
+                    (threads, [] if threads else ["value-not-allowed"]), (parsed.iothreads, rules)
+                )
 
     def test_an_image_that_a_flavor_does_not_fit_fails_nothing(self):
-        parsed, rules = self.rules({"perf:vif_queues": "2"}, {"hw_vif_multiqueue_enabled": "false"})
+        parsed, rules = self.rules(
+            {"perf:vif_queues": "2"}, {"hw_vif_multiqueue_enabled": "false"}
+        )
         self.assertEqual((2, ["multiqueue-off"]), (parsed.vif_queues, rules))
 
     def test_a_wrong_flavor_fails_whatever_the_image_says(self):
         for properties in ({}, {"hw_vif_model": "e1000"}, {"hw_perf_vif_queues": "1"}):
             with self.subTest(properties):
                 self.assertRaises(
-                    crosscheck.ContradictionError, self.request, {"perf:vif_queues": "9"}, properties
+                    crosscheck.ContradictionError,
+                    self.request,
+                    {"perf:vif_queues": "9"},
+                    properties,
                 )
-                self.assertRaises(parsing.SpecError, self.request, {"perf:iothreads": "x"}, properties)
+                self.assertRaises(
+                    parsing.SpecError, self.request, {"perf:iothreads": "x"}, properties
+                )
 
     def test_an_image_can_give_the_cpus_that_a_flavor_needs(self):
         parsed, rules = self.rules({"perf:irq_placement": "vcpu"}, {"hw_cpu_policy": "dedicated"})
         self.assertEqual(("vcpu", []), (parsed.irq_placement, rules))
-        self.assertRaises(crosscheck.ContradictionError, self.request, {"perf:irq_placement": "vcpu"}, {})
+        self.assertRaises(
+            crosscheck.ContradictionError, self.request, {"perf:irq_placement": "vcpu"}, {}
+        )
 
     def test_native_specs_of_a_profile_are_not_in_force_for_nova(self):
         entries = {"hw:cpu_policy": "dedicated", "perf:irq_placement": "vcpu"}
@@ -158,7 +221,10 @@ class GuestRequestTest(testcase.TestCase):
         known = {"own": profiles.Profile("own", "x", specs, "own.yaml")}
 
         def request(**specs):
-            flavor = {"perf:profile": "own", **{key.replace("__", ":"): text for key, text in specs.items()}}
+            flavor = {
+                "perf:profile": "own",
+                **{key.replace("__", ":"): text for key, text in specs.items()},
+            }
             return self.request(flavor, {}, profiles=known, native_of_profile=False)
 
         self.assertRaises(crosscheck.ContradictionError, request)

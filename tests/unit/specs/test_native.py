@@ -20,7 +20,11 @@ class NativeTest(testcase.TestCase):
     def found(self, specs, check=None):
         """Return rule and level of each finding, by the key that its evidence begins with."""
         return {
-            finding.evidence[0].value.partition("=")[0]: (finding.rule, finding.level, finding.remedy)
+            finding.evidence[0].value.partition("=")[0]: (
+                finding.rule,
+                finding.level,
+                finding.remedy,
+            )
             for finding in native.findings(specs, check)
         }
 
@@ -51,8 +55,13 @@ class NativeTest(testcase.TestCase):
             return None if key in ("hw:later", "hw:numa_nodes") else "no valid extra spec"
 
         specs = {"hw:later": "1", "hw:numa_nodes": "0", "hw:pmu": "true", "hw:unknown": "1"}
-        levels = {key: (rule, level) for key, (rule, level, _remedy) in self.found(specs, check).items()}
-        wanted = {"hw:pmu": ("native-value", Level.ERROR), "hw:unknown": ("native-unknown", Level.ERROR)}
+        levels = {
+            key: (rule, level) for key, (rule, level, _remedy) in self.found(specs, check).items()
+        }
+        wanted = {
+            "hw:pmu": ("native-value", Level.ERROR),
+            "hw:unknown": ("native-unknown", Level.ERROR),
+        }
         self.assertEqual(wanted, levels)
 
     def test_all_faults_of_a_flavor_at_once(self):

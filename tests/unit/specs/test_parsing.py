@@ -18,17 +18,26 @@ class ParsingTest(testcase.TestCase):
         return str(self.assertRaises(parsing.SpecError, parsing.parse, extra_specs, {}, profiles))
 
     def test_specs_of_others_are_no_request(self):
-        parsed = parsing.parse({"hw:cpu_policy": "dedicated", "quota:x": "1"}, {"hw_disk_bus": "scsi"})
+        parsed = parsing.parse(
+            {"hw:cpu_policy": "dedicated", "quota:x": "1"}, {"hw_disk_bus": "scsi"}
+        )
         self.assertFalse(parsed)
         self.assertEqual(request.Request(), parsed)
 
     def test_flavor_and_image_make_one_request(self):
         parsed = parsing.parse(
-            {"perf:vif_queues": "auto", "perf:iothreads": "2", "perf:vif_host_offload.tso4": "off"},
+            {
+                "perf:vif_queues": "auto",
+                "perf:iothreads": "2",
+                "perf:vif_host_offload.tso4": "off",
+            },
             {"hw_perf_vif_host_offload_csum": "True", "hw_perf_disk_queues": "3"},
         )
         expected = request.Request(
-            vif_queues="auto", iothreads=2, vif_host_offload={"tso4": False, "csum": True}, disk_queues=3
+            vif_queues="auto",
+            iothreads=2,
+            vif_host_offload={"tso4": False, "csum": True},
+            disk_queues=3,
         )
         self.assertEqual(expected, parsed)
 
@@ -39,20 +48,27 @@ class ParsingTest(testcase.TestCase):
         self.assertIn("unknown spec perf:", self.error({"perf:": "1"}))
 
     def test_profile_expands_and_explicit_specs_win(self):
-        parsed = parsing.parse({"perf:profile": "storage", "perf:disk_queues": "2"}, {"hw_perf_iothreads": "4"})
+        parsed = parsing.parse(
+            {"perf:profile": "storage", "perf:disk_queues": "2"}, {"hw_perf_iothreads": "4"}
+        )
         self.assertEqual(("storage", 2, 4), (parsed.profile, parsed.disk_queues, parsed.iothreads))
 
     def test_native_specs_of_a_profile_yield_to_flavor_and_image(self):
         native = parsing.parse({"perf:profile": "compute"}).native
         self.assertEqual("dedicated", native["hw:cpu_policy"])
-        for specs, properties in (({"hw:cpu_policy": "shared"}, {}), ({}, {"hw_cpu_policy": "mixed"})):
+        for specs, properties in (
+            ({"hw:cpu_policy": "shared"}, {}),
+            ({}, {"hw_cpu_policy": "mixed"}),
+        ):
             with self.subTest(specs):
                 parsed = parsing.parse({"perf:profile": "compute", **specs}, properties)
                 self.assertEqual(set(native) - {"hw:cpu_policy"}, set(parsed.native))
 
     def test_unknown_profile_lists_those_there_are(self):
         self.assertIn("balanced, compute", self.error({"perf:profile": "fast"}))
-        self.assertIn("there are mine", self.error({"perf:profile": "fast"}, profiles={"mine": None}))
+        self.assertIn(
+            "there are mine", self.error({"perf:profile": "fast"}, profiles={"mine": None})
+        )
 
     def test_expanded_request_needs_no_profile(self):
         self.assertEqual("gone", parsing.parse_expanded({"perf:profile": "gone"}).profile)
@@ -63,13 +79,18 @@ class ParsingTest(testcase.TestCase):
             specs = {**specs, "perf:profile": name}
         parsed = parsing.parse(specs)
         again = parsing.parse(parsed.extra_specs())
-        self.assertEqual(dataclasses.replace(parsed, native={}), dataclasses.replace(again, native={}))
-        self.assertEqual(dataclasses.replace(parsed, native={}), parsing.parse_expanded(parsed.extra_specs()))
+        self.assertEqual(
+            dataclasses.replace(parsed, native={}), dataclasses.replace(again, native={})
+        )
+        self.assertEqual(
+            dataclasses.replace(parsed, native={}), parsing.parse_expanded(parsed.extra_specs())
+        )
 
     @hypothesis.given(
         strategies.dictionaries(
             strategies.one_of(
-                strategies.sampled_from(sorted(vocabulary.BY_KEY)), strategies.text().map("perf:{}".format)
+                strategies.sampled_from(sorted(vocabulary.BY_KEY)),
+                strategies.text().map("perf:{}".format),
             ),
             strategies.text(),
         ),

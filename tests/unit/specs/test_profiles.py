@@ -26,20 +26,47 @@ class ShippedTest(testcase.TestCase):
 
     def test_numbers_of_many_digits_are_refused(self):
         """Python prints no integer of more than 4300 digits, and takes seconds for one of a megabyte."""
-        for number in ("0x" + "f" * 6000, "1" + ":1" * 20_000, "1" + ":1" * 20_000 + ".5", "9" * 5000):
-            error = self.assertRaises(profiles.ProfileError, profiles.load_yaml, f"a: {number}", "mine.yaml")
-            self.assertIn("mine.yaml: line 1: not usable YAML: a number has at most 40 characters", str(error))
-        read = profiles.load_yaml("{a: 0xff, b: 1.5, c: 1:30, d: '" + "9" * 5000 + "'}", "mine.yaml")
+        for number in (
+            "0x" + "f" * 6000,
+            "1" + ":1" * 20_000,
+            "1" + ":1" * 20_000 + ".5",
+            "9" * 5000,
+        ):
+            error = self.assertRaises(
+                profiles.ProfileError, profiles.load_yaml, f"a: {number}", "mine.yaml"
+            )
+            self.assertIn(
+                "mine.yaml: line 1: not usable YAML: a number has at most 40 characters",
+                str(error),
+            )
+        read = profiles.load_yaml(
+            "{a: 0xff, b: 1.5, c: 1:30, d: '" + "9" * 5000 + "'}", "mine.yaml"
+        )
         self.assertEqual((255, 1.5, 90, "9" * 5000), tuple(read.values()))
 
     def test_a_tag_that_does_not_fit_is_one_line(self):
-        for text in ("a: !!int ''", "a: !!bool x", "a: !!timestamp x", "a: !!float ''", "a: !!int x"):
+        for text in (
+            "a: !!int ''",
+            "a: !!bool x",
+            "a: !!timestamp x",
+            "a: !!float ''",
+            "a: !!int x",
+        ):
             with self.subTest(text):
-                error = self.assertRaises(profiles.ProfileError, profiles.load_yaml, text, "mine.yaml")
+                error = self.assertRaises(
+                    profiles.ProfileError, profiles.load_yaml, text, "mine.yaml"
+                )
                 self.assertIn("mine.yaml: not usable YAML: ", str(error))
 
     def test_shipped_profiles_are_the_documented_ones(self):
-        expected = {"network-throughput", "network-latency", "storage", "compute", "windows", "balanced"}
+        expected = {
+            "network-throughput",
+            "network-latency",
+            "storage",
+            "compute",
+            "windows",
+            "balanced",
+        }
         self.assertEqual(expected, set(profiles.shipped()))
 
     def test_shipped_files_pass_the_schema(self):
@@ -52,7 +79,11 @@ class ShippedTest(testcase.TestCase):
                 self.assertIn(spec.basis, ("rule", "practice", "measured"), key)
 
     def test_no_free_page_reporting_with_memory_of_its_own(self):
-        own = {name for name, profile in profiles.shipped().items() if "hw:cpu_policy" in profile.specs}
+        own = {
+            name
+            for name, profile in profiles.shipped().items()
+            if "hw:cpu_policy" in profile.specs
+        }
         self.assertEqual({"compute", "network-latency"}, own)
         for name in own:
             self.assertIs(False, parsing.parse({"perf:profile": name}).free_page_reporting, name)
@@ -65,20 +96,31 @@ class ParseTest(testcase.TestCase):
     def test_good_profile_is_read_whole(self):
         profile = profiles.parse(GOOD, "mine.yaml")
         self.assertEqual(
-            {"perf:iothreads": "3", "perf:vif_host_offload.ufo": "false", "hw:mem_page_size": "1GB"},
+            {
+                "perf:iothreads": "3",
+                "perf:vif_host_offload.ufo": "false",
+                "hw:mem_page_size": "1GB",
+            },
             {key: spec.value for key, spec in profile.specs.items()},
         )
         self.assertEqual(
-            {"ufo": False}, parsing.parse({"perf:profile": "mine"}, {}, {"mine": profile}).vif_host_offload
+            {"ufo": False},
+            parsing.parse({"perf:profile": "mine"}, {}, {"mine": profile}).vif_host_offload,
         )
 
     def test_errors_name_file_and_key(self):
         for wrong, *words in (
             (GOOD.replace("value: 3", "value: 99"), "perf:iothreads=99", "0 to 16"),
-            (GOOD.replace("perf:iothreads", "perf:iothread"), "perf:iothread", "did you mean perf:iothreads?"),
+            (
+                GOOD.replace("perf:iothreads", "perf:iothread"),
+                "perf:iothread",
+                "did you mean perf:iothreads?",
+            ),
             (GOOD.replace("hw:mem_page_size", "quota:cpu"), "quota:cpu", "neither"),
             (
-                GOOD.replace("perf:iothreads", "perf:profile").replace("value: 3", "value: storage"),
+                GOOD.replace("perf:iothreads", "perf:profile").replace(
+                    "value: 3", "value: storage"
+                ),
                 "another profile",
             ),
             (GOOD.replace("name: mine", "name: ../mine"), "name"),
@@ -108,7 +150,9 @@ class DirectoryTest(directories.DirectoryCase):
     def test_own_profiles_come_beside_the_shipped(self):
         (self.directory / "mine.yaml").write_text(GOOD, encoding="utf-8")
         (self.directory / "README").write_text("no profile", encoding="utf-8")
-        self.assertEqual(set(profiles.shipped()) | {"mine"}, set(profiles.load(str(self.directory))))
+        self.assertEqual(
+            set(profiles.shipped()) | {"mine"}, set(profiles.load(str(self.directory)))
+        )
 
     def test_a_shipped_profile_stays(self):
         path = self.directory / "storage.yaml"
@@ -118,7 +162,9 @@ class DirectoryTest(directories.DirectoryCase):
     def test_files_are_read_anew_when_they_have_changed(self):
         for number in (3, 40):
             with self.subTest(number):
-                text = GOOD.replace('"perf:iothreads": {value: 3', f'"perf:disk_queues": {{value: {number}')
+                text = GOOD.replace(
+                    '"perf:iothreads": {value: 3', f'"perf:disk_queues": {{value: {number}'
+                )
                 (self.directory / "mine.yaml").write_text(text, encoding="utf-8")
                 spec = profiles.load(str(self.directory))["mine"].specs["perf:disk_queues"]
                 self.assertEqual(str(number), spec.value)

@@ -20,14 +20,21 @@ class VocabularyTest(testcase.TestCase):
         self.assertNotIn("perf:vif_guest_offload.gso", keys)
         self.assertNotIn("perf:vif_guest_offload.mrg_rxbuf", keys)
         self.assertEqual(
-            "perf:vif_host_offload.tso4", vocabulary.BY_IMAGE_PROPERTY["hw_perf_vif_host_offload_tso4"]
+            "perf:vif_host_offload.tso4",
+            vocabulary.BY_IMAGE_PROPERTY["hw_perf_vif_host_offload_tso4"],
         )
 
     def test_images_ask_for_nothing_on_the_host_but_io_threads(self):
         """Images are a tenant's; I/O threads have a limit of their own."""
-        acting = {spec.name for spec in vocabulary.VOCABULARY if vocabulary.Effect.HOST in spec.effects}
-        self.assertEqual({"iothreads"}, acting & {spec.name for spec in vocabulary.VOCABULARY if spec.image})
-        self.assertEqual(set(), {"hw_perf_profile", "hw_perf_budget"} & set(vocabulary.BY_IMAGE_PROPERTY))
+        acting = {
+            spec.name for spec in vocabulary.VOCABULARY if vocabulary.Effect.HOST in spec.effects
+        }
+        self.assertEqual(
+            {"iothreads"}, acting & {spec.name for spec in vocabulary.VOCABULARY if spec.image}
+        )
+        self.assertEqual(
+            set(), {"hw_perf_profile", "hw_perf_budget"} & set(vocabulary.BY_IMAGE_PROPERTY)
+        )
 
     def test_documented_values_are_accepted(self):
         accepted = {
@@ -49,7 +56,15 @@ class VocabularyTest(testcase.TestCase):
 
     def test_values_refused(self):
         refused = {
-            "vif_queues": ["", "0", "257", *"-1 +1 01 1_0 1.0 0x1 AUTO ٣".split(), " 1", "1 ", "9" * 5000],
+            "vif_queues": [
+                "",
+                "0",
+                "257",
+                *"-1 +1 01 1_0 1.0 0x1 AUTO ٣".split(),
+                " 1",
+                "1 ",
+                "9" * 5000,
+            ],
             "vif_rx_queue_size": ["0", "128", "300", "auto", "0256", "2048"],
             "vif_host_offload": ["", "maybe", "2", "enabled"],
             "iothreads": ["17", "-1", "auto"],

@@ -63,7 +63,10 @@ class Bringup:
             *(f"{h.name}/instances" for h in self._hosts),
         ):
             (self._cloud.directory / directory).mkdir(parents=True, exist_ok=True)
-        steps = [tasks.Task(s.name, functools.partial(self._service, s), s.needs) for s in self._catalogue.all()]
+        steps = [
+            tasks.Task(s.name, functools.partial(self._service, s), s.needs)
+            for s in self._catalogue.all()
+        ]
         if self._cloud.facts().get("populated"):
             steps = _without_filling(steps)
         elif self._arguments.snapshot.exists():
@@ -89,14 +92,18 @@ class Bringup:
             self._start(service)
         except processes.ServiceDied as error:
             # MariaDB was seen to end by signal 11 at a start, for no reason that its log knows.
-            print(f"{time.time() - self._begun:6.1f} s  {error}; it is started once more", flush=True)
+            print(
+                f"{time.time() - self._begun:6.1f} s  {error}; it is started once more", flush=True
+            )
             self._start(service)
         service.configure()
         return True
 
     def _start(self, service: services.Service) -> None:
         services.start(self._catalogue, self._cloud, service)
-        self._run.wait_for(f"{service.name} does not answer", functools.partial(self._answers, service))
+        self._run.wait_for(
+            f"{service.name} does not answer", functools.partial(self._answers, service)
+        )
 
     def _answers(self, service: services.Service) -> bool:
         processes.demand(self._cloud, service.name)
@@ -118,7 +125,9 @@ class Bringup:
             self._run.wait_for("the cloud does not become ready", ready, interval=0.5)
         except layout.CloudError as error:
             laggard = processes.last_lines(self._cloud, f"{self._hosts[-1].name}-nova-compute", 1)
-            raise layout.CloudError(f"{error}: {missing[0]}; nova-compute said last: {laggard}") from error
+            raise layout.CloudError(
+                f"{error}: {missing[0]}; nova-compute said last: {laggard}"
+            ) from error
         return True
 
     # ---- the content of a new cloud ----
@@ -161,7 +170,10 @@ def _step(name: str, action: Callable[[], None], *needs: str) -> tasks.Task:
 def _without_filling(steps: list[tasks.Task]) -> list[tasks.Task]:
     """Return the steps without what they need only in a new cloud."""
     there = {task.name for task in steps}
-    return [tasks.Task(t.name, t.action, tuple(name for name in t.needs if name in there)) for t in steps]
+    return [
+        tasks.Task(t.name, t.action, tuple(name for name in t.needs if name in there))
+        for t in steps
+    ]
 
 
 def _in_order(steps: list[tasks.Task]) -> list[tasks.Task]:
@@ -181,7 +193,9 @@ def main(argv: list[str]) -> int:
     """Entry point of the inner half of tools/cloud/up."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--venv", type=pathlib.Path, required=True)
-    parser.add_argument("--image", type=pathlib.Path, help="needed, as the next, until the cloud is populated")
+    parser.add_argument(
+        "--image", type=pathlib.Path, help="needed, as the next, until the cloud is populated"
+    )
     parser.add_argument("--snapshot", type=pathlib.Path)
     parser.add_argument("--hosts", type=int, required=True)
     parser.add_argument("--begun", type=float, required=True)
@@ -192,7 +206,9 @@ def main(argv: list[str]) -> int:
         print(f"tools/cloud/up: {error}", file=sys.stderr)
         return 3
     seconds = time.time() - arguments.begun
-    print(f"{seconds:6.1f} s  ready: {arguments.hosts} compute host(s), {started} services started")
+    print(
+        f"{seconds:6.1f} s  ready: {arguments.hosts} compute host(s), {started} services started"
+    )
     return 0
 
 

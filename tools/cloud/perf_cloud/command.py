@@ -32,7 +32,9 @@ def guarded(command: Callable[[list[str]], int]) -> int:
     except KeyboardInterrupt:
         print("interrupted; tools/cloud/down removes what has been started", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # "status | head"; nobody reads what Python would still write at its end
+    except (
+        BrokenPipeError
+    ):  # "status | head"; nobody reads what Python would still write at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return _FAILED
@@ -44,9 +46,13 @@ def guarded(command: Callable[[list[str]], int]) -> int:
 def up(argv: list[str]) -> int:
     """Start a cloud, or what has died of it; does not return when it can go on in the namespaces."""
     parser = _parser("Starts an OpenStack cloud on this machine, or what has died of it.")
-    parser.add_argument("--hosts", type=int, choices=layout.HOSTS, default=2, help="compute hosts (default: 2)")
     parser.add_argument(
-        "--image", type=pathlib.Path, help="directory of the guest image (default: tools/image/build --cloud)"
+        "--hosts", type=int, choices=layout.HOSTS, default=2, help="compute hosts (default: 2)"
+    )
+    parser.add_argument(
+        "--image",
+        type=pathlib.Path,
+        help="directory of the guest image (default: tools/image/build --cloud)",
     )
     arguments = parser.parse_args(argv)
     begun = time.time()
@@ -59,7 +65,9 @@ def up(argv: list[str]) -> int:
         raise layout.CloudError("only root can start a cloud")
     cloud.directory.mkdir(parents=True, exist_ok=True)
     if not cloud.claimed() and set(cloud.directory.iterdir()) - {cloud.logs}:
-        raise layout.CloudError(f"--state {cloud.directory}: holds something else; choose an empty directory")
+        raise layout.CloudError(
+            f"--state {cloud.directory}: holds something else; choose an empty directory"
+        )
     with _locked(cloud) as lock:
         hosts, venv = _resume(cloud, arguments.hosts)
         inner = [str(venv / "bin" / "python"), "-B", "-m", "perf_cloud.bringup"]
@@ -69,7 +77,11 @@ def up(argv: list[str]) -> int:
             kept = snapshot.file_of(_cache(), _snapshot_key(venv, image, hosts))
             inner += ["--image", str(image), "--snapshot", str(kept)]
         os.set_inheritable(lock, True)  # held until the inner half ends
-        environment = {**os.environ, layout.VARIABLE: str(cloud.directory), "PYTHONPATH": str(_TOOL)}
+        environment = {
+            **os.environ,
+            layout.VARIABLE: str(cloud.directory),
+            "PYTHONPATH": str(_TOOL),
+        }
         namespaces.execute(cloud, layout.CONTROLLER, [*inner, "--begun", str(begun)], environment)
     return _FAILED
 
@@ -85,7 +97,10 @@ def _resume(cloud: layout.Cloud, wanted: int) -> tuple[int, pathlib.Path]:
     else:
         hosts, venv = wanted, pathlib.Path(_printed(_TOOL / "prepare"))
         if _remove(cloud):
-            print(f"{cloud.directory}: what an earlier start had left was removed first", file=sys.stderr)
+            print(
+                f"{cloud.directory}: what an earlier start had left was removed first",
+                file=sys.stderr,
+            )
         namespaces.create(cloud)
     cloud.remember(hosts=hosts, venv=str(venv))
     configuration.write(cloud, venv)
@@ -101,17 +116,29 @@ def _printed(program: pathlib.Path, *arguments: str) -> str:
 
 
 def _image(named: pathlib.Path | None) -> pathlib.Path:
-    directory = named or pathlib.Path(_printed(_TOOL.parent / "image" / "build", "--cloud", "--quiet"))
+    directory = named or pathlib.Path(
+        _printed(_TOOL.parent / "image" / "build", "--cloud", "--quiet")
+    )
     if not (directory / "guest.qcow2").is_file():
-        raise layout.CloudError(f"--image {directory}: no guest.qcow2 in it; see tools/image/build --cloud")
+        raise layout.CloudError(
+            f"--image {directory}: no guest.qcow2 in it; see tools/image/build --cloud"
+        )
     return directory.resolve()
 
 
 def _snapshot_key(venv: pathlib.Path, image: pathlib.Path, hosts: int) -> str:
     # The environment of the services alone: snapshots outlive changes of the tree.
     base = (venv / "base").read_text()
-    packages = ["mariadb-server", "openvswitch-switch", "ovn-central", "libvirt-daemon", "qemu-system-x86"]
-    versions = subprocess.run(["dpkg-query", "-W", *packages], stdout=subprocess.PIPE, text=True).stdout
+    packages = [
+        "mariadb-server",
+        "openvswitch-switch",
+        "ovn-central",
+        "libvirt-daemon",
+        "qemu-system-x86",
+    ]
+    versions = subprocess.run(
+        ["dpkg-query", "-W", *packages], stdout=subprocess.PIPE, text=True
+    ).stdout
     content = hashlib.sha256((image / "guest.qcow2").read_bytes()).hexdigest()
     return snapshot.key([base, versions, content, str(hosts)])
 
@@ -127,8 +154,12 @@ def status(argv: list[str]) -> int:
     cloud = _cloud(arguments.state)
     facts = cloud.facts()
     if not namespaces.exist(cloud):
-        raise layout.CloudError(f"{cloud.directory}: no cloud runs here; start one with tools/cloud/up")
-    catalogue = services.Catalogue(cloud, pathlib.Path(str(facts["venv"])), int(str(facts["hosts"])))
+        raise layout.CloudError(
+            f"{cloud.directory}: no cloud runs here; start one with tools/cloud/up"
+        )
+    catalogue = services.Catalogue(
+        cloud, pathlib.Path(str(facts["venv"])), int(str(facts["hosts"]))
+    )
     rows = [_row(cloud, service) for service in catalogue.all()]
     if arguments.format == "json":
         print(json.dumps({"state": str(cloud.directory), **facts, "services": rows}, indent=2))
@@ -146,7 +177,13 @@ def _row(cloud: layout.Cloud, service: services.Service) -> dict[str, object]:
     pid = processes.pid_of(cloud, service.name)
     state = "up" if pid else "died" if cloud.pid_file(service.name).exists() else "not started"
     log = str(cloud.log(service.name))
-    return {"name": service.name, "host": service.host.name, "pid": pid, "state": state, "log": log}
+    return {
+        "name": service.name,
+        "host": service.host.name,
+        "pid": pid,
+        "state": state,
+        "log": log,
+    }
 
 
 # ---- down ----
@@ -182,9 +219,15 @@ def _remove(cloud: layout.Cloud) -> int:
 
 def openrc(argv: list[str]) -> int:
     """Print the exports with which OpenStack's clients find the cloud."""
-    cloud = _cloud(_parser("Prints what the clients of a cloud need in the environment.").parse_args(argv).state)
+    cloud = _cloud(
+        _parser("Prints what the clients of a cloud need in the environment.")
+        .parse_args(argv)
+        .state
+    )
     if not namespaces.exist(cloud):
-        raise layout.CloudError(f"{cloud.directory}: no cloud runs here; start one with tools/cloud/up")
+        raise layout.CloudError(
+            f"{cloud.directory}: no cloud runs here; start one with tools/cloud/up"
+        )
     for name, value in _client_environment(cloud).items():
         print(f"export {name}={value}")
     return 0
@@ -192,8 +235,12 @@ def openrc(argv: list[str]) -> int:
 
 def run(argv: list[str]) -> int:
     """Run a command in a host of the cloud; does not return."""
-    parser = _parser("Runs a command in a host of a cloud, with its Python environment and credentials.")
-    parser.add_argument("--host", type=int, choices=layout.HOSTS, default=1, help="1, the controller, or 2")
+    parser = _parser(
+        "Runs a command in a host of a cloud, with its Python environment and credentials."
+    )
+    parser.add_argument(
+        "--host", type=int, choices=layout.HOSTS, default=1, help="1, the controller, or 2"
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER, help="the command and its arguments")
     arguments = parser.parse_args(argv)
     command = arguments.command[arguments.command[:1] == ["--"] :]
@@ -227,7 +274,9 @@ class _Parser(argparse.ArgumentParser):
 def _parser(description: str) -> argparse.ArgumentParser:
     parser = _Parser(description=description, allow_abbrev=False)
     where = "directory of the cloud, which is its identity (default: $NOVA_PERF_CLOUD or ~/.local/state/...)"
-    parser.add_argument("--state", type=pathlib.Path, default=layout.default_directory(), help=where)
+    parser.add_argument(
+        "--state", type=pathlib.Path, default=layout.default_directory(), help=where
+    )
     return parser
 
 
@@ -237,7 +286,9 @@ def _cloud(state: pathlib.Path) -> layout.Cloud:
 
 def _cache() -> pathlib.Path:
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return pathlib.Path(os.environ.get("NOVA_PERF_CACHE") or pathlib.Path(home) / "nova-perf-tuning")
+    return pathlib.Path(
+        os.environ.get("NOVA_PERF_CACHE") or pathlib.Path(home) / "nova-perf-tuning"
+    )
 
 
 @contextlib.contextmanager
@@ -246,7 +297,9 @@ def _locked(cloud: layout.Cloud) -> Iterator[int]:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise layout.CloudError(f"{cloud.directory}: another up or down is at work on it") from None
+        raise layout.CloudError(
+            f"{cloud.directory}: another up or down is at work on it"
+        ) from None
     try:
         yield lock
     finally:

@@ -46,9 +46,7 @@ def write(cloud: layout.Cloud, venv: pathlib.Path) -> None:
 
 def _values(venv: pathlib.Path) -> dict[str, str]:
     configuration = layout.INSIDE / "etc" / "nova" / "nova.conf"
-    helper = (
-        f"{venv}/bin/privsep-helper --config-file {configuration} --config-file {layout.OWN}/nova-compute.conf"
-    )
+    helper = f"{venv}/bin/privsep-helper --config-file {configuration} --config-file {layout.OWN}/nova-compute.conf"
     values = {
         "venv": str(venv),
         "controller": layout.CONTROLLER.address,

@@ -13,12 +13,23 @@ NETWORK: Final = "provider"
 
 _ETC: Final = layout.INSIDE / "etc"
 _KEYSTONE: Final = layout.DATA / "keystone"
-_DATABASES: Final = ("keystone", "placement", "glance", "neutron", "nova", "nova_api", "nova_cell0", "heat")
+_DATABASES: Final = (
+    "keystone",
+    "placement",
+    "glance",
+    "neutron",
+    "nova",
+    "nova_api",
+    "nova_cell0",
+    "heat",
+)
 
 
 def create_databases() -> None:
     """Create the empty databases; those that exist stay."""
-    statements = "".join(f"create database if not exists {name} character set utf8mb4;" for name in _DATABASES)
+    statements = "".join(
+        f"create database if not exists {name} character set utf8mb4;" for name in _DATABASES
+    )
     argv = ["mariadb", "--no-defaults", "--user=root", f"--socket={services.MYSQL_SOCKET}"]
     subprocess.run(argv, input=statements, text=True, check=True)
 
@@ -29,7 +40,9 @@ class Schemas:
     :param environment: for these tools.
     """
 
-    def __init__(self, cloud: layout.Cloud, venv: pathlib.Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self, cloud: layout.Cloud, venv: pathlib.Path, environment: dict[str, str]
+    ) -> None:
         self._cloud = cloud
         self._venv = venv
         self._environment = environment
@@ -40,7 +53,9 @@ class Schemas:
             "nova": self._nova,
             "neutron": self._neutron,
             "keystone": self._keystone,
-            "placement": lambda: self._run("placement", "placement-manage", "placement.conf", ["db", "sync"]),
+            "placement": lambda: self._run(
+                "placement", "placement-manage", "placement.conf", ["db", "sync"]
+            ),
             "glance": lambda: self._run("glance", "glance-manage", "glance-api.conf", ["db_sync"]),
             "heat": lambda: self._run("heat", "heat-manage", "heat.conf", ["db_sync"]),
         }
@@ -63,18 +78,32 @@ class Schemas:
         _KEYSTONE.mkdir(exist_ok=True)
         owner = ["--keystone-user", "root", "--keystone-group", "root"]
         url = f"http://{layout.CONTROLLER.address}:5000/v3"
-        urls = [f for kind in ("public", "internal", "admin") for f in (f"--bootstrap-{kind}-url", url)]
+        urls = [
+            f for kind in ("public", "internal", "admin") for f in (f"--bootstrap-{kind}-url", url)
+        ]
         for arguments in (
             ["db_sync"],
             ["fernet_setup", *owner],
             ["credential_setup", *owner],
-            ["bootstrap", "--bootstrap-password", "adminpw", "--bootstrap-region-id", layout.REGION, *urls],
+            [
+                "bootstrap",
+                "--bootstrap-password",
+                "adminpw",
+                "--bootstrap-region-id",
+                layout.REGION,
+                *urls,
+            ],
         ):
             self._run("keystone", "keystone-manage", "keystone.conf", arguments)
 
     def _run(self, project: str, program: str, configuration: str, arguments: list[str]) -> None:
         name = f"schema-{project}"
-        argv = [f"{self._venv}/bin/{program}", "--config-file", f"{_ETC}/{project}/{configuration}", *arguments]
+        argv = [
+            f"{self._venv}/bin/{program}",
+            "--config-file",
+            f"{_ETC}/{project}/{configuration}",
+            *arguments,
+        ]
         with open(self._cloud.log(name), "ab") as log:
             code = subprocess.run(
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment
@@ -109,7 +138,9 @@ def create_identity(cloud: Any) -> None:
         roles.setdefault(name, None)
         roles[name] = roles[name] or identity.create_role(name=name)
     project = identity.create_project(name="service", domain_id="default")
-    user = identity.create_user(name="svc", domain_id="default", password="svcpw", default_project_id=project.id)
+    user = identity.create_user(
+        name="svc", domain_id="default", password="svcpw", default_project_id=project.id
+    )
     for name in ("admin", "service"):
         identity.assign_project_role_to_user(project, user, roles[name])
     identity.assign_project_role_to_user(
@@ -128,7 +159,9 @@ def create_identity(cloud: Any) -> None:
     ):
         service = identity.create_service(type=kind, name=name)
         for interface in ("public", "internal"):
-            identity.create_endpoint(service_id=service.id, interface=interface, region_id=layout.REGION, url=url)
+            identity.create_endpoint(
+                service_id=service.id, interface=interface, region_id=layout.REGION, url=url
+            )
 
 
 def create_network(cloud: Any) -> None:
@@ -159,4 +192,6 @@ def upload_image(directory: pathlib.Path, environment: dict[str, str]) -> None:
     argv = ["python", str(tool), "--directory", str(directory), IMAGE]
     result = subprocess.run(argv, env={**environment, **clouds}, capture_output=True, text=True)
     if result.returncode:
-        raise layout.CloudError((result.stderr.strip() or "image/upload: no message").splitlines()[-1])
+        raise layout.CloudError(
+            (result.stderr.strip() or "image/upload: no message").splitlines()[-1]
+        )

@@ -28,7 +28,9 @@ def enter(cloud: layout.Cloud, host: layout.Host, directory: str = "/") -> list[
     """
     pid = processes.pid_of(cloud, holder(host))
     if pid is None:
-        raise layout.CloudError(f"{cloud.directory}: no cloud runs here; start one with tools/cloud/up")
+        raise layout.CloudError(
+            f"{cloud.directory}: no cloud runs here; start one with tools/cloud/up"
+        )
     return ["nsenter", f"--target={pid}", "--net", "--mount", "--uts", f"--wd={directory}"]
 
 
@@ -69,13 +71,17 @@ def _unshare(cloud: layout.Cloud, host: layout.Host) -> None:
     assert process.stdout is not None
     with process.stdout as output:
         if output.readline() != b"ready\n":
-            raise layout.CloudError(f"{host.name} cannot be made: {processes.last_lines(cloud, name)}")
+            raise layout.CloudError(
+                f"{host.name} cannot be made: {processes.last_lines(cloud, name)}"
+            )
 
 
 def _connect(cloud: layout.Cloud, one: layout.Host, other: layout.Host) -> None:
     there = str(processes.pid_of(cloud, holder(other)))
     for cable in CABLES:
-        _ip(cloud, one, "link", "add", cable, "type", "veth", "peer", "name", cable, "netns", there)
+        _ip(
+            cloud, one, "link", "add", cable, "type", "veth", "peer", "name", cable, "netns", there
+        )
     for host in (one, other):
         for cable in CABLES:
             _ip(cloud, host, "link", "set", cable, "mtu", _MTU, "up")
@@ -89,12 +95,16 @@ def _connect(cloud: layout.Cloud, one: layout.Host, other: layout.Host) -> None:
 
 
 def _ip(cloud: layout.Cloud, host: layout.Host, *arguments: str) -> None:
-    result = subprocess.run([*enter(cloud, host), "ip", *arguments], capture_output=True, text=True)
+    result = subprocess.run(
+        [*enter(cloud, host), "ip", *arguments], capture_output=True, text=True
+    )
     if result.returncode:
         raise layout.CloudError(f"{host.name}: ip {' '.join(arguments)}: {result.stderr.strip()}")
 
 
-def execute(cloud: layout.Cloud, host: layout.Host, argv: Sequence[str], environment: dict[str, str]) -> None:
+def execute(
+    cloud: layout.Cloud, host: layout.Host, argv: Sequence[str], environment: dict[str, str]
+) -> None:
     """Become a command that runs in a host, in the present directory; does not return.
 
     :raises CloudError: there is no such command.

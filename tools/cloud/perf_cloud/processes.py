@@ -18,7 +18,9 @@ class ServiceDied(layout.CloudError):
     """A process ended that should run; the message has the last lines of its log."""
 
 
-def start(cloud: layout.Cloud, name: str, argv: Sequence[str], environment: Mapping[str, str]) -> None:
+def start(
+    cloud: layout.Cloud, name: str, argv: Sequence[str], environment: Mapping[str, str]
+) -> None:
     """Start a service that goes on after us, with its output in its log, and note its process."""
     cloud.logs.mkdir(exist_ok=True)
     with open(cloud.log(name), "ab") as log:
@@ -100,7 +102,10 @@ def members(directory: pathlib.Path) -> Iterator[int]:
         except OSError:
             ours = False
         try:
-            if ours or (b"host-init" in _read(entry.name, "cmdline") and marker in _read(entry.name, "environ")):
+            if ours or (
+                b"host-init" in _read(entry.name, "cmdline")
+                and marker in _read(entry.name, "environ")
+            ):
                 yield int(entry.name)
         except OSError:
             continue

@@ -44,14 +44,18 @@ def _lacking(hosts: int, since: datetime.datetime) -> str:
     if found < hosts:
         return f"{found} of {hosts} compute hosts are in a cell"
     engines = _call(f"{_HERE}:8004/v1/{project}/services", token)[0]["services"]
-    if not any(e["status"] == "up" and _new(e["updated_at"] or e["created_at"], since) for e in engines):
+    if not any(
+        e["status"] == "up" and _new(e["updated_at"] or e["created_at"], since) for e in engines
+    ):
         return "heat-engine has not reported"
     return ""
 
 
 def _call(url: str, token: str = "", body: dict[str, Any] | None = None) -> tuple[Any, str]:
     headers = {"Content-Type": "application/json", **({"X-Auth-Token": token} if token else {})}
-    request = urllib.request.Request(url, headers=headers, data=json.dumps(body).encode() if body else None)
+    request = urllib.request.Request(
+        url, headers=headers, data=json.dumps(body).encode() if body else None
+    )
     with urllib.request.urlopen(request, timeout=30) as response:
         return json.load(response), response.headers.get("X-Subject-Token", "")
 

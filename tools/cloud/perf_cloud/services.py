@@ -54,7 +54,12 @@ class Catalogue:
         """Return every service, those that others need first."""
         found = [self._mariadb(), self._rabbitmq()]
         for host in self._hosts:
-            found += [self._ovsdb(host), self._vswitchd(host), self._tap_guard(host), self._libvirtd(host)]
+            found += [
+                self._ovsdb(host),
+                self._vswitchd(host),
+                self._tap_guard(host),
+                self._libvirtd(host),
+            ]
         found += [self._ovn_database("nb"), self._ovn_database("sb"), self._northd()]
         found += [self._ovn_controller(host) for host in self._hosts]
         found += self._openstack()
@@ -100,7 +105,12 @@ class Catalogue:
             "--max-connections=300", "--aria-pagecache-buffer-size=8M", "--key-buffer-size=1M",
             "--character-set-server=utf8mb4",
         ]  # fmt: skip
-        return Service("mariadb", ("mariadbd", *options), prepare=prepare, ready=lambda: _listens(MYSQL_SOCKET))
+        return Service(
+            "mariadb",
+            ("mariadbd", *options),
+            prepare=prepare,
+            ready=lambda: _listens(MYSQL_SOCKET),
+        )
 
     def _rabbitmq(self) -> Service:
         directory = pathlib.Path("/run/rabbitmq")
@@ -149,7 +159,9 @@ class Catalogue:
         if host == layout.CONTROLLER:
             external["ovn-cms-options"] = "enable-chassis-as-gw"
         pairs = [f"external_ids:{key}={value}" for key, value in external.items()]
-        setting = self.command(host, "ovs-vsctl", "--timeout=20", "--no-wait", "set", "Open_vSwitch", ".", *pairs)
+        setting = self.command(
+            host, "ovs-vsctl", "--timeout=20", "--no-wait", "set", "Open_vSwitch", ".", *pairs
+        )
         init = self.command(host, "ovs-vsctl", "--timeout=1", "--no-wait", "init")
 
         def prepare() -> None:
@@ -158,7 +170,13 @@ class Catalogue:
 
         return Service(
             f"{host.name}-ovsdb",
-            ("ovsdb-server", str(database), "--remote=punix:/run/openvswitch/db.sock", "--pidfile", *_CONSOLE),
+            (
+                "ovsdb-server",
+                str(database),
+                "--remote=punix:/run/openvswitch/db.sock",
+                "--pidfile",
+                *_CONSOLE,
+            ),
             host=host,
             prepare=prepare,
             ready=lambda: _succeeds(init),
@@ -170,15 +188,25 @@ class Catalogue:
         return Service(
             f"{host.name}-vswitchd",
             # --monitor: it is started again when it aborts.
-            ("ovs-vswitchd", "unix:/run/openvswitch/db.sock", f"--pidfile={pid_file}", "--monitor", *_CONSOLE),
+            (
+                "ovs-vswitchd",
+                "unix:/run/openvswitch/db.sock",
+                f"--pidfile={pid_file}",
+                "--monitor",
+                *_CONSOLE,
+            ),
             needs=(f"{host.name}-ovsdb",),
             host=host,
-            configure=lambda: _check(self.command(host, str(_HERE / "host-network"), str(host.number))),
+            configure=lambda: _check(
+                self.command(host, str(_HERE / "host-network"), str(host.number))
+            ),
         )
 
     def _tap_guard(self, host: layout.Host) -> Service:
         needs = (f"{host.name}-vswitchd",)
-        return Service(f"{host.name}-tap-guard", (str(_HERE / "tap-guard"),), needs=needs, host=host)
+        return Service(
+            f"{host.name}-tap-guard", (str(_HERE / "tap-guard"),), needs=needs, host=host
+        )
 
     def _ovn_database(self, kind: str) -> Service:
         file = layout.DATA / f"ovn-{kind}.db"
@@ -192,7 +220,13 @@ class Catalogue:
 
         return Service(
             f"ovn-{kind}",
-            ("ovsdb-server", str(file), *remotes, f"--unixctl=/run/ovn/ovn{kind}_db.ctl", *_CONSOLE),
+            (
+                "ovsdb-server",
+                str(file),
+                *remotes,
+                f"--unixctl=/run/ovn/ovn{kind}_db.ctl",
+                *_CONSOLE,
+            ),
             prepare=prepare,
             ready=lambda: _listens(f"/run/ovn/ovn{kind}_db.sock"),
             configure=lambda: _check([f"ovn-{kind}ctl", "--timeout=20", "init"]),
@@ -203,7 +237,9 @@ class Catalogue:
 
     def _ovn_controller(self, host: layout.Host) -> Service:
         needs = ("ovn-sb", f"{host.name}-ovsdb", f"{host.name}-vswitchd")
-        return Service(f"{host.name}-ovn-controller", ("ovn-controller", *_CONSOLE), needs=needs, host=host)
+        return Service(
+            f"{host.name}-ovn-controller", ("ovn-controller", *_CONSOLE), needs=needs, host=host
+        )
 
     # ---- hypervisor ----
 
@@ -260,7 +296,13 @@ class Catalogue:
         ]  # fmt: skip
 
     def _web(
-        self, name: str, port: int, module: str, threads: int, needs: tuple[str, ...], arguments: str = ""
+        self,
+        name: str,
+        port: int,
+        module: str,
+        threads: int,
+        needs: tuple[str, ...],
+        arguments: str = "",
     ) -> Service:
         options = [
             "--plugin", "python3",
@@ -279,7 +321,12 @@ class Catalogue:
         )
 
     def _nova(self, name: str, says: str) -> Service:
-        files = ("--config-file", f"{_ETC}/nova/nova.conf", "--config-file", f"{_ETC}/nova/nova-database.conf")
+        files = (
+            "--config-file",
+            f"{_ETC}/nova/nova.conf",
+            "--config-file",
+            f"{_ETC}/nova/nova-database.conf",
+        )
         return Service(
             name,
             (f"{self._venv}/bin/{name}", *files),
@@ -297,8 +344,14 @@ def start(catalogue: Catalogue, cloud: layout.Cloud, service: Service) -> None:
     log = cloud.log(service.name)
     if log.exists():
         os.replace(log, log.with_suffix(".log.1"))
-    environment = {**catalogue.environment(), layout.VARIABLE: str(layout.INSIDE), **service.environment}
-    processes.start(cloud, service.name, catalogue.command(service.host, *service.argv), environment)
+    environment = {
+        **catalogue.environment(),
+        layout.VARIABLE: str(layout.INSIDE),
+        **service.environment,
+    }
+    processes.start(
+        cloud, service.name, catalogue.command(service.host, *service.argv), environment
+    )
 
 
 def _check(argv: list[str]) -> None:

@@ -30,7 +30,10 @@ def key(parts: Iterable[str]) -> str:
     """
     here = pathlib.Path(__file__).resolve().parent
     total = hashlib.sha256("\n".join(parts).encode())
-    for file in [*sorted((here / "templates").iterdir()), *(here / f"{name}.py" for name in _FILLING)]:
+    for file in [
+        *sorted((here / "templates").iterdir()),
+        *(here / f"{name}.py" for name in _FILLING),
+    ]:
         total.update(f"{file.name}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
     return total.hexdigest()[:16]
 
@@ -75,7 +78,10 @@ def restore(cloud: layout.Cloud, file: pathlib.Path, hosts: Iterable[layout.Host
     with tempfile.TemporaryDirectory(prefix="restore.", dir=cloud.directory) as work:
         _run(["tar", "--extract", f"--file={file}", f"--directory={work}"])
         for host in hosts:
-            _read(pathlib.Path(work) / host.name, _in(cloud, host, ["tar", "--extract", "--directory=/run/data"]))
+            _read(
+                pathlib.Path(work) / host.name,
+                _in(cloud, host, ["tar", "--extract", "--directory=/run/data"]),
+            )
         _read(pathlib.Path(work) / "glance", ["tar", "--extract", f"--directory={layout.INSIDE}"])
 
 
@@ -108,12 +114,16 @@ def _write(file: pathlib.Path, pack: list[str]) -> None:
 
 def _read(file: pathlib.Path, unpack: list[str]) -> None:
     with open(file, "rb") as source:
-        expand = subprocess.Popen(["zstd", "--quiet", "--decompress"], stdin=source, stdout=subprocess.PIPE)
+        expand = subprocess.Popen(
+            ["zstd", "--quiet", "--decompress"], stdin=source, stdout=subprocess.PIPE
+        )
         code = subprocess.run(unpack, stdin=expand.stdout).returncode
         assert expand.stdout is not None
         expand.stdout.close()
         if expand.wait() or code:
-            raise layout.CloudError(f"{file}: the snapshot cannot be read; remove it and start again")
+            raise layout.CloudError(
+                f"{file}: the snapshot cannot be read; remove it and start again"
+            )
 
 
 def _run(argv: list[str]) -> None:

@@ -44,7 +44,9 @@ class Run:
         with futures.ThreadPoolExecutor(max_workers=len(todo)) as pool:
             try:
                 for task in todo.values():  # those that are needed stand first
-                    running[task.name] = pool.submit(self._one, task, [running[name] for name in task.needs])
+                    running[task.name] = pool.submit(
+                        self._one, task, [running[name] for name in task.needs]
+                    )
                 for future in futures.as_completed(running.values()):
                     if not isinstance(future.exception(), Stopped):
                         future.result()
@@ -59,7 +61,12 @@ class Run:
             self._report(task.name)
 
     def wait_for(
-        self, what: str, condition: Callable[[], bool], *, seconds: float = 240, interval: float = 0.1
+        self,
+        what: str,
+        condition: Callable[[], bool],
+        *,
+        seconds: float = 240,
+        interval: float = 0.1,
     ) -> None:
         """Poll until ``condition`` holds.
 

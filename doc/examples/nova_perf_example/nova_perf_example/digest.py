@@ -32,4 +32,6 @@ class Digest(base.Benchmark):
         found = re.findall(r"^\+F:\d+:[^:\n]{1,40}:(\d{1,15}(?:\.\d{1,6})?)$", text, re.MULTILINE)
         if len(found) != 1:
             raise self.fault(f"the output is cut off or foreign: {len(found)} lines '+F:'")
-        return [base.Reading(*self.primary, self.check_number("rate", float(found[0]) / 1e6), True)]
+        return [
+            base.Reading(*self.primary, self.check_number("rate", float(found[0]) / 1e6), True)
+        ]

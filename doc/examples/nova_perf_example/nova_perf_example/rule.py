@@ -16,15 +16,17 @@ class ManyReceivers(base.Rule):
 
     id = "example-many-receivers"
     level = rules.Level.INFO
-    why = (
-        "Each packet wakes the receiving thread, where a few microseconds of gathering would hand on many at once."
-    )
+    why = "Each packet wakes the receiving thread, where a few microseconds of gathering would hand on many at once."
     remedy = f"echo {PROPOSED} > /sys/class/net/NIC/gro_flush_timeout, and measure"
     source = "Linux, Documentation/networking/napi.rst"
     appliable = True
 
     def check(self, host: host.Host) -> Iterator[rules.Finding]:
-        fast = [nic for nic in host.facts.nics if nic.kind == "physical" and (nic.speed_mbps or 0) >= FAST_MBPS]
+        fast = [
+            nic
+            for nic in host.facts.nics
+            if nic.kind == "physical" and (nic.speed_mbps or 0) >= FAST_MBPS
+        ]
         found = [(nic, host.text(f"sys/class/net/{nic.name}/gro_flush_timeout")) for nic in fast]
         if not any(value is not None for _nic, value in found):
             raise rules.NotApplicableError("no fast NIC with gro_flush_timeout")

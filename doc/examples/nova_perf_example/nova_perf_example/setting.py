@@ -20,7 +20,9 @@ class GroFlushTimeout(base.SettingKind):
     order = 40
 
     def _path(self, target: str) -> pathlib.Path:
-        return pathlib.Path(f"{self.prefix}/sys/class/net/{model.check_device(target)}/gro_flush_timeout")
+        return pathlib.Path(
+            f"{self.prefix}/sys/class/net/{model.check_device(target)}/gro_flush_timeout"
+        )
 
     def read(self, target: str) -> str:
         return self._path(target).read_text(encoding="ascii").strip()

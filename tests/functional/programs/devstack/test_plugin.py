@@ -18,7 +18,13 @@ from tests.support import directories, patience, testcase
 
 HERE = pathlib.Path(__file__).parent
 TOP = HERE.parents[3]
-STACK = ("stack/pre-install", "stack/install", "stack/post-config", "stack/extra", "stack/test-config")
+STACK = (
+    "stack/pre-install",
+    "stack/install",
+    "stack/post-config",
+    "stack/extra",
+    "stack/test-config",
+)
 DRIVER = "perf_tuning.PerfTuningLibvirtDriver"
 
 #: What the plugin takes of DevStack, looked up in the trees of stable/2026.1 and master.
@@ -51,13 +57,23 @@ class PluginTestCase(directories.DirectoryCase):
         self.calls_file = self.directory / "calls"
         self.bin = self.directory / "opt/data/venv/bin"
         self.bin.mkdir(parents=True)
-        for name in "nova-perf nova-perf-status nova-perf-agent glance-manage openstack pip python".split():
-            real = pathlib.Path(sys.executable).with_name(name) if name != "python" else sys.executable
-            (self.bin / name).write_text(PROGRAM.format(name=name, calls=self.calls_file, real=real))
+        for name in (
+            "nova-perf nova-perf-status nova-perf-agent glance-manage openstack pip python".split()
+        ):
+            real = (
+                pathlib.Path(sys.executable).with_name(name)
+                if name != "python"
+                else sys.executable
+            )
+            (self.bin / name).write_text(
+                PROGRAM.format(name=name, calls=self.calls_file, real=real)
+            )
             (self.bin / name).chmod(0o755)
         self.nova_conf = self.directory / "etc/nova/nova.conf"
         self.nova_conf.parent.mkdir(parents=True)
-        self.nova_conf.write_text("[DEFAULT]\ncompute_driver = libvirt.LibvirtDriver\ndebug = True\n")
+        self.nova_conf.write_text(
+            "[DEFAULT]\ncompute_driver = libvirt.LibvirtDriver\ndebug = True\n"
+        )
         self.agent_conf = self.directory / "etc/nova-perf-tuning/nova-perf-tuning.conf"
         self.state = self.directory / "var/lib/nova-perf-tuning"
         self.unit = self.directory / "etc/systemd/devstack@nova-perf-agent.service"
@@ -70,7 +86,9 @@ class PluginTestCase(directories.DirectoryCase):
         local_conf.setdefault("STATUS_CODE", "0")
         self.calls_file.unlink(missing_ok=True)
         foreign = ("OS_", "NOVA_", "PYTHON")
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(foreign)
+        }
         environment |= {"HOME": str(self.directory), **local_conf}
         argv = ["bash", HERE / "run_phases.sh", self.directory, *names]
         done = patience.run(argv, env=environment, cwd=self.directory)
@@ -96,11 +114,15 @@ class PluginTestCase(directories.DirectoryCase):
 class StackTest(PluginTestCase):
     def test_all_in_one(self):
         self.phases(*STACK)
-        self.assertEqual([f"setup_develop {TOP} cloud,validation,agent"], self.called("setup_develop"))
+        self.assertEqual(
+            [f"setup_develop {TOP} cloud,validation,agent"], self.called("setup_develop")
+        )
         self.assertEqual(DRIVER, self.option("DEFAULT", "compute_driver"))
         self.assertEqual("True", self.option("DEFAULT", "debug"))
         self.assertEqual("fail", self.option("nova_perf_tuning", "on_error"))
-        self.assertEqual(f"{self.state}/verdict.json", self.option("nova_perf_tuning", "result_file"))
+        self.assertEqual(
+            f"{self.state}/verdict.json", self.option("nova_perf_tuning", "result_file")
+        )
         self.assertIsNone(self.option("filter_scheduler", "weight_classes"))
         self.assertIsNone(self.option("compute", "cpu_dedicated_set"))
         self.assertTrue(self.state.is_dir())
@@ -110,20 +132,30 @@ class StackTest(PluginTestCase):
         (loaded,) = self.called("glance-manage --config-file")
         self.assertTrue(loaded.endswith("/metadefs true  true"), loaded)
         made = self.called("openstack --os-cloud devstack-admin perf flavor create")
-        self.assertEqual(sorted(profiles.shipped()), [line.split(" --profile ")[1].split()[0] for line in made])
-        self.assertIn("create perf.balanced --profile balanced --vcpus 2 --ram 512 --disk 1", made[0])
+        self.assertEqual(
+            sorted(profiles.shipped()), [line.split(" --profile ")[1].split()[0] for line in made]
+        )
+        self.assertIn(
+            "create perf.balanced --profile balanced --vcpus 2 --ram 512 --disk 1", made[0]
+        )
         self.assertIn(",NUMATopologyFilter", self.variable("NOVA_FILTERS"))
         self.assertIn(",nova-perf-agent", self.variable("ENABLED_SERVICES"))
         for unasked in ("python", "install_bindep"):
             with self.subTest(unasked):
-                self.assertEqual([], [line for line in self.called(unasked) if "ini.py" not in line])
+                self.assertEqual(
+                    [], [line for line in self.called(unasked) if "ini.py" not in line]
+                )
         left = [self.variable(name) for name in ("PWD", "OPTIONS")]
-        self.assertEqual([str(self.directory), "ehBE"], left, "stack.sh goes on where and as it was")
+        self.assertEqual(
+            [str(self.directory), "ehBE"], left, "stack.sh goes on where and as it was"
+        )
 
     def test_nova_perf_status_reads_what_was_configured(self):
         self.phases("stack/install", "stack/post-config", STATUS_CODE="")
         self.assertEqual(1, len(self.called("nova-perf-status --config-file")))
-        self.assertIn(f"compute_driver is {DRIVER}", " ".join(self.output.replace("|", " ").split()))
+        self.assertIn(
+            f"compute_driver is {DRIVER}", " ".join(self.output.replace("|", " ").split())
+        )
 
     def test_the_agents_configuration_is_one_that_it_reads(self):
         self.phases("stack/post-config", NOVA_PERF_DEDICATED_CPUS="1")
@@ -142,7 +174,9 @@ class StackTest(PluginTestCase):
                     self.phases(*between)
                 self.phases(*STACK)
                 self.assertEqual(before, [path.read_text() for path in files], between)
-                self.assertEqual(["run_process nova-perf-agent user=root"], self.called("run_process"))
+                self.assertEqual(
+                    ["run_process nova-perf-agent user=root"], self.called("run_process")
+                )
                 self.assertEqual(1, self.variable("NOVA_FILTERS").count("NUMATopologyFilter"))
 
     def test_everything_that_may_be_set(self):
@@ -180,7 +214,9 @@ class StackTest(PluginTestCase):
         )
 
     def test_image_is_built_where_it_is_asked_for(self):
-        self.phases("stack/install", "stack/extra", NOVA_PERF_IMAGE="True", NOVA_PERF_FLAVORS="False")
+        self.phases(
+            "stack/install", "stack/extra", NOVA_PERF_IMAGE="True", NOVA_PERF_FLAVORS="False"
+        )
         self.assertEqual([f"install_bindep {TOP}/bindep.txt demo"], self.called("install_bindep"))
         upload = f"python {TOP}/tools/image/upload --os-cloud devstack-admin perf-guest"
         self.assertEqual([upload], self.called(f"python {TOP}/tools"))
@@ -189,9 +225,13 @@ class StackTest(PluginTestCase):
         """Return which parts of the plugin show, after the phases of stack.sh."""
         parts = {
             "NOVA_PERF_DRIVER": self.option("DEFAULT", "compute_driver") == DRIVER,
-            "NOVA_PERF_AGENT": self.unit.exists() and self.called("run_process nova-perf-agent") != [],
+            "NOVA_PERF_AGENT": self.unit.exists()
+            and self.called("run_process nova-perf-agent") != [],
             "NOVA_PERF_METADEFS": self.called("glance-manage") != [],
-            "NOVA_PERF_FLAVORS": self.called("openstack --os-cloud devstack-admin perf flavor create") != [],
+            "NOVA_PERF_FLAVORS": self.called(
+                "openstack --os-cloud devstack-admin perf flavor create"
+            )
+            != [],
             "NOVA_PERF_WEIGHER": self.option("filter_scheduler", "weight_classes") is not None,
             "NOVA_PERF_IMAGE": self.called(f"python {TOP}/tools/image/upload") != [],
             "NOVA_PERF_SMOKE": self.called("python -m nova_perf_tuning_smoke") != [],
@@ -212,10 +252,14 @@ class StackTest(PluginTestCase):
         self.assertNotIn("nova-perf-agent", self.variable("ENABLED_SERVICES"))
 
     def test_compute_only_node(self):
-        self.phases(*STACK, ENABLED_SERVICES="n-cpu,q-agt", NOVA_PERF_SMOKE="True", NOVA_PERF_IMAGE="True")
+        self.phases(
+            *STACK, ENABLED_SERVICES="n-cpu,q-agt", NOVA_PERF_SMOKE="True", NOVA_PERF_IMAGE="True"
+        )
         self.assertEqual(DRIVER, self.option("DEFAULT", "compute_driver"))
         self.assertTrue(self.unit.exists())
-        self.assertEqual([], self.called("glance-manage") + self.called("openstack") + self.called("cloud"))
+        self.assertEqual(
+            [], self.called("glance-manage") + self.called("openstack") + self.called("cloud")
+        )
         self.assertEqual([], self.called("install_bindep"))
 
     def test_node_with_the_api_alone(self):
@@ -228,7 +272,9 @@ class StackTest(PluginTestCase):
     def test_node_without_nova(self):
         before = self.nova_conf.read_text()
         calls = self.phases(*STACK, ENABLED_SERVICES="swift,key")
-        self.assertEqual([f"done {phase}" for phase in STACK], [line for line in calls if "define" not in line])
+        self.assertEqual(
+            [f"done {phase}" for phase in STACK], [line for line in calls if "define" not in line]
+        )
         self.assertEqual(before, self.nova_conf.read_text())
 
 
@@ -267,7 +313,9 @@ class StopsStackTest(PluginTestCase):
 class SmokeTest(PluginTestCase):
     def test_without_an_image(self):
         self.phases(*STACK, NOVA_PERF_SMOKE="True")
-        self.assertEqual([f"setup_develop {TOP} cloud,validation,agent,smoke"], self.called("setup_develop"))
+        self.assertEqual(
+            [f"setup_develop {TOP} cloud,validation,agent,smoke"], self.called("setup_develop")
+        )
         self.assertEqual(["python -m nova_perf_tuning_smoke"], self.called("python -m"))
         self.assertEqual(["cloud devstack-admin image "], self.called("cloud"))
 
@@ -276,7 +324,12 @@ class SmokeTest(PluginTestCase):
         common = {"NOVA_PERF_SMOKE": "True", "ENABLED_SERVICES": "n-api,n-cpu,g-api,h-api"}
         for image, datapath in (("True", "system"), ("yes", "netdev")):
             with self.subTest(datapath):
-                self.phases("stack/test-config", NOVA_PERF_IMAGE=image, OVS_DATAPATH_TYPE=datapath, **common)
+                self.phases(
+                    "stack/test-config",
+                    NOVA_PERF_IMAGE=image,
+                    OVS_DATAPATH_TYPE=datapath,
+                    **common,
+                )
                 self.assertEqual(["cloud devstack-admin image perf-guest"], self.called("cloud"))
                 command = "python -m openstackclient.shell --os-cloud devstack-admin perf validate"
                 (validation,) = self.called(command)
@@ -289,13 +342,17 @@ class UnstackTest(PluginTestCase):
         self.phases(*STACK)
         self.phases("unstack/", NOVA_PERF_AGENT="False")
         unit = "devstack@nova-perf-agent.service"
-        self.assertEqual([f"systemctl {verb} {unit}" for verb in ("stop", "disable")], self.called("systemctl"))
+        self.assertEqual(
+            [f"systemctl {verb} {unit}" for verb in ("stop", "disable")], self.called("systemctl")
+        )
 
     def test_originals_are_put_back_and_clean_leaves_nothing(self):
         self.phases(*STACK)
         self.journal("/")
         self.phases("unstack/")
-        self.assertEqual([f"nova-perf restore --state-dir {self.state}"], self.called("nova-perf restore"))
+        self.assertEqual(
+            [f"nova-perf restore --state-dir {self.state}"], self.called("nova-perf restore")
+        )
         self.phases("clean/")
         self.assertFalse(self.unit.exists())
         self.assertFalse(self.agent_conf.parent.exists())
@@ -324,7 +381,9 @@ class UnstackTest(PluginTestCase):
             self.phases(*("unstack/", "clean/") * 2)  # people run both again
             self.assertEqual(["done unstack/", "done clean/"] * 2, self.called("done"))
             paths = [self.unit, self.agent_conf.parent, self.state]
-            self.assertEqual([], [path for path in paths if path.exists()], (names_of_phases, local_conf))
+            self.assertEqual(
+                [], [path for path in paths if path.exists()], (names_of_phases, local_conf)
+            )
 
     def test_clean_removes_no_directory_of_others(self):
         others = self.directory / "others"
@@ -337,14 +396,19 @@ class UnstackTest(PluginTestCase):
 
     def test_clean_leaves_what_the_user_made(self):
         """Profiles lie where the help of profile_dir puts them; they are needed at the next stack.sh."""
-        profile, image = self.agent_conf.parent / "profiles/mine.yaml", self.state / "image/guest.qcow2"
+        profile, image = (
+            self.agent_conf.parent / "profiles/mine.yaml",
+            self.state / "image/guest.qcow2",
+        )
         self.phases(*STACK)
         for path in (profile, image):
             path.parent.mkdir()
             path.touch()
         mine = {"NOVA_PERF_PROFILE_DIR": str(profile.parent), "NOVA_PERF_IMAGE": str(image.parent)}
         self.phases("unstack/", "clean/", **mine)
-        self.assertEqual([False, True, True], [path.exists() for path in (self.agent_conf, profile, image)])
+        self.assertEqual(
+            [False, True, True], [path.exists() for path in (self.agent_conf, profile, image)]
+        )
         self.assertIn(f"{self.state} stays", self.output)
 
     def journal(self, root):
@@ -358,22 +422,34 @@ class ContractTest(testcase.TestCase):
 
     def setUp(self):
         super().setUp()
-        plugin = [TOP / "devstack/plugin.sh", TOP / "devstack/settings", TOP / "devstack/lib/nova-perf-tuning"]
+        plugin = [
+            TOP / "devstack/plugin.sh",
+            TOP / "devstack/settings",
+            TOP / "devstack/lib/nova-perf-tuning",
+        ]
         self.settings = plugin[1].read_text()
         self.source = "".join(path.read_text() for path in plugin)
 
     def test_variables_are_devstacks(self):
-        used = set(re.findall(r"\$\{?!?([A-Z][A-Z0-9_]+)", self.source)) - {"BASH_SOURCE", "LINENO"}
+        used = set(re.findall(r"\$\{?!?([A-Z][A-Z0-9_]+)", self.source)) - {
+            "BASH_SOURCE",
+            "LINENO",
+        }
         foreign = {name for name in used if not name.startswith("NOVA_PERF_")}
         self.assertEqual(DEVSTACKS_VARIABLES, foreign)
 
     def test_every_variable_of_ours_is_in_settings_with_what_it_is_for(self):
-        used = set(re.findall(r"NOVA_PERF_[A-Z_]+[A-Z]", self.source)) - {"NOVA_PERF_TREE", "NOVA_PERF_FLAVOR"}
+        used = set(re.findall(r"NOVA_PERF_[A-Z_]+[A-Z]", self.source)) - {
+            "NOVA_PERF_TREE",
+            "NOVA_PERF_FLAVOR",
+        }
         used -= {"NOVA_PERF_DATABASE"}  # of openstack perf validate
         used -= set(re.findall(r"NOVA_PERF_SMOKE_[A-Z_]+", self.source))  # of the smoke tests
         lines = self.settings.splitlines()
         for name in sorted(used):
             (number,) = [at for at, line in enumerate(lines) if line.startswith(f"{name}=")]
-            while lines[number].startswith("NOVA_PERF_"):  # several may share what is said above them
+            while lines[number].startswith(
+                "NOVA_PERF_"
+            ):  # several may share what is said above them
                 number -= 1
             self.assertTrue(lines[number].startswith("# "), name)

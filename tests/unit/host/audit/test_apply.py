@@ -16,19 +16,37 @@ from tests.support import audit_hosts as hosts
 class EveryRuleTest(audit_cases.ApplyCase):
     def test_all_safe_on_a_host_with_many_faults(self) -> None:
         changes: dict[str, str | None] = {}
-        for name in ("tcp-autotuning-off", "thp-never", "numa-balancing-with-pinned-guests", "nic-irq-on-cpu0"):
+        for name in (
+            "tcp-autotuning-off",
+            "thp-never",
+            "numa-balancing-with-pinned-guests",
+            "nic-irq-on-cpu0",
+        ):
             changes |= audit_cases.CASES[name].changes
-        self.grow(hosts.changed(hosts.good(), {**changes, **audit_cases.CASES["cpu-governor"].changes}))
+        self.grow(
+            hosts.changed(hosts.good(), {**changes, **audit_cases.CASES["cpu-governor"].changes})
+        )
         result = self.command("apply", "--all-safe", "--persist")
         rules = {setting["rule"] for setting in result["settings"]}  # type: ignore[attr-defined]
         self.assertLessEqual(
-            {"audit-tcp-autotuning-off", "audit-thp-never", "audit-cpu-governor", "audit-nic-irq-on-cpu0"}, rules
+            {
+                "audit-tcp-autotuning-off",
+                "audit-thp-never",
+                "audit-cpu-governor",
+                "audit-nic-irq-on-cpu0",
+            },
+            rules,
         )
         notes = [(note["code"], note["params"]) for note in result["notes"]]  # type: ignore[attr-defined]
         self.assertIn(("not_persistent", {"kind": "irq_affinity"}), notes)
         self.assertIn("net.ipv4.tcp_moderate_rcvbuf = 1", self.text(persist.SYSCTL))
-        self.assertIn("w /sys/kernel/mm/transparent_hugepage/enabled - - - - madvise", self.text(persist.TMPFILES))
-        self.assertEqual("always [madvise] never\n", self.text("sys/kernel/mm/transparent_hugepage/enabled"))
+        self.assertIn(
+            "w /sys/kernel/mm/transparent_hugepage/enabled - - - - madvise",
+            self.text(persist.TMPFILES),
+        )
+        self.assertEqual(
+            "always [madvise] never\n", self.text("sys/kernel/mm/transparent_hugepage/enabled")
+        )
         self.command("restore")
         self.assertEqual(self.before, hosts.content(self.root))
 
@@ -41,7 +59,9 @@ class EveryRuleTest(audit_cases.ApplyCase):
             (("--rule", "thp-never", "--from", "x"), "go with none of --from"),
         ):
             with self.subTest(arguments):
-                self.assertIn(word, program.refused(self, "apply", "--sysroot", self.root, *arguments))
+                self.assertIn(
+                    word, program.refused(self, "apply", "--sysroot", self.root, *arguments)
+                )
         self.assertEqual(self.before, hosts.content(self.root))
 
     def test_dry_run_shows_files_and_writes_nothing(self) -> None:
@@ -81,7 +101,9 @@ class PersistTest(audit_cases.ApplyCase):
         self.grow(audit_cases.CASES["numa-balancing-with-pinned-guests"].tree())
         rule = ("apply", "--rule", "numa-balancing-with-pinned-guests")
         self.command(*rule)
-        pathlib.Path(self.root, "proc/sys/kernel/numa_balancing").write_text("1\n")  # somebody else, or a boot
+        pathlib.Path(self.root, "proc/sys/kernel/numa_balancing").write_text(
+            "1\n"
+        )  # somebody else, or a boot
         self.command(*rule, "--persist")
         self.reboot()
         self.command("restore")
@@ -105,10 +127,14 @@ class PersistTest(audit_cases.ApplyCase):
     def files_for(self, tree: hosts.Tree, rule: str) -> tuple[list[model.Setting], list[str]]:
         view = hosts.view(tree, **audit_cases.PATH)
         findings = runner.run(view, runner.chosen([rule]), strict=True).findings
-        return persist.plan(view, [setting for finding in findings for setting in finding.settings])
+        return persist.plan(
+            view, [setting for finding in findings for setting in finding.settings]
+        )
 
     def test_a_nic_gets_a_rule_of_udev(self) -> None:
-        (file, offload) = self.files_for(audit_cases.CASES["lro-on-forwarding"].tree(), "lro-on-forwarding")[0]
+        (file, offload) = self.files_for(
+            audit_cases.CASES["lro-on-forwarding"].tree(), "lro-on-forwarding"
+        )[0]
         self.assertEqual(persist.UDEV, file.target)
         self.assertIn(
             'SUBSYSTEM=="net", KERNELS=="0000:41:00.0", RUN+="/usr/sbin/ethtool -K $name rx-lro off"\n',
@@ -117,10 +143,14 @@ class PersistTest(audit_cases.ApplyCase):
         self.assertTrue(file.persistent and offload.persistent)
 
     def test_without_a_directory_for_it(self) -> None:
-        tree = hosts.changed(audit_cases.CASES["tcp-autotuning-off"].tree(), {"etc/sysctl.d": None})
+        tree = hosts.changed(
+            audit_cases.CASES["tcp-autotuning-off"].tree(), {"etc/sysctl.d": None}
+        )
         settings, warnings = self.files_for(tree, "tcp-autotuning-off")
         self.assertEqual([False], [setting.persistent for setting in settings])
-        note = Note.of(NoteCode.NO_DIRECTORY, directory="/etc/sysctl.d", target="net.ipv4.tcp_moderate_rcvbuf")
+        note = Note.of(
+            NoteCode.NO_DIRECTORY, directory="/etc/sysctl.d", target="net.ipv4.tcp_moderate_rcvbuf"
+        )
         self.assertEqual([note], warnings)
 
 

@@ -95,7 +95,9 @@ class MutationTest(testcase.TestCase):
             try:
                 report = judge(root, rtt_ms=dice.choice([None, 0.1, 100.0]))
             except Exception as error:
-                raise AssertionError(f"mutation {number}: {type(error).__name__}: {error}") from error
+                raise AssertionError(
+                    f"mutation {number}: {type(error).__name__}: {error}"
+                ) from error
             findings += len(report.findings)
         print(f"USED: {COUNT} mutated hosts, {findings} findings", file=sys.stderr)
         self.assertGreater(findings, COUNT // 2)

@@ -12,14 +12,20 @@ from tests.support import owners, testcase
 
 _NOVA = "etc/nova/nova.conf"
 _CPU = "sys/devices/system/cpu"
-PMD = owners.program(900, "ovs-vswitchd", {"ovs-vswitchd": "0-1", "pmd-c04/id:1": "4", "pmd-c12/id:2": "12"})
+PMD = owners.program(
+    900, "ovs-vswitchd", {"ovs-vswitchd": "0-1", "pmd-c04/id:1": "4", "pmd-c12/id:2": "12"}
+)
 
 
 def found(tree, rule, **options):
     """Return level and subject of what one rule finds; None where it cannot judge."""
     view = hosts.view(hosts.changed(hosts.good(), tree), **options)
     report = runner.run(view, runner.chosen([rule]), strict=True)
-    return None if report.unknown else [(finding.level.value, finding.subject) for finding in report.findings]
+    return (
+        None
+        if report.unknown
+        else [(finding.level.value, finding.subject) for finding in report.findings]
+    )
 
 
 def conf(compute="", default="", libvirt=""):
@@ -48,12 +54,16 @@ class ThirdOwnerTest(testcase.TestCase):
         self.assertEqual([], found({**rest, **partition}, "housekeeping-unset"))
 
     def test_pmd_threads_on_guests_cpus(self):
-        tree = owners.program(900, "ovs-vswitchd", {"main": "0-1", "pmd-c02/id:1": "2", "handler1": "0"})
+        tree = owners.program(
+            900, "ovs-vswitchd", {"main": "0-1", "pmd-c02/id:1": "2", "handler1": "0"}
+        )
         self.assertEqual([("error", "pmd")], found(tree, "ovs-threads-on-dedicated"))
 
     def test_slices_of_guests(self):
         every = owners.slice_of("machine.slice", "0-15", partition="isolated")
-        nested = owners.slice_of("machine.slice/machine-rt.slice", "2-3", partition="isolated invalid (reason)")
+        nested = owners.slice_of(
+            "machine.slice/machine-rt.slice", "2-3", partition="isolated invalid (reason)"
+        )
         unit = {"etc/systemd/system/machine.slice.d/10.conf": "[Slice]\nAllowedCPUs=0-3 6-7\n"}
         for name, tree, expected in (
             ("floating guests in an isolated partition", every, [("error", "")]),
@@ -67,7 +77,9 @@ class ThirdOwnerTest(testcase.TestCase):
 
 class NovaSetsTest(testcase.TestCase):
     def test_the_legacy_option_is_dedicated_everywhere(self):
-        tree = hosts.changed(hosts.good(), conf("cpu_shared_set = 0-3", 'vcpu_pin_set = "2-15,^12"'))
+        tree = hosts.changed(
+            hosts.good(), conf("cpu_shared_set = 0-3", 'vcpu_pin_set = "2-15,^12"')
+        )
         view = hosts.view(tree)
         self.assertEqual({*range(2, 16)} - {12}, view.dedicated)
         [claim] = view.sets.owners.of_kind(Owner.DEDICATED)
@@ -75,21 +87,48 @@ class NovaSetsTest(testcase.TestCase):
         self.assertEqual("/etc/nova/nova.conf [DEFAULT] vcpu_pin_set", claim.evidence[0].path)
         self.assertEqual({0, 1}, view.sets.shared)
         planned = novaconf.cpu_sets([("a", tree[_NOVA])])
-        self.assertEqual(("2-11,13-15", "0-3", True), (planned.dedicated, planned.shared, planned.legacy))
+        self.assertEqual(
+            ("2-11,13-15", "0-3", True), (planned.dedicated, planned.shared, planned.legacy)
+        )
 
     def test_what_nova_refuses(self):
         sets = f"cpu_dedicated_set = {hosts.DEDICATED}"
         legacy = f"vcpu_pin_set = {hosts.DEDICATED}"
         for name, tree, rule, expected in (
-            ("reserved", conf(sets, "reserved_host_cpus = 2"), "nova-cpu-sets", [("error", "reserved_host_cpus")]),
+            (
+                "reserved",
+                conf(sets, "reserved_host_cpus = 2"),
+                "nova-cpu-sets",
+                [("error", "reserved_host_cpus")],
+            ),
             ("reserved: none", conf(sets, "reserved_host_cpus = 0"), "nova-cpu-sets", []),
-            ("reserved, legacy", conf("", f"reserved_host_cpus = 2\n{legacy}"), "nova-cpu-sets", []),
-            ("all excluded", conf("cpu_dedicated_set = ^4"), "nova-cpu-sets", [("error", "cpu_dedicated_set")]),
-            ("a mask", conf("cpu_shared_set = 0xf"), "nova-cpu-sets", [("error", "cpu_shared_set")]),
+            (
+                "reserved, legacy",
+                conf("", f"reserved_host_cpus = 2\n{legacy}"),
+                "nova-cpu-sets",
+                [],
+            ),
+            (
+                "all excluded",
+                conf("cpu_dedicated_set = ^4"),
+                "nova-cpu-sets",
+                [("error", "cpu_dedicated_set")],
+            ),
+            (
+                "a mask",
+                conf("cpu_shared_set = 0xf"),
+                "nova-cpu-sets",
+                [("error", "cpu_shared_set")],
+            ),
             ("not followed", conf("cpu_dedicated_set = $x"), "nova-cpu-sets", None),
             ("deprecated", conf("", "vcpu_pin_set = 2-3"), "nova-vcpu-pin-set", [("warning", "")]),
             ("both", conf(sets, "vcpu_pin_set = 2-3"), "nova-vcpu-pin-set", [("error", "")]),
-            ("split core", conf("cpu_shared_set = 1-4"), "nova-cpu-sets", [("warning", "cpu_shared_set")]),
+            (
+                "split core",
+                conf("cpu_shared_set = 1-4"),
+                "nova-cpu-sets",
+                [("warning", "cpu_shared_set")],
+            ),
         ):
             with self.subTest(name):
                 self.assertEqual(expected, found(tree, rule))
@@ -118,9 +157,13 @@ class GenerateTest(testcase.TestCase):
         """Return shared, dedicated, isolcpus= and how many differences are told."""
         view = hosts.view(hosts.changed(hosts.good(), tree))
         text = generate.nova_conf(view)
-        values = dict(line.split(" = ") for line in text.splitlines() if "_set = " in line and line[0] != "#")
+        values = dict(
+            line.split(" = ") for line in text.splitlines() if "_set = " in line and line[0] != "#"
+        )
         args = [line for line in generate.grub_args(view).splitlines() if line[0] != "#"]
-        isolcpus = args[0].split()[0].removeprefix("isolcpus=managed_irq,domain,") if args else None
+        isolcpus = (
+            args[0].split()[0].removeprefix("isolcpus=managed_irq,domain,") if args else None
+        )
         told = text.count("# not as in nova.conf")
         return values.get("cpu_shared_set"), values.get("cpu_dedicated_set"), isolcpus, told
 
@@ -129,11 +172,27 @@ class GenerateTest(testcase.TestCase):
         left, half = "0-1,4-5,8-9,12-13", "0-1,5,8-9,13"
         pmd = {**PMD, f"{_CPU}/isolated": f"{hosts.DEDICATED},4,12", f"{_CPU}/nohz_full": ""}
         for name, tree, expected in (
-            ("shared alone", {**none, **conf("cpu_shared_set = 1-7,9-15")}, ("1-7,9-15", None, None, 0)),
-            ("a torn core", {**none, **conf("cpu_shared_set = 1-15")}, ("1-7,9-15", None, None, 1)),
-            ("legacy", conf("", f"vcpu_pin_set = {hosts.DEDICATED}"), (left, hosts.DEDICATED, hosts.DEDICATED, 2)),
+            (
+                "shared alone",
+                {**none, **conf("cpu_shared_set = 1-7,9-15")},
+                ("1-7,9-15", None, None, 0),
+            ),
+            (
+                "a torn core",
+                {**none, **conf("cpu_shared_set = 1-15")},
+                ("1-7,9-15", None, None, 1),
+            ),
+            (
+                "legacy",
+                conf("", f"vcpu_pin_set = {hosts.DEDICATED}"),
+                (left, hosts.DEDICATED, hosts.DEDICATED, 2),
+            ),
             ("isolated alone", {_NOVA: None}, (left, hosts.DEDICATED, hosts.DEDICATED, 0)),
-            ("a torn core 0", {_NOVA: None, f"{_CPU}/isolated": "1-15"}, ("0,8", *["1-7,9-15"] * 2, 0)),
+            (
+                "a torn core 0",
+                {_NOVA: None, f"{_CPU}/isolated": "1-15"},
+                ("0,8", *["1-7,9-15"] * 2, 0),
+            ),
             (
                 "CPU 0 to guests",
                 {**none, **conf("cpu_dedicated_set = 0-1")},
@@ -149,7 +208,9 @@ class GenerateTest(testcase.TestCase):
                 {
                     **none,
                     **owners.program(
-                        900, "ovs-vswitchd", {"main": "0-15", "pmd1": "0", "pmd2": "4", "pmd3": "12"}
+                        900,
+                        "ovs-vswitchd",
+                        {"main": "0-15", "pmd1": "0", "pmd2": "4", "pmd3": "12"},
                     ),
                 },
                 ("1,5,8-9,13", hosts.DEDICATED, "2-4,6-7,10-12,14-15", 0),
@@ -164,12 +225,23 @@ class GenerateTest(testcase.TestCase):
                 self.assertEqual(expected, self.made(tree))
 
     def test_weak_cores_and_nodes_without_memory_are_the_hosts(self):
-        gone = (_NOVA, "etc/libvirt", "run/libvirt", "proc/5000", f"{_CPU}/isolated", f"{_CPU}/nohz_full")
+        gone = (
+            _NOVA,
+            "etc/libvirt",
+            "run/libvirt",
+            "proc/5000",
+            f"{_CPU}/isolated",
+            f"{_CPU}/nohz_full",
+        )
         bare = dict.fromkeys(gone)
         hybrid = {"sys/devices/cpu_core/cpus": "2-7,10-15", "sys/devices/cpu_atom/cpus": "0-1,8-9"}
-        rated = {f"{_CPU}/cpu{cpu}/cpu_capacity": "446" if cpu % 8 < 2 else "1024" for cpu in range(16)}
+        rated = {
+            f"{_CPU}/cpu{cpu}/cpu_capacity": "446" if cpu % 8 < 2 else "1024" for cpu in range(16)
+        }
         empty = {"sys/devices/system/node/node1/meminfo": "Node 1 MemTotal: 0 kB\n"}
-        self.assertEqual(("0-1,4,8-9,12", "2-3,5-7,10-11,13-15"), self.made({**bare, **hybrid})[:2])
+        self.assertEqual(
+            ("0-1,4,8-9,12", "2-3,5-7,10-11,13-15"), self.made({**bare, **hybrid})[:2]
+        )
         self.assertEqual(("0-1,4,8-9,12", "2-3,5-7,10-11,13-15"), self.made({**bare, **rated})[:2])
         first = {"sys/devices/cpu_core/cpus": "0-5,8-13", "sys/devices/cpu_atom/cpus": "6-7,14-15"}
         self.assertEqual(("0,6-8,14-15", "1-5,9-13"), self.made({**bare, **first})[:2])
@@ -179,7 +251,9 @@ class GenerateTest(testcase.TestCase):
             ({**bare, **first, **conf("cpu_shared_set = 0")}, 0),
         ):
             notes = hosts.view(hosts.changed(hosts.good(), tree)).sets.warnings
-            self.assertEqual(notes_of_kind, sum(note.code is NoteCode.UNLIKE_CORES for note in notes))
+            self.assertEqual(
+                notes_of_kind, sum(note.code is NoteCode.UNLIKE_CORES for note in notes)
+            )
         shared, dedicated = self.made({**bare, **empty})[:2]
         self.assertEqual(("0,4-8,12-15", "1-3,9-11"), (shared, dedicated))
 
@@ -212,9 +286,19 @@ class PinsTest(testcase.TestCase):
             ("all there", "guest-pins", self.domain(memory=near), []),
             ("no CPU left", "guest-pins", self.domain(iothread="99"), [("error", "idle")]),
             ("some CPUs left", "guest-pins", self.domain(emulator="0,99"), far),
-            ("vCPUs far from memory", "guest-pins", self.domain(memory=near, pins=("2", "6")), far),
+            (
+                "vCPUs far from memory",
+                "guest-pins",
+                self.domain(memory=near, pins=("2", "6")),
+                far,
+            ),
             ("a cell far from its memory", "guest-pins", self.domain(memory=cells), far),
-            ("cells beside their memory", "guest-pins", self.domain(memory=cells, pins=("2", "6")), []),
+            (
+                "cells beside their memory",
+                "guest-pins",
+                self.domain(memory=cells, pins=("2", "6")),
+                [],
+            ),
         ):
             with self.subTest(name):
                 self.assertEqual(expected, found(tree, rule))

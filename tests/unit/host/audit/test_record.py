@@ -48,18 +48,28 @@ class RecordingTest(testcase.TestCase):
             tree = case.tree()
             live = findings(hosts.TreeRoot(tree), **case.options)
             self.assertIn(name, {finding[0] for finding in live})
-            self.assertEqual(live, findings(as_root(record.collect(hosts.TreeRoot(tree))), **case.options), name)
+            self.assertEqual(
+                live, findings(as_root(record.collect(hosts.TreeRoot(tree))), **case.options), name
+            )
 
     def test_what_a_guest_was_told_of_its_mtu_is_kept(self) -> None:
         xml = hosts.domain().replace("<model", "<mtu size='1450'/><model", 1)
         tree = hosts.changed(hosts.good(), {"run/libvirt/qemu/instance-1.xml": xml})
-        self.assertEqual(["mtu-mismatch"], [finding[0] for finding in findings(hosts.TreeRoot(tree))])
-        self.assertEqual(findings(hosts.TreeRoot(tree)), findings(as_root(record.collect(hosts.TreeRoot(tree)))))
+        self.assertEqual(
+            ["mtu-mismatch"], [finding[0] for finding in findings(hosts.TreeRoot(tree))]
+        )
+        self.assertEqual(
+            findings(hosts.TreeRoot(tree)), findings(as_root(record.collect(hosts.TreeRoot(tree))))
+        )
 
     def test_no_secret_is_in_it(self) -> None:
         tree = record.collect(hosts.TreeRoot(hosts.changed(hosts.good(), SECRETS)))
-        files = {path: data.decode() for path, data in tree.entries.items() if isinstance(data, bytes)}
-        self.assertEqual([], [path for path, text in files.items() if "geheim" in text or "192.0.2.77" in text])
+        files = {
+            path: data.decode() for path, data in tree.entries.items() if isinstance(data, bytes)
+        }
+        self.assertEqual(
+            [], [path for path, text in files.items() if "geheim" in text or "192.0.2.77" in text]
+        )
         self.assertIn("cpu_shared_set = 1", files["etc/kolla/nova-compute/nova.conf"])
         self.assertIn("CPUAffinity=0-1", files["etc/systemd/system.conf"])
         self.assertIn("bridge_mappings", files["etc/neutron/plugins/ml2/ml2_conf.ini"])

@@ -27,7 +27,12 @@ def every_finding() -> list[rules.Finding]:
         findings += runner.run(
             hosts.view(case.tree(), **{**audit_cases.PATH, **case.options}), strict=True
         ).findings
-    return findings + runner.run(hosts.view(hosts.oracle(tuned=False), **hosts.ORACLE_PATH), strict=True).findings
+    return (
+        findings
+        + runner.run(
+            hosts.view(hosts.oracle(tuned=False), **hosts.ORACLE_PATH), strict=True
+        ).findings
+    )
 
 
 class EveryFindingTest(testcase.TestCase):
@@ -47,7 +52,17 @@ class EveryFindingTest(testcase.TestCase):
                     self.assertIn(words, allowed)
                 pasted.add(words[0])
         self.assertLessEqual(
-            {"sysctl", "ethtool", "echo", "modprobe", "nova-perf", "nova-manage", "cpupower", "ip"}, pasted
+            {
+                "sysctl",
+                "ethtool",
+                "echo",
+                "modprobe",
+                "nova-perf",
+                "nova-manage",
+                "cpupower",
+                "ip",
+            },
+            pasted,
         )
 
     def test_evidence_names_what_was_read(self) -> None:
@@ -80,9 +95,21 @@ REMEDIES: tuple[tuple[str, hosts.Tree, str], ...] = (
     ("guest-larger-than-node", _guest(pins=(), vcpus=15), "it does not fit"),
     ("guest-larger-than-node", _guest(pins=(), vcpus=2, memory_gib=200), "it does not fit"),
     # A guest that is there keeps the properties of its boot.
-    ("windows-without-hyperv", audit_cases.CASES["windows-without-hyperv"].changes, f"{_SET}os_type=windows"),
-    ("guest-emulated-nic", audit_cases.CASES["guest-emulated-nic"].changes, f"{_SET}hw_vif_model=virtio"),
-    ("guest-emulated-disk", audit_cases.CASES["guest-emulated-disk"].changes, f"{_SET}hw_disk_bus=virtio"),
+    (
+        "windows-without-hyperv",
+        audit_cases.CASES["windows-without-hyperv"].changes,
+        f"{_SET}os_type=windows",
+    ),
+    (
+        "guest-emulated-nic",
+        audit_cases.CASES["guest-emulated-nic"].changes,
+        f"{_SET}hw_vif_model=virtio",
+    ),
+    (
+        "guest-emulated-disk",
+        audit_cases.CASES["guest-emulated-disk"].changes,
+        f"{_SET}hw_disk_bus=virtio",
+    ),
     (
         "housekeeping-unset",
         {f"sys/devices/system/cpu/{name}": "\n" for name in ("isolated", "nohz_full")},
@@ -102,7 +129,11 @@ REMEDIES: tuple[tuple[str, hosts.Tree, str], ...] = (
     # Queues of each direction.
     (
         "channels-vs-housekeeping",
-        {"nova-perf/ethtool/eth0.json": hosts.ethtool(channels={"rx": 32, "rx_max": 64, "tx": 4, "tx_max": 64})},
+        {
+            "nova-perf/ethtool/eth0.json": hosts.ethtool(
+                channels={"rx": 32, "rx_max": 64, "tx": 4, "tx_max": 64}
+            )
+        },
         "^ethtool -L eth0 rx 4  #",
     ),
     # ksmtuned would switch it on again.
@@ -132,11 +163,17 @@ class ExpertTest(testcase.TestCase):
         for rule in ("offloads-off", "thp-never"):
             with self.subTest(rule):
                 report = audit_cases.judge(rule, no_guests)
-                self.assertEqual(([], [], rule), (report.clean, report.findings, report.unknown[0][0]))
+                self.assertEqual(
+                    ([], [], rule), (report.clean, report.findings, report.unknown[0][0])
+                )
 
     def test_sets_that_do_not_fit_are_proposed_anew(self) -> None:
         """The remedy of nova-cpu-sets is to generate some, which must not be the faulty ones."""
-        for sets in ("cpu_dedicated_set = 2-40", "cpu_dedicated_set = 0-3,8-11", "cpu_dedicated_set = 0-15"):
+        for sets in (
+            "cpu_dedicated_set = 2-40",
+            "cpu_dedicated_set = 0-3,8-11",
+            "cpu_dedicated_set = 0-15",
+        ):
             with self.subTest(sets):
                 text = f"[compute]\n{sets}\ncpu_shared_set = 4-5\n"
                 proposed = generate.nova_conf(
@@ -152,7 +189,9 @@ class ExpertTest(testcase.TestCase):
 class SafeTest(audit_cases.ApplyCase):
     def test_balancing_stays_on_for_guests_that_float(self) -> None:
         floating = {
-            "etc/libvirt/qemu/floating.xml": hosts.domain("floating", pins=(), policy="shared", device="tap7")
+            "etc/libvirt/qemu/floating.xml": hosts.domain(
+                "floating", pins=(), policy="shared", device="tap7"
+            )
         }
         rule = "numa-balancing-with-pinned-guests"
         self.grow(hosts.changed(hosts.good(), {**audit_cases.CASES[rule].changes, **floating}))

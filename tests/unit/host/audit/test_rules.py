@@ -27,7 +27,9 @@ ORACLE_STEPS = {
 
 def ids(tree: hosts.Tree, **options: object) -> set[str]:
     """Return the rules that fire on a host."""
-    return {finding.rule for finding in runner.run(hosts.view(tree, **options), strict=True).findings}
+    return {
+        finding.rule for finding in runner.run(hosts.view(tree, **options), strict=True).findings
+    }
 
 
 class TableTest(testcase.TestCase):
@@ -77,7 +79,9 @@ class FactsTakenAwayTest(testcase.TestCase):
         paths: dict[str, set[str]] = {}
         for path in tree:
             name = path.rpartition("/")[2]
-            fact = "xml" if name.endswith(".xml") else re.sub(r"[0-9a-f]*[0-9][0-9a-f:.]*", "N", name)
+            fact = (
+                "xml" if name.endswith(".xml") else re.sub(r"[0-9a-f]*[0-9][0-9a-f:.]*", "N", name)
+            )
             paths.setdefault(fact, set()).add(path)
         return paths
 
@@ -88,7 +92,9 @@ class FactsTakenAwayTest(testcase.TestCase):
             tree = case.tree()
             for fact, paths in self.facts(tree).items():
                 left = {path: text for path, text in tree.items() if path not in paths}
-                report = runner.run(hosts.view(left, **{**audit_cases.PATH, **case.options}), [rule], strict=True)
+                report = runner.run(
+                    hosts.view(left, **{**audit_cases.PATH, **case.options}), [rule], strict=True
+                )
                 if report.clean and (name, fact) not in self.PROVED:
                     with self.subTest(rule=name, fact=fact):
                         self.fail("it holds although it could not look")
@@ -99,10 +105,13 @@ class PlainGuestsTest(testcase.TestCase):
         """Nobody can give them a flavor: each rule on one guest says what to write into its XML."""
         judged = set()
         for name, case in audit_cases.CASES.items():
-            changes = {path: text for path, text in case.tree().items() if text and path.endswith(".xml")}
+            changes = {
+                path: text for path, text in case.tree().items() if text and path.endswith(".xml")
+            }
             for namespace, plain in (("xmlns/libvirt/nova/1.0", False), ("vm/1.1", True)):
                 others = {
-                    path: text.replace("xmlns/libvirt/nova/1.1", namespace) for path, text in changes.items()
+                    path: text.replace("xmlns/libvirt/nova/1.1", namespace)
+                    for path, text in changes.items()
                 }
                 view = hosts.view(hosts.changed(case.tree(), others), **audit_cases.PATH)
                 for finding in runner.run(view, runner.chosen([name])).findings:
@@ -110,20 +119,28 @@ class PlainGuestsTest(testcase.TestCase):
                         judged.add(name)
                         with self.subTest(name):
                             edit = f"virsh edit {finding.subject}  # "
-                            self.assertEqual(plain, finding.remedy.startswith(edit), finding.remedy)
+                            self.assertEqual(
+                                plain, finding.remedy.startswith(edit), finding.remedy
+                            )
         self.assertGreater(len(judged), 10)
 
 
 class OracleTest(testcase.TestCase):
     def test_all_steps_of_the_paper_are_found(self) -> None:
         findings = ids(hosts.oracle(tuned=False), **hosts.ORACLE_PATH)
-        self.assertEqual({}, {step: names for step, names in ORACLE_STEPS.items() if not names <= findings})
+        self.assertEqual(
+            {}, {step: names for step, names in ORACLE_STEPS.items() if not names <= findings}
+        )
         self.assertEqual(set(), ids(hosts.oracle(tuned=True), **hosts.ORACLE_PATH))
 
 
 class ArithmeticTest(testcase.TestCase):
     def test_bandwidth_delay_product(self) -> None:
-        for mbps, rtt, expected in ((10000, 100, 125000000), (10000, 0.2, 250000), (1000, 1, 125000)):
+        for mbps, rtt, expected in (
+            (10000, 100, 125000000),
+            (10000, 0.2, 250000),
+            (1000, 1, 125000),
+        ):
             with self.subTest(mbps):
                 self.assertEqual(expected, network_stack.bdp_bytes(mbps, rtt))
         for mbps in (100, 1000, 25000, 400000):
@@ -131,7 +148,9 @@ class ArithmeticTest(testcase.TestCase):
                 for rtt in (0.05, 1, 30, 300):
                     bdp = network_stack.bdp_bytes(mbps, rtt)
                     value = network_stack.proposal(bdp, 4194304)
-                    self.assertTrue(min(2 * bdp, 1 << 30) <= value <= max(4 * bdp, 4194304), (mbps, rtt))
+                    self.assertTrue(
+                        min(2 * bdp, 1 << 30) <= value <= max(4 * bdp, 4194304), (mbps, rtt)
+                    )
 
 
 class CautionTest(testcase.TestCase):
@@ -140,7 +159,10 @@ class CautionTest(testcase.TestCase):
     def test_a_program_that_root_does_not_run_is_none(self) -> None:
         for ids, running in ((0, {"irqbalance": 300}), (1000, {}), (None, {"irqbalance": 300})):
             with self.subTest(ids):
-                tree: dict[str, str | None] = {"proc/300/comm": "irqbalance\n", "proc/1/comm": "systemd\n"}
+                tree: dict[str, str | None] = {
+                    "proc/300/comm": "irqbalance\n",
+                    "proc/1/comm": "systemd\n",
+                }
                 if ids is not None:
                     tree["proc/300/status"] = f"Name:\tirqbalance\nUid:\t{ids}\t0\t0\t0\n"
                 view = hosts.view(hosts.changed(hosts.good(), tree))
@@ -151,18 +173,28 @@ class CautionTest(testcase.TestCase):
     def test_needed_values_are_no_findings(self) -> None:
         on = {"proc/sys/net/bridge/bridge-nf-call-iptables": "1\n"}
         irqbalance = {"proc/300/comm": "irqbalance\n"}
-        driver = {"etc/neutron/plugins/ml2/ml2_conf.ini": "[securitygroup]\nfirewall_driver = iptables_hybrid\n"}
-        ovs = hosts.virtual("ovs-system", "bridge", 1500) | hosts.virtual("tap5", "tap", 9000, master="ovs-system")
+        driver = {
+            "etc/neutron/plugins/ml2/ml2_conf.ini": "[securitygroup]\nfirewall_driver = iptables_hybrid\n"
+        }
+        ovs = hosts.virtual("ovs-system", "bridge", 1500) | hosts.virtual(
+            "tap5", "tap", 9000, master="ovs-system"
+        )
         fixed = hosts.ethtool({"rx-gro": False}).replace('"fixed": []', '"fixed": ["rx-gro"]')
         for rule, changes in (
             ("bridge-netfilter-needless", {**on, **driver}),
-            ("bridge-netfilter-needless", {**on, **hosts.virtual("qbr12345678-90", "bridge", 9000)}),
+            (
+                "bridge-netfilter-needless",
+                {**on, **hosts.virtual("qbr12345678-90", "bridge", 9000)},
+            ),
             ("bridge-netfilter-needless", {**on, **hosts.virtual("docker0", "bridge", 1500)}),
             (
                 "irqbalance-unaware",
                 {**irqbalance, "etc/default/irqbalance": 'IRQBALANCE_ARGS="--policyscript=/p"\n'},
             ),
-            ("vhost-net-missing", {**audit_cases.CASES["vhost-net-missing"].changes, "dev/vhost-net": ""}),
+            (
+                "vhost-net-missing",
+                {**audit_cases.CASES["vhost-net-missing"].changes, "dev/vhost-net": ""},
+            ),
             ("mtu-mismatch", ovs),
             ("offloads-off", {"nova-perf/ethtool/eth0.json": fixed}),
             # The two vectors of one queue are one queue.
@@ -180,7 +212,9 @@ class CautionTest(testcase.TestCase):
                 "guest-floats-over-nodes",
                 {
                     **hosts.process(vcpus=("0-15", "0-15")),
-                    "run/libvirt/qemu/instance-1.xml": hosts.domain(pins=(), policy="shared", memory_gib=100),
+                    "run/libvirt/qemu/instance-1.xml": hosts.domain(
+                        pins=(), policy="shared", memory_gib=100
+                    ),
                 },
             ),
         ):
@@ -199,11 +233,16 @@ class CautionTest(testcase.TestCase):
             ("guest-queues", {"run/libvirt/qemu/instance-1.xml": single}),
             ("guest-queues", {"run/libvirt/qemu/instance-1.xml": disk}),
             ("nova-cpu-sets", {"etc/nova/nova.conf": "[compute]\ncpu_shared_set = 0-1,8\n"}),
-            ("irqaffinity-on-dedicated", {"proc/cmdline": "isolcpus=nohz,domain,2-N irqaffinity=0-N\n"}),
+            (
+                "irqaffinity-on-dedicated",
+                {"proc/cmdline": "isolcpus=nohz,domain,2-N irqaffinity=0-N\n"},
+            ),
             ("irqaffinity-on-dedicated", {"proc/cmdline": "irqaffinity=all\n"}),
         ):
             with self.subTest(changes):
-                self.assertEqual([rule], [finding.rule for finding in audit_cases.judge(rule, changes).findings])
+                self.assertEqual(
+                    [rule], [finding.rule for finding in audit_cases.judge(rule, changes).findings]
+                )
         for rule, changes in (
             ("xen-pv-guest", {"sys/hypervisor/type": "xen\n"}),
             ("irqaffinity-on-dedicated", {"proc/cmdline": "irqaffinity=0xff\n"}),
@@ -233,7 +272,10 @@ class CautionTest(testcase.TestCase):
                 self.assertTrue(all(line.partition("=")[0] in name for name in names), names)
 
     def test_an_empty_ban_of_irqbalance_is_an_error(self) -> None:
-        empty = {"proc/300/comm": "irqbalance\n", "etc/default/irqbalance": "IRQBALANCE_BANNED_CPULIST=\n"}
+        empty = {
+            "proc/300/comm": "irqbalance\n",
+            "etc/default/irqbalance": "IRQBALANCE_BANNED_CPULIST=\n",
+        }
         (finding,) = audit_cases.judge("irqbalance-unaware", empty).findings
         self.assertEqual(rules.Level.ERROR, finding.level)
 
@@ -250,7 +292,8 @@ class CautionTest(testcase.TestCase):
                     41, "eth0-TxRx-1", second, hosts.ETH0
                 )
                 self.assertEqual(
-                    expected, len(runner.run(hosts.view({**tree, **irqs}), rule, strict=True).findings)
+                    expected,
+                    len(runner.run(hosts.view({**tree, **irqs}), rule, strict=True).findings),
                 )
 
     def test_what_sets_a_nic_up_anew_is_not_safe(self) -> None:
@@ -264,18 +307,24 @@ class CautionTest(testcase.TestCase):
         for size, expected in (("9000", []), ("1450", ["<mtu size='1450'>"]), ("x", [])):
             with self.subTest(size):
                 xml = hosts.domain().replace("<model", f"<mtu size='{size}'/><model", 1)
-                findings = audit_cases.judge("mtu-mismatch", {"run/libvirt/qemu/instance-1.xml": xml}).findings
+                findings = audit_cases.judge(
+                    "mtu-mismatch", {"run/libvirt/qemu/instance-1.xml": xml}
+                ).findings
                 self.assertEqual(expected, [finding.evidence[0].value for finding in findings])
 
     def test_names_in_commands_are_one_word_for_a_shell(self) -> None:
         # libvirt lets a guest have nearly any name; NICs of such names are left out of the facts.
-        xml = hosts.domain(model="e1000", driver="").replace("7cf42b4b-0000-4000-8000-000000000001", "`id`")
+        xml = hosts.domain(model="e1000", driver="").replace(
+            "7cf42b4b-0000-4000-8000-000000000001", "`id`"
+        )
         record = hosts.ethtool({"rx-lro": True, "rx-gro": False})
         tree = hosts.changed(
-            hosts.good(), {"nova-perf/ethtool/eth0.json": record, "run/libvirt/qemu/instance-1.xml": xml}
+            hosts.good(),
+            {"nova-perf/ethtool/eth0.json": record, "run/libvirt/qemu/instance-1.xml": xml},
         )
         named = {
-            key.replace("eth0", "$(id)"): text and text.replace("eth0", "$(id)") for key, text in tree.items()
+            key.replace("eth0", "$(id)"): text and text.replace("eth0", "$(id)")
+            for key, text in tree.items()
         }
         findings = runner.run(hosts.view(named), strict=True).findings
         lines = [line for finding in findings for line in finding.remedy.splitlines()]
@@ -293,7 +342,9 @@ class RunnerTest(testcase.TestCase):
             def check(self, host):  # type: ignore[no-untyped-def]
                 raise ValueError("at fault")
 
-        report = runner.run(hosts.view(hosts.good()), [Broken(), *runner.chosen(["clocksource-slow"])])
+        report = runner.run(
+            hosts.view(hosts.good()), [Broken(), *runner.chosen(["clocksource-slow"])]
+        )
         self.assertEqual([("broken", "ValueError: at fault", "value_error")], report.failed)
         self.assertEqual(["clocksource-slow"], report.clean)
         self.assertRaises(runner.AuditError, runner.chosen, ["no-such"])
@@ -307,8 +358,16 @@ class KernelLogTest(testcase.TestCase):
             ("bare metal", boot + "Booting paravirtualized kernel on bare hardware\n", False),
             ("kvm", boot + "Hypervisor detected: KVM\n", False),
             ("hvm", "Booting paravirtualized kernel on Xen HVM\n", False),
-            ("old kernel on hvm", boot + pv + "Xen HVM callback vector for event delivery is enabled\n", False),
-            ("hvm by its clock", "DMI: Xen HVM domU, BIOS 4.1.5\nXen: using vcpuop timer interface\n", False),
+            (
+                "old kernel on hvm",
+                boot + pv + "Xen HVM callback vector for event delivery is enabled\n",
+                False,
+            ),
+            (
+                "hvm by its clock",
+                "DMI: Xen HVM domU, BIOS 4.1.5\nXen: using vcpuop timer interface\n",
+                False,
+            ),
             ("control domain", boot + pv + "VFS: running as Dom0: privileged\n", False),
         ):
             with self.subTest(name):
@@ -316,5 +375,7 @@ class KernelLogTest(testcase.TestCase):
                 self.assertEqual((fires, []), (bool(report.findings), report.unknown))
 
     def test_a_log_without_the_boot_is_unknown(self) -> None:
-        report = audit_cases.judge("xen-pv-guest", {}, kernel_log=("dmesg", "usb 1-1: new device\n"))
+        report = audit_cases.judge(
+            "xen-pv-guest", {}, kernel_log=("dmesg", "usb 1-1: new device\n")
+        )
         self.assertEqual(("xen-pv-guest", "no_data"), report.unknown[0][::2])

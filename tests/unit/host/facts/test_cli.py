@@ -20,12 +20,27 @@ def _list(**properties: object) -> dict[str, object]:
 
 
 _THREAD = _list(
-    tid=_ID, kind={"const": "napi"}, index=_MAYBE, affinity=_MAYBE_CPUS, start=_ID, kernel={"type": "boolean"}
+    tid=_ID,
+    kind={"const": "napi"},
+    index=_MAYBE,
+    affinity=_MAYBE_CPUS,
+    start=_ID,
+    kernel={"type": "boolean"},
 )["items"]
 
 SCHEMA = {
     "type": "object",
-    "required": ["cpus", "nodes", "nics", "irqs", "guests", "virtualization", "online", "warnings", "notes"],
+    "required": [
+        "cpus",
+        "nodes",
+        "nics",
+        "irqs",
+        "guests",
+        "virtualization",
+        "online",
+        "warnings",
+        "notes",
+    ],
     "properties": {
         "cpus": _list(
             id=_ID,
@@ -39,11 +54,26 @@ SCHEMA = {
             kind=_TEXT,
         ),
         "nodes": _list(
-            id=_ID, cpus=_CPUS, memory_kib=_MAYBE, distances={"type": "object", "additionalProperties": _ID}
+            id=_ID,
+            cpus=_CPUS,
+            memory_kib=_MAYBE,
+            distances={"type": "object", "additionalProperties": _ID},
         ),
         "nics": _list(
             name={"type": "string"},
-            kind={"enum": ["physical", "vf", "tap", "bridge", "bond", "veth", "vlan", "loopback", "other"]},
+            kind={
+                "enum": [
+                    "physical",
+                    "vf",
+                    "tap",
+                    "bridge",
+                    "bond",
+                    "veth",
+                    "vlan",
+                    "loopback",
+                    "other",
+                ]
+            },
             driver=_TEXT,
             pci=_TEXT,
             node=_MAYBE,
@@ -67,7 +97,12 @@ SCHEMA = {
             ),
         ),
         "irqs": _list(
-            number=_ID, name=_TEXT, device=_TEXT, affinity=_MAYBE_CPUS, effective=_MAYBE_CPUS, node=_MAYBE
+            number=_ID,
+            name=_TEXT,
+            device=_TEXT,
+            affinity=_MAYBE_CPUS,
+            effective=_MAYBE_CPUS,
+            node=_MAYBE,
         ),
         "guests": _list(
             name={"type": "string"},
@@ -89,7 +124,9 @@ SCHEMA = {
             affinity=_CPUS,
             is_bound={"type": "boolean"},
         ),
-        "slices": _list(path={"type": "string"}, cpus=_CPUS, effective=_CPUS, partition={"type": "string"}),
+        "slices": _list(
+            path={"type": "string"}, cpus=_CPUS, effective=_CPUS, partition={"type": "string"}
+        ),
         "online": _CPUS,
         "isolated": _CPUS,
         "isolated_now": _CPUS,
@@ -118,7 +155,11 @@ class TestTopology(testcase.TestCase):
         root = f"{trees.grow(self, {})}/host"
         gen_host.write(root, "small", guests=40)
         output = program.shown(self, "topology", "--sysroot", root)
-        parts = ("CPUs online: 0-63; 32 cores, 2 packages, 2 NUMA nodes", "eth1", "instance-00000001")
+        parts = (
+            "CPUs online: 0-63; 32 cores, 2 packages, 2 NUMA nodes",
+            "eth1",
+            "instance-00000001",
+        )
         for part in (*parts, "and 18 more; -f json", "and 16 more; -f json"):
             with self.subTest(part):
                 self.assertIn(part, output)
@@ -151,6 +192,13 @@ class TestTopology(testcase.TestCase):
                     self.assertEqual(owned, planned.get("programs", ""))
 
     def test_mistakes_are_one_line(self) -> None:
-        for sysroot in ("/does/not/exist", trees.grow(self, {"x": "x"}), "/etc/hostname", "/dev/null", "\0", ""):
+        for sysroot in (
+            "/does/not/exist",
+            trees.grow(self, {"x": "x"}),
+            "/etc/hostname",
+            "/dev/null",
+            "\0",
+            "",
+        ):
             with self.subTest(sysroot):
                 self.assertIn("sysroot", program.refused(self, "topology", "--sysroot", sysroot))

@@ -19,7 +19,9 @@ def _device(directory: str, node: int, vectors: str = "") -> dict[str, str | Non
     address = directory.rpartition("/")[2]
     tree: dict[str, str | None] = {
         f"{directory}/numa_node": str(node),
-        f"sys/bus/pci/devices/{address}": link("../../../" + directory.removeprefix("sys/").replace("sys/", "")),
+        f"sys/bus/pci/devices/{address}": link(
+            "../../../" + directory.removeprefix("sys/").replace("sys/", "")
+        ),
     }
     for vector in vectors.split():
         tree[f"{directory}/msi_irqs/{vector}"] = "msix"
@@ -28,7 +30,9 @@ def _device(directory: str, node: int, vectors: str = "") -> dict[str, str | Non
 
 def _netdev(directory: str, rx: int = 1, tx: int = 1, **values: str) -> dict[str, str | None]:
     name = directory.rpartition("/")[2]
-    tree: dict[str, str | None] = {f"{directory}/{key}": value for key, value in {"mtu": "1500", **values}.items()}
+    tree: dict[str, str | None] = {
+        f"{directory}/{key}": value for key, value in {"mtu": "1500", **values}.items()
+    }
     tree |= {f"{directory}/queues/rx-{queue}/rps_cpus": "00" for queue in range(rx)}
     tree |= {f"{directory}/queues/tx-{queue}": DIRECTORY for queue in range(tx)}
     tree[f"sys/class/net/{name}"] = link("../../" + directory.removeprefix("sys/"))
@@ -57,30 +61,55 @@ class TestNics(testcase.TestCase):
         return {nic.name: nic for nic in devices.read_nics(root, devices.read_devices(root))}
 
     def test_physical_nic_is_read_whole(self) -> None:
-        tree = _device(_NIC, 1, "50 49 120") | _netdev(f"{_NIC}/net/eth1", 2, 2, speed="25000", operstate="up")
-        tree |= {f"{_NIC}/net/eth1/device": link("../../../0000:81:00.0"), f"{_NIC}/driver": link("../../ice")}
-        tree |= {f"{_NIC}/net/eth1/queues/tx-0/xps_cpus": "0f", f"{_NIC}/net/eth1/queues/tx-1/xps_cpus": "f0"}
+        tree = _device(_NIC, 1, "50 49 120") | _netdev(
+            f"{_NIC}/net/eth1", 2, 2, speed="25000", operstate="up"
+        )
+        tree |= {
+            f"{_NIC}/net/eth1/device": link("../../../0000:81:00.0"),
+            f"{_NIC}/driver": link("../../ice"),
+        }
+        tree |= {
+            f"{_NIC}/net/eth1/queues/tx-0/xps_cpus": "0f",
+            f"{_NIC}/net/eth1/queues/tx-1/xps_cpus": "f0",
+        }
         nic = self.read(tree)["eth1"]
-        self.assertEqual(("physical", "ice", "0000:81:00.0", 1), (nic.kind, nic.driver, nic.pci, nic.node))
-        self.assertEqual((1500, 25000, "up", (49, 50, 120)), (nic.mtu, nic.speed_mbps, nic.operstate, nic.irqs))
-        self.assertEqual((2, 2, ("00", "00"), ("0f", "f0")), (nic.rx_queues, nic.tx_queues, nic.rps, nic.xps))
+        self.assertEqual(
+            ("physical", "ice", "0000:81:00.0", 1), (nic.kind, nic.driver, nic.pci, nic.node)
+        )
+        self.assertEqual(
+            (1500, 25000, "up", (49, 50, 120)), (nic.mtu, nic.speed_mbps, nic.operstate, nic.irqs)
+        )
+        self.assertEqual(
+            (2, 2, ("00", "00"), ("0f", "f0")), (nic.rx_queues, nic.tx_queues, nic.rps, nic.xps)
+        )
 
     def test_virtio_lies_below_its_pci_function(self) -> None:
         device = f"{_NIC}/virtio5"
         tree = _device(_NIC, 1, "30 31 32") | _netdev(f"{device}/net/eth0", speed="-1")
-        tree |= {f"{device}/net/eth0/device": link("../../../virtio5"), f"{device}/driver": link("../virtio_net")}
+        tree |= {
+            f"{device}/net/eth0/device": link("../../../virtio5"),
+            f"{device}/driver": link("../virtio_net"),
+        }
         nic = self.read(tree)["eth0"]
         self.assertEqual(("0000:81:00.0", 1, (30, 31, 32)), (nic.pci, nic.node, nic.irqs))
         self.assertEqual(("virtio_net", None, (None,)), (nic.driver, nic.speed_mbps, nic.xps))
 
     def test_unknown_node_and_legacy_interrupt(self) -> None:
-        tree = _device(_NIC, -1) | {f"{_NIC}/irq": "11"} | _netdev(f"{_NIC}/net/eth0", speed="4294967295")
+        tree = (
+            _device(_NIC, -1)
+            | {f"{_NIC}/irq": "11"}
+            | _netdev(f"{_NIC}/net/eth0", speed="4294967295")
+        )
         tree[f"{_NIC}/net/eth0/device"] = link("../../../0000:81:00.0")
         nic = self.read(tree)["eth0"]
         self.assertEqual((None, (11,), None), (nic.node, nic.irqs, nic.speed_mbps))
 
     def test_function_of_the_bus_and_representor(self) -> None:
-        tree = _device(_NIC, 0) | {f"{_NIC}/physfn": link("../0000:81:00.1")} | _netdev(f"{_NIC}/net/eth0v0")
+        tree = (
+            _device(_NIC, 0)
+            | {f"{_NIC}/physfn": link("../0000:81:00.1")}
+            | _netdev(f"{_NIC}/net/eth0v0")
+        )
         tree[f"{_NIC}/net/eth0v0/device"] = link("../../../0000:81:00.0")
         other = f"{_PCI}/0000:82:00.0"
         tree |= _device(other, 0) | _netdev(f"{other}/net/eth9_0", phys_port_name="pf0vf0")
@@ -92,21 +121,31 @@ class TestNics(testcase.TestCase):
         self.assertEqual(["vf", "physical", "other"], [by_name[name].kind for name in names])
 
     def test_kinds_and_memberships(self) -> None:
-        tree: dict[str, str | None] = {f"{_VIRTUAL}/br0/bridge": DIRECTORY, f"{_VIRTUAL}/bond0/bonding": DIRECTORY}
+        tree: dict[str, str | None] = {
+            f"{_VIRTUAL}/br0/bridge": DIRECTORY,
+            f"{_VIRTUAL}/bond0/bonding": DIRECTORY,
+        }
         for name in ("br0", "bond0", "ovs-system", "lo", "dummy0", "eth2"):
             tree |= _netdev(f"{_VIRTUAL}/{name}", ifindex="5", iflink="5", type="1")
-        tree |= _netdev(f"{_VIRTUAL}/tun9", tun_flags="0x5102") | {f"{_VIRTUAL}/tun9/master": link("../br0")}
+        tree |= _netdev(f"{_VIRTUAL}/tun9", tun_flags="0x5102") | {
+            f"{_VIRTUAL}/tun9/master": link("../br0")
+        }
         tree |= _netdev(f"{_VIRTUAL}/tap0123abcd-ef", 4, 4) | {
             f"{_VIRTUAL}/tap0123abcd-ef/master": link("../ovs-system")
         }
         tree |= _netdev(f"{_VIRTUAL}/bond0.7", uevent="DEVTYPE=vlan\nINTERFACE=bond0.7")
         tree |= _netdev(f"{_VIRTUAL}/qvo1", ifindex="9", iflink="8", type="1")
         tree |= _netdev(f"{_VIRTUAL}/macvlan0", ifindex="9", iflink="2", type="1")
-        tree |= {f"{_VIRTUAL}/macvlan0/lower_eth2": link("../eth2"), f"{_VIRTUAL}/eth2/master": link("../bond0")}
+        tree |= {
+            f"{_VIRTUAL}/macvlan0/lower_eth2": link("../eth2"),
+            f"{_VIRTUAL}/eth2/master": link("../bond0"),
+        }
         tree["sys/class/net/bonding_masters"] = "bond0"
         by_name = self.read(tree)
         kinds = {name: nic.kind for name, nic in by_name.items()}
-        names = "bond0 bond0.7 br0 dummy0 eth2 lo macvlan0 ovs-system qvo1 tap0123abcd-ef tun9".split()
+        names = (
+            "bond0 bond0.7 br0 dummy0 eth2 lo macvlan0 ovs-system qvo1 tap0123abcd-ef tun9".split()
+        )
         expected = "bond vlan bridge other other loopback other other veth tap tap".split()
         self.assertEqual(dict(zip(names, expected, strict=True)), kinds)
         self.assertEqual("br0", by_name["tun9"].bridge)
@@ -118,7 +157,10 @@ class TestNics(testcase.TestCase):
     def test_names_that_a_shell_would_read_otherwise_are_left_out(self) -> None:
         """Names end in command lines that people copy."""
         there = link("../../devices/virtual/net/eth0")
-        tree = {f"sys/class/net/{name}": there for name in ("eth0;reboot", "$(id)", "-a", "a b", "eth0")}
+        tree = {
+            f"sys/class/net/{name}": there
+            for name in ("eth0;reboot", "$(id)", "-a", "a b", "eth0")
+        }
         self.assertEqual(["eth0"], list(self.read(_netdev(f"{_VIRTUAL}/eth0") | tree)))
 
     def test_names_in_numerical_order(self) -> None:
@@ -132,7 +174,10 @@ def _irq(
     number: int, affinity: str = "0-3", effective: str = "1", node: int = -1, *names: str
 ) -> dict[str, str | None]:
     directory = f"proc/irq/{number}"
-    tree: dict[str, str | None] = {f"{directory}/smp_affinity_list": affinity, f"{directory}/node": str(node)}
+    tree: dict[str, str | None] = {
+        f"{directory}/smp_affinity_list": affinity,
+        f"{directory}/node": str(node),
+    }
     tree |= {f"{directory}/effective_affinity_list": effective, f"{directory}/spurious": "count 0"}
     return tree | {f"{directory}/{name}": DIRECTORY for name in names}
 
@@ -158,17 +203,24 @@ class TestIrqs(testcase.TestCase):
         expected = {9: "acpi", 16: "a,b", 30: "eth0", 31: "eth0-TxRx-0", 33: "eth0-fdir"}
         self.assertEqual(list(expected.items()), list(names_of.items()))
         irq = by_number[31]
-        self.assertEqual(("0000:81:00.0", "1", "1", 1), (irq.device, irq.affinity, irq.effective, irq.node))
-        self.assertEqual((None, None, 0), (by_number[9].device, by_number[9].node, by_number[16].node))
+        self.assertEqual(
+            ("0000:81:00.0", "1", "1", 1), (irq.device, irq.affinity, irq.effective, irq.node)
+        )
+        self.assertEqual(
+            (None, None, 0), (by_number[9].device, by_number[9].node, by_number[16].node)
+        )
 
     def test_garbage_is_unknown(self) -> None:
         by_number = self.read(
-            _irq(5, "0-x", "") | {"proc/irq/6/node": "0", "proc/irq/07/node": "0", "proc/irq/x": DIRECTORY}
+            _irq(5, "0-x", "")
+            | {"proc/irq/6/node": "0", "proc/irq/07/node": "0", "proc/irq/x": DIRECTORY}
         )
         self.assertEqual([5, 6, 7], list(by_number))
         self.assertEqual((None, ""), (by_number[5].affinity, by_number[5].effective))
         self.assertEqual((None, None), (by_number[6].affinity, by_number[6].effective))
-        self.assertIn(Note.of(NoteCode.NOT_CPU_LIST, places=("proc/irq/5",)), self.root.notes.all())
+        self.assertIn(
+            Note.of(NoteCode.NOT_CPU_LIST, places=("proc/irq/5",)), self.root.notes.all()
+        )
 
 
 class TestOtherInterrupts(testcase.TestCase):
@@ -201,8 +253,12 @@ class TestOtherInterrupts(testcase.TestCase):
 
     def test_a_nic_without_pci_has_those_of_its_name(self) -> None:
         device = "sys/devices/vif-0"
-        tree = _netdev(f"{device}/net/eth1") | {f"{device}/net/eth1/device": link("../../../vif-0")}
-        for number, name in enumerate(("eth10-q0-rx", "eth1", "eth1-q0-rx", "vif-0:x", "blkif", "xen-eth1"), 70):
+        tree = _netdev(f"{device}/net/eth1") | {
+            f"{device}/net/eth1/device": link("../../../vif-0")
+        }
+        for number, name in enumerate(
+            ("eth10-q0-rx", "eth1", "eth1-q0-rx", "vif-0:x", "blkif", "xen-eth1"), 70
+        ):
             tree |= _irq(number, "0-3", "0", -1, name)
         nic = self.read(tree)["eth1"]
         self.assertEqual(("physical", None, (71, 72, 73)), (nic.kind, nic.pci, nic.irqs))
@@ -210,11 +266,15 @@ class TestOtherInterrupts(testcase.TestCase):
     def test_threads_of_napis(self) -> None:
         """Anybody may take the name: it is a child of kthreadd. A record is a stranger's."""
         tree = _netdev(f"{_VIRTUAL}/veth0", iflink="9", ifindex="8", type="1", threaded="1")
-        tree |= _thread(0, 60, "napi/veth0-8193", "0-3", 60) | _thread(0, 61, "napi/veth9-8194", "0-3", 61)
+        tree |= _thread(0, 60, "napi/veth0-8193", "0-3", 60) | _thread(
+            0, 61, "napi/veth9-8194", "0-3", 61
+        )
         tree |= {"proc/62/stat": _stat(62, "napi/veth0-8195", 62)}
         nic = self.read(tree)["veth0"]
         thread = model.Thread(60, "napi", 8193, "0-3", 60, True)
-        self.assertEqual((True, (model.Napi(8193, None, (), (), thread),)), (nic.threaded, nic.napis))
+        self.assertEqual(
+            (True, (model.Napi(8193, None, (), (), thread),)), (nic.threaded, nic.napis)
+        )
         for text, threaded in (("0", False), ("2", True), ("-1", None), ("yes", None), ("", None)):
             nic = self.read(tree | {f"{_VIRTUAL}/veth0/threaded": text})["veth0"]
             noted = NoteCode.VALUE_UNKNOWN in {note.code for note in self.root.notes.all()}
@@ -223,7 +283,12 @@ class TestOtherInterrupts(testcase.TestCase):
         nic = self.read(tree | {"nova-perf/napis": record})["veth0"]
         self.assertEqual((model.Napi(8193, 30, (0,), (), thread),), nic.napis)
         many = "\n".join([f"{record}0-8191"] * 9)
-        for text in ("[]", record.replace("30", "-30"), record.replace("rx=0", "rx=0-999999"), many):
+        for text in (
+            "[]",
+            record.replace("30", "-30"),
+            record.replace("rx=0", "rx=0-999999"),
+            many,
+        ):
             self.read(tree | {"nova-perf/napis": text})
             self.assertIn(NoteCode.NAPI_UNKNOWN, {note.code for note in self.root.notes.all()})
 
@@ -237,7 +302,9 @@ def _stat(pid: int, name: str, start: int, parent: int = 1) -> str:
     return f"{pid} ({name}) S {parent} {pid}" + " 0" * 16 + f" {start}" + " 0" * 30
 
 
-def _thread(pid: int, tid: int, name: str, cpus: str = "0-3", start: int = 100) -> dict[str, str | None]:
+def _thread(
+    pid: int, tid: int, name: str, cpus: str = "0-3", start: int = 100
+) -> dict[str, str | None]:
     directory = f"proc/{pid}/task/{tid}" if pid else f"proc/{tid}"
     status = f"Name:\t{name}\nPid:\t{tid}\nCpus_allowed:\tf\nCpus_allowed_list:\t{cpus}\nMems_allowed_list:\t0"
     # A process of its own is the kernel's here: a child of kthreadd.
@@ -245,7 +312,9 @@ def _thread(pid: int, tid: int, name: str, cpus: str = "0-3", start: int = 100) 
     return {f"{directory}/stat": stat, f"{directory}/status": status}
 
 
-def _guest(name: str, pid: int, *threads: tuple[str, str], driver: str = "") -> dict[str, str | None]:
+def _guest(
+    name: str, pid: int, *threads: tuple[str, str], driver: str = ""
+) -> dict[str, str | None]:
     tree: dict[str, str | None] = {
         f"run/libvirt/qemu/{name}.pid": str(pid),
         f"proc/{pid}/stat": _stat(pid, "qemu-kvm", 90),
@@ -278,10 +347,17 @@ class TestGuests(testcase.TestCase):
         )
         names = [(name, cpus) for name, cpus, _kind, _index in table]
         ((guest,), (domain,)) = self.read(_guest("a", 100, *names, ("kvm-nx-lpage-re", "0-7")))
-        expected = [(100 + number, kind, index, cpus) for number, (_, cpus, kind, index) in enumerate(table)]
-        threads = [(thread.tid, thread.kind, thread.index, thread.affinity) for thread in guest.threads]
+        expected = [
+            (100 + number, kind, index, cpus)
+            for number, (_, cpus, kind, index) in enumerate(table)
+        ]
+        threads = [
+            (thread.tid, thread.kind, thread.index, thread.affinity) for thread in guest.threads
+        ]
         self.assertEqual(expected, threads)
-        self.assertEqual(({90}, {False}), ({t.start for t in guest.threads}, {t.kernel for t in guest.threads}))
+        self.assertEqual(
+            ({90}, {False}), ({t.start for t in guest.threads}, {t.kernel for t in guest.threads})
+        )
         self.assertEqual(("a", 7, {0: "4"}), (domain.name, domain.domain_id, domain.vcpu_pins))
         self.assertIs(domain, guest.domain)
         self.assertEqual((), self.root.notes.all())
@@ -302,22 +378,32 @@ class TestGuests(testcase.TestCase):
         tree |= _thread(0, 298, "vhost-100", "0-3", 400)
         (first, second), _ = self.read(tree)
         workers = [
-            (thread.tid, thread.index, thread.affinity, thread.start) for thread in first.threads if thread.kernel
+            (thread.tid, thread.index, thread.affinity, thread.start)
+            for thread in first.threads
+            if thread.kernel
         ]
-        self.assertEqual([(300, 0, "0-3", 300), (301, 1, "0-3", 301), (298, 2, "0-3", 400)], workers)
+        self.assertEqual(
+            [(300, 0, "0-3", 300), (301, 1, "0-3", 301), (298, 2, "0-3", 400)], workers
+        )
         self.assertEqual([], [thread for thread in second.threads if thread.kind == "vhost"])
 
     def test_a_process_that_two_guests_claim_is_nobodys(self):
         """QEMU may write its pid file: only libvirt's own <domstatus> says whose a process is."""
         threads = (("qemu-kvm", "0"), ("CPU 0/KVM", "4"))
-        tree = _guest("a", 100, *threads) | _guest("b", 200, *threads) | {"run/libvirt/qemu/b.pid": "100"}
+        tree = (
+            _guest("a", 100, *threads)
+            | _guest("b", 200, *threads)
+            | {"run/libvirt/qemu/b.pid": "100"}
+        )
         running, _ = self.read(tree)
         self.assertEqual([("a", 100), ("b", 200)], [(guest.name, guest.pid) for guest in running])
         path = "run/libvirt/qemu/b.xml"
         running, _ = self.read(tree | {path: (tree[path] or "").replace("pid='200'", "pid='100'")})
         self.assertEqual([], running)
         note = self.root.notes.all()[0]
-        self.assertEqual((NoteCode.PROCESS_SHARED, {"a", "b"}), (note.code, set(note.params["places"])))
+        self.assertEqual(
+            (NoteCode.PROCESS_SHARED, {"a", "b"}), (note.code, set(note.params["places"]))
+        )
 
 
 class TestTopologyTraps(testcase.TestCase):
@@ -345,30 +431,50 @@ class TestTopologyTraps(testcase.TestCase):
     def test_offline_cpu_keeps_its_link_to_the_node(self) -> None:
         base = "sys/devices/system"
         tree = trees.cpus(2) | {f"{base}/cpu/online": "0", f"{base}/cpu/cpu1/node3": DIRECTORY}
-        tree |= {f"{base}/node/node3/cpulist": "0", f"{base}/node/node3/meminfo": "Node 3 MemTotal: 1024 kB"}
+        tree |= {
+            f"{base}/node/node3/cpulist": "0",
+            f"{base}/node/node3/meminfo": "Node 3 MemTotal: 1024 kB",
+        }
         host = self.read(tree)
-        self.assertEqual([(True, 3, 0), (False, 3, None)], [(cpu.online, cpu.node, cpu.core) for cpu in host.cpus])
+        self.assertEqual(
+            [(True, 3, 0), (False, 3, None)],
+            [(cpu.online, cpu.node, cpu.core) for cpu in host.cpus],
+        )
         self.assertEqual(
             (3, "0", 1024, {}),
-            (host.nodes[0].id, host.nodes[0].cpus, host.nodes[0].memory_kib, host.nodes[0].distances),
+            (
+                host.nodes[0].id,
+                host.nodes[0].cpus,
+                host.nodes[0].memory_kib,
+                host.nodes[0].distances,
+            ),
         )
 
     def test_capacity_only_where_cores_differ(self) -> None:
         base = "sys/devices/system/cpu"
         rated = {f"{base}/cpu{cpu}/cpu_capacity": "1024" for cpu in range(2)}
-        self.assertEqual([None, None], [cpu.capacity for cpu in self.read(trees.cpus(2) | rated).cpus])
+        self.assertEqual(
+            [None, None], [cpu.capacity for cpu in self.read(trees.cpus(2) | rated).cpus]
+        )
         rated[f"{base}/cpu1/cpu_capacity"] = "446"
-        self.assertEqual([1024, 446], [cpu.capacity for cpu in self.read(trees.cpus(2) | rated).cpus])
+        self.assertEqual(
+            [1024, 446], [cpu.capacity for cpu in self.read(trees.cpus(2) | rated).cpus]
+        )
 
     def test_isolated_and_nohz(self) -> None:
         base = "sys/devices/system/cpu"
-        host = self.read(trees.cpus(8) | {f"{base}/isolated": "2-3", f"{base}/nohz_full": "(null)"})
+        host = self.read(
+            trees.cpus(8) | {f"{base}/isolated": "2-3", f"{base}/nohz_full": "(null)"}
+        )
         self.assertEqual(("0-7", "2-3", ""), (host.online, host.isolated, host.nohz_full))
 
 
 class TestVhostMode(testcase.TestCase):
     def test_workers_are_what_the_module_says_or_the_kernel_does(self) -> None:
-        chosen, release = "sys/module/vhost/parameters/fork_from_owner_default", "proc/sys/kernel/osrelease"
+        chosen, release = (
+            "sys/module/vhost/parameters/fork_from_owner_default",
+            "proc/sys/kernel/osrelease",
+        )
         for wanted, tree in (
             ("task", {release: "6.12.0-1-amd64"}),
             ("kthread", {release: "6.1.0"}),
@@ -381,7 +487,9 @@ class TestVhostMode(testcase.TestCase):
             with self.subTest(tree):
                 host = reader.read_host(trees.grow(self, {"sys": DIRECTORY, **tree}))
                 noted = NoteCode.VALUE_UNKNOWN in {note.code for note in host.warnings}
-                self.assertEqual((wanted, wanted is None and chosen in tree), (host.vhost_mode, noted))
+                self.assertEqual(
+                    (wanted, wanted is None and chosen in tree), (host.vhost_mode, noted)
+                )
 
 
 class TestVirtualization(testcase.TestCase):
@@ -396,7 +504,13 @@ class TestVirtualization(testcase.TestCase):
             ("tcg", {"proc/cpuinfo": guest, clock: "tsc hpet", f"{dmi}/sys_vendor": "QEMU"}),
             ("vm", {"proc/cpuinfo": guest}),
             ("hyperv", {"proc/cpuinfo": guest, clock: "hyperv_clocksource_tsc_page"}),
-            ("hyperv", {f"{dmi}/sys_vendor": "Microsoft Corporation", f"{dmi}/product_name": "Virtual Machine"}),
+            (
+                "hyperv",
+                {
+                    f"{dmi}/sys_vendor": "Microsoft Corporation",
+                    f"{dmi}/product_name": "Virtual Machine",
+                },
+            ),
             ("xen-pv", {"sys/hypervisor/type": "xen", "sys/hypervisor/guest_type": "PV"}),
             ("xen-hvm", {"sys/hypervisor/type": "xen", "sys/hypervisor/guest_type": "HVM"}),
             ("xen-hvm", {"sys/hypervisor/type": "xen", f"{dmi}/sys_vendor": "Xen"}),

@@ -84,9 +84,14 @@ class RecordTest(testcase.TestCase):
             path.write_text(f"qemu\0-vnc\0password={secret}\0")
             (path.parent / "environ").write_text(f"TOKEN={secret}\0")
         for path in root.glob("etc/libvirt/qemu/*.xml"):
-            text = path.read_text().replace("</devices>", f"<graphics type='vnc' passwd='{secret}'/></devices>")
+            text = path.read_text().replace(
+                "</devices>", f"<graphics type='vnc' passwd='{secret}'/></devices>"
+            )
             path.write_text(
-                text.replace("<memory ", f"<title>{secret}</title><description>{secret}</description><memory ")
+                text.replace(
+                    "<memory ",
+                    f"<title>{secret}</title><description>{secret}</description><memory ",
+                )
             )
         (root / "proc/cmdline").write_text(f"root=/dev/sda luks={secret}")
         (root / "proc/cpuinfo").write_text(f"processor : 0\nSerial : {secret}\nflags : lm\n")
@@ -95,9 +100,13 @@ class RecordTest(testcase.TestCase):
         record.record(self.path, str(root))
         for name, data in members(self.path).items():
             self.assertNotIn(secret.encode(), data, name)
-            self.assertIsNone(re.search(rb"[0-9a-f]{2}(:[0-9a-f]{2}){5}", data), f"MAC address in {name}")
+            self.assertIsNone(
+                re.search(rb"[0-9a-f]{2}(:[0-9a-f]{2}){5}", data), f"MAC address in {name}"
+            )
             self.assertIsNone(re.search(rb"[0-9a-f]{8}-[0-9a-f]{4}-", data), f"UUID in {name}")
-            self.assertNotIn(os.path.basename(name), ("environ", "boot_id", "address", "product_uuid"))
+            self.assertNotIn(
+                os.path.basename(name), ("environ", "boot_id", "address", "product_uuid")
+            )
 
     def test_of_other_programs_nothing_but_that_they_were_looked_for(self) -> None:
         root = pathlib.Path(sysroots.make_host(self))
@@ -149,7 +158,9 @@ class RecordTest(testcase.TestCase):
         self.assertGreater(len(paths), 5)
         for path in paths:
             given, kept = path.read_text(), record.redacted(path.read_text())
-            self.assertEqual(parsing.parse_inventory(given), parsing.parse_inventory(kept), path.name)
+            self.assertEqual(
+                parsing.parse_inventory(given), parsing.parse_inventory(kept), path.name
+            )
             domain = parsing.parse_domain(given)
             nics = tuple(dataclasses.replace(nic, mac=None) for nic in domain.interfaces)
             expected = dataclasses.replace(domain, uuid="", title=None, interfaces=nics)
@@ -171,5 +182,7 @@ class CommittedHostsTest(testcase.TestCase):
             self.assertFalse({code for code in codes if code.startswith("not_")}, path.name)
             self.assertTrue(recorded["cpus"] and recorded["nodes"] and recorded["irqs"], path.name)
             for name, data in members(str(path)).items():
-                self.assertIsNone(re.search(rb"[0-9a-f]{2}(:[0-9a-f]{2}){5}", data), f"MAC address in {name}")
+                self.assertIsNone(
+                    re.search(rb"[0-9a-f]{2}(:[0-9a-f]{2}){5}", data), f"MAC address in {name}"
+                )
                 self.assertIsNone(re.search(rb"[0-9a-f]{8}-[0-9a-f]{4}-", data), f"UUID in {name}")

@@ -43,12 +43,21 @@ DIFFERENCES = {
     "16amd64-8n2c-cpusets": Difference(
         "hwloc shows what its own cpuset /dummy allows", cpus="0-6,12-15", nodes="1-4"
     ),
-    "16em64t-4s2ca2c-cpusetreorder": Difference("hwloc shows what its own cpuset /prout allows", cpus="2-11,13"),
-    "20s390-2g6s4c": Difference("no NUMA in that kernel; package id -1", invented_node=True, numbered=True),
+    "16em64t-4s2ca2c-cpusetreorder": Difference(
+        "hwloc shows what its own cpuset /prout allows", cpus="2-11,13"
+    ),
+    "20s390-2g6s4c": Difference(
+        "no NUMA in that kernel; package id -1", invented_node=True, numbered=True
+    ),
     "2arm-2c": Difference("no NUMA in that kernel", invented_node=True),
-    "32amd64-4s2n4c-cgroup2": Difference("hwloc shows what its own cgroup step_0 allows", cpus="0-5", nodes="0-5"),
+    "32amd64-4s2n4c-cgroup2": Difference(
+        "hwloc shows what its own cgroup step_0 allows", cpus="0-5", nodes="0-5"
+    ),
     "4fake-4gr1nu1pu": Difference(
-        "hwloc shows what its own cpuset /dummy allows; no core data", cpus="0-1", nodes="0,2", no_cores=True
+        "hwloc shows what its own cpuset /dummy allows; no core data",
+        cpus="0-1",
+        nodes="0,2",
+        no_cores=True,
     ),
     "fakeheterocpunuma": Difference("node 2 has no CPUs of its own", homeless="2"),
     "nvidiagpunumanodes": Difference(
@@ -64,7 +73,11 @@ class TestRecordedHosts(testcase.TestCase):
         root = str(hwloc.DIRECTORY / f"{name}.tar.bz2")
         host = json.loads(program.nova_perf("topology", "-f", "json", "--sysroot", root).stdout)
         expected = hwloc.read(
-            next(path for path in hwloc.DIRECTORY.glob(f"{name}.*") if path.suffix in (".console", ".xml"))
+            next(
+                path
+                for path in hwloc.DIRECTORY.glob(f"{name}.*")
+                if path.suffix in (".console", ".xml")
+            )
         )
         known = DIFFERENCES.get(name, NONE)
         online = {cpu["id"] for cpu in host["cpus"] if cpu["online"]}
@@ -75,19 +88,29 @@ class TestRecordedHosts(testcase.TestCase):
         self.check_cores(host, expected, known, shown)
         self.check_packages(host, expected, known, shown)
         self.check_nodes(host, expected, known, shown)
-        caches = {frozenset(cpulist.parse(cpu["l3"]) & shown) for cpu in host["cpus"] if cpu["l3"]} - {frozenset()}
-        self.assertEqual({frozenset(cache.cpus) for cache in expected.of("L3Cache") if cache.cpus}, caches)
+        caches = {
+            frozenset(cpulist.parse(cpu["l3"]) & shown) for cpu in host["cpus"] if cpu["l3"]
+        } - {frozenset()}
+        self.assertEqual(
+            {frozenset(cache.cpus) for cache in expected.of("L3Cache") if cache.cpus}, caches
+        )
 
     def check_cores(
         self, host: dict[str, Any], expected: hwloc.Expected, known: Difference, shown: set[int]
     ) -> None:
-        cores = {frozenset(cpulist.parse(cpu["siblings"]) & shown) for cpu in host["cpus"] if cpu["id"] in shown}
+        cores = {
+            frozenset(cpulist.parse(cpu["siblings"]) & shown)
+            for cpu in host["cpus"]
+            if cpu["id"] in shown
+        }
         if known.no_cores:
             self.assertEqual([], expected.of("Core"))
             self.assertEqual({frozenset({cpu}) for cpu in shown}, cores)
             self.assertEqual({None}, {cpu["core"] for cpu in host["cpus"]})
             return
-        self.assertEqual({frozenset(core.cpus) for core in expected.of("Core") if core.cpus}, cores)
+        self.assertEqual(
+            {frozenset(core.cpus) for core in expected.of("Core") if core.cpus}, cores
+        )
         numbers = {cpu["id"]: cpu["core"] for cpu in host["cpus"]}
         for core in expected.of("Core"):
             self.assertEqual({core.number}, {numbers[cpu] for cpu in core.cpus} or {core.number})
@@ -106,7 +129,9 @@ class TestRecordedHosts(testcase.TestCase):
         }
         if known.numbered:
             self.assertEqual({None}, {package.number for package in expected.of("Package")})
-            self.assertEqual(sorted(map(sorted, wanted.values())), sorted(map(sorted, packages.values())))
+            self.assertEqual(
+                sorted(map(sorted, wanted.values())), sorted(map(sorted, packages.values()))
+            )
         else:
             self.assertEqual(wanted, packages)
 
@@ -120,7 +145,9 @@ class TestRecordedHosts(testcase.TestCase):
             self.assertEqual({None}, {cpu["node"] for cpu in host["cpus"]})
             return
         listed = {node.number for node in expected.of("NUMANode")}
-        self.assertEqual(listed, set(nodes) if known.nodes is None else set(nodes) & cpulist.parse(known.nodes))
+        self.assertEqual(
+            listed, set(nodes) if known.nodes is None else set(nodes) & cpulist.parse(known.nodes)
+        )
         for node in expected.of("NUMANode"):
             ours = nodes[node.number]
             cpus = cpulist.parse(ours["cpus"])
@@ -130,21 +157,35 @@ class TestRecordedHosts(testcase.TestCase):
                 self.assertEqual(node.cpus, cpus & shown, f"node {node.number}")
             assert node.memory is not None
             number, unit = node.memory
-            self.assertEqual(number, int(ours["memory_kib"] / unit + 0.5), f"memory of node {node.number}")
+            self.assertEqual(
+                number, int(ours["memory_kib"] / unit + 0.5), f"memory of node {node.number}"
+            )
         for (here, there), distance in expected.distances.items():
-            self.assertEqual(distance, nodes[here]["distances"][str(there)], f"distance {here} to {there}")
-        members = {cpu: node["id"] for node in host["nodes"] for cpu in cpulist.parse(node["cpus"])}
+            self.assertEqual(
+                distance, nodes[here]["distances"][str(there)], f"distance {here} to {there}"
+            )
+        members = {
+            cpu: node["id"] for node in host["nodes"] for cpu in cpulist.parse(node["cpus"])
+        }
         self.assertEqual(
-            members.keys() >= shown, all(cpu["node"] is not None for cpu in host["cpus"] if cpu["online"])
+            members.keys() >= shown,
+            all(cpu["node"] is not None for cpu in host["cpus"] if cpu["online"]),
         )
 
     def test_number_of_hosts(self) -> None:
         hint = "" if hwloc.DIRECTORY.is_dir() else " is not there; name it in NOVA_PERF_TOPOLOGIES"
-        print(f"recorded hosts of hwloc used: {len(hwloc.HOSTS)} ({hwloc.DIRECTORY}{hint})", file=sys.stderr)
-        self.addDetail("hosts", testtools.content.text_content(f"{len(hwloc.HOSTS)}: {' '.join(hwloc.HOSTS)}"))
+        print(
+            f"recorded hosts of hwloc used: {len(hwloc.HOSTS)} ({hwloc.DIRECTORY}{hint})",
+            file=sys.stderr,
+        )
+        self.addDetail(
+            "hosts", testtools.content.text_content(f"{len(hwloc.HOSTS)}: {' '.join(hwloc.HOSTS)}")
+        )
         if hwloc.DIRECTORY.is_dir():
             self.assertGreater(len(hwloc.HOSTS), 0)
-            self.assertLessEqual(DIFFERENCES.keys(), set(hwloc.HOSTS), "a difference for a host that is not there")
+            self.assertLessEqual(
+                DIFFERENCES.keys(), set(hwloc.HOSTS), "a difference for a host that is not there"
+            )
 
 
 def _add(name: str) -> None:

@@ -56,13 +56,17 @@ class TestDirectory(testcase.TestCase):
         self.assertEqual("", self.cpus("null"))
         self.assertEqual("ff,00000001", self.root.cpu_mask(self.root.read(self.sys, "mask")))
         self.assertIsNone(self.cpus("bad"))
-        self.assertEqual((Note.of(NoteCode.NOT_CPU_LIST, places=("sys/bad",)),), self.root.notes.all())
+        self.assertEqual(
+            (Note.of(NoteCode.NOT_CPU_LIST, places=("sys/bad",)),), self.root.notes.all()
+        )
 
     def test_links_stay_inside(self) -> None:
         for name in ("absolute", "relative", "chain"):
             with self.subTest(name):
                 self.assertEqual("sys/real", self.root.child(self.sys, name), name)
-                self.assertEqual(b"inside\n", self.root.read(self.root.child(self.sys, name), "file"))
+                self.assertEqual(
+                    b"inside\n", self.root.read(self.root.child(self.sys, name), "file")
+                )
         self.assertEqual(b"inside\n", self.root.read(self.sys, "to_file"))
         self.assertEqual([b"inside\n", b"7\n"], self.root.each(self.sys, ["to_file", "value"]))
         self.assertEqual("real", self.root.link(self.sys, "relative"))
@@ -91,7 +95,9 @@ class TestDirectory(testcase.TestCase):
                 self.assertFalse(self.root.each(self.sys, [name])[0], name)
                 self.assertFalse(self.root.head(self.sys, name, 100) and name != "huge", name)
         self.assertEqual(100, len(self.root.head(self.sys, "huge", 100)))
-        self.assertIn(Note.of(NoteCode.TOO_LONG, places=("sys/huge", "sys/huge")), self.root.notes.all())
+        self.assertIn(
+            Note.of(NoteCode.TOO_LONG, places=("sys/huge", "sys/huge")), self.root.notes.all()
+        )
 
     def test_only_plain_files_are_opened(self) -> None:
         """Opening alone would start a watchdog or rewind a tape."""
@@ -110,7 +116,9 @@ class TestDirectory(testcase.TestCase):
             self.assertIsNone(self.root.read(self.sys, "fifo"))
             self.assertEqual([None], self.root.each(self.sys, ["fifo"]))
         self.assertEqual([stat.S_IFREG, stat.S_IFDIR], kinds)
-        self.assertEqual((Note.of(NoteCode.NOT_A_FILE, places=("sys/fifo", "sys/fifo")),), self.root.notes.all())
+        self.assertEqual(
+            (Note.of(NoteCode.NOT_A_FILE, places=("sys/fifo", "sys/fifo")),), self.root.notes.all()
+        )
 
     def test_links_that_come_while_it_is_read_lead_nowhere(self) -> None:
         """The owner of a recorded host may swap its directories and files at any moment."""
@@ -192,23 +200,34 @@ class TestArchive(testcase.TestCase):
                 self.assertEqual(7, root.number(sys, "value"))
                 self.assertEqual(b"inside\n", root.read(root.child(sys, "link"), "file"))
                 self.assertEqual(b"inside\n", root.read(root.child(sys, "absolute"), "file"))
-                self.assertEqual([b"inside\n", b"inside\n"], root.each(sys, ["to_file", "real/file"]))
                 self.assertEqual(
-                    ["empty", "real"], [n for n in root.directories(sys) if root.child(sys, n) == f"sys/{n}"]
+                    [b"inside\n", b"inside\n"], root.each(sys, ["to_file", "real/file"])
+                )
+                self.assertEqual(
+                    ["empty", "real"],
+                    [n for n in root.directories(sys) if root.child(sys, n) == f"sys/{n}"],
                 )
                 for name in ("out", "up", "circle"):
                     self.assertIsNone(root.child(sys, name), name)
                 self.assertIsNone(root.read(sys, "circle"))
                 self.assertIsNone(root.directory("etc"))
                 self.assertEqual(b"absolute\n", root.read(root.directory("proc"), "version"))
-                self.assertEqual([["file"], [], []], root.names_in_each(sys, ["real", "value", "nowhere"]))
+                self.assertEqual(
+                    [["file"], [], []], root.names_in_each(sys, ["real", "value", "nowhere"])
+                )
                 self.assertTrue(root.has(sys, "value"))
                 self.assertEqual(b"7", root.head(sys, "value", 1))
 
     def test_damaged_and_foreign_files(self) -> None:
         good = self.make([("sys/value", os.urandom(100_000))])
         data = pathlib.Path(good).read_bytes()
-        for bad in (data[:-2000], data[:100] + b"\0" * 200 + data[300:], b"no archive", b"", b"BZh9" + b"x" * 99):
+        for bad in (
+            data[:-2000],
+            data[:100] + b"\0" * 200 + data[300:],
+            b"no archive",
+            b"",
+            b"BZh9" + b"x" * 99,
+        ):
             with self.subTest(bad):
                 pathlib.Path(good).write_bytes(bad)
                 error = self.assertRaises(FactsError, reader.read_host, good)

@@ -22,7 +22,16 @@ from tests.support import sysroots, testcase
 
 KINDS = ("irq_affinity", "thread_affinity", "xps", "rps", "sysctl", "offload", "ring", "channels")
 KINDS += ("memory", "governor", "config_file", "irqbalance_ban")
-HOSTILE = ("", "irq:../../x", "irq:-1", "tid:0", "eth0/../..", "../../etc/passwd", "irq:1\n", "a/b/c")
+HOSTILE = (
+    "",
+    "irq:../../x",
+    "irq:-1",
+    "tid:0",
+    "eth0/../..",
+    "../../etc/passwd",
+    "irq:1\n",
+    "a/b/c",
+)
 FORMS = {
     "irq_affinity": ("irq:24", "0-7"),
     "xps": ("eth0/tx-0", "00"),
@@ -64,9 +73,16 @@ class TargetsTest(testcase.TestCase):
     def test_a_handler_is_one_name_and_no_path(self):
         for action in ("../../../tmp/d", "a/b", "/dev", "..", ".", "a\0b"):
             with self.subTest(action):
-                error = self.assertRaises(base.TargetError, IrqTarget.parse, "irq:47", f"|{action}")
+                error = self.assertRaises(
+                    base.TargetError, IrqTarget.parse, "irq:47", f"|{action}"
+                )
                 self.assertIn("names no handler", str(error))
-        for action in ("eth0..1", "a,..", "vfio-msix[0](0000:82:00.0)", "mlx5_comp0@pci:0000:82:00.0"):
+        for action in (
+            "eth0..1",
+            "a,..",
+            "vfio-msix[0](0000:82:00.0)",
+            "mlx5_comp0@pci:0000:82:00.0",
+        ):
             self.assertEqual(action, IrqTarget.parse("irq:47", f"|{action}").action)
 
 
@@ -85,9 +101,14 @@ class ReadTest(testcase.TestCase):
         for name in KINDS:
             with self.subTest(name):
                 for target in HOSTILE:
-                    self.assertRaises((base.TargetError, base.UnsupportedError), self.kinds[name].read, target)
                     self.assertRaises(
-                        (base.TargetError, base.UnsupportedError), self.kinds[name].write, target, "1"
+                        (base.TargetError, base.UnsupportedError), self.kinds[name].read, target
+                    )
+                    self.assertRaises(
+                        (base.TargetError, base.UnsupportedError),
+                        self.kinds[name].write,
+                        target,
+                        "1",
                     )
 
     def test_describe_is_the_exact_write(self):
@@ -98,11 +119,16 @@ class ReadTest(testcase.TestCase):
         live = registry.kinds("/")
         self.assertEqual("taskset -pc 4-7 123", live["thread_affinity"].describe("tid:123", "4-7"))
         self.assertEqual(
-            "sysctl -w 'net.ipv4.tcp_rmem=4 5 6'", live["sysctl"].describe("net.ipv4.tcp_rmem", "4 5 6")
+            "sysctl -w 'net.ipv4.tcp_rmem=4 5 6'",
+            live["sysctl"].describe("net.ipv4.tcp_rmem", "4 5 6"),
         )
-        self.assertEqual("ethtool -K eth0 rx-gro off", live["offload"].describe("eth0/rx-gro", "off"))
+        self.assertEqual(
+            "ethtool -K eth0 rx-gro off", live["offload"].describe("eth0/rx-gro", "off")
+        )
         self.assertEqual("ethtool -G eth0 rx 1024", live["ring"].describe("eth0/rx", "1024"))
-        self.assertEqual("ethtool -L eth0 combined 4", live["channels"].describe("eth0/combined", "4"))
+        self.assertEqual(
+            "ethtool -L eth0 combined 4", live["channels"].describe("eth0/combined", "4")
+        )
 
     def test_texts_that_mean_the_same(self):
         for name, value, current, same in (
@@ -114,7 +140,9 @@ class ReadTest(testcase.TestCase):
             ("sysctl", "1", "01", False),
         ):
             with self.subTest(name):
-                self.assertEqual(same, self.kinds[name].holds("x", value, current), (name, value, current))
+                self.assertEqual(
+                    same, self.kinds[name].holds("x", value, current), (name, value, current)
+                )
 
     def test_identities_are_those_of_the_facts(self):
         facts = reader.read_host(self.root)
@@ -150,7 +178,9 @@ class LiveTest(testcase.TestCase):
     def test_reading_this_machine(self):
         kinds = registry.kinds("/")
         own = f"tid:{os.getpid()}"
-        self.assertEqual(cpulist.format(os.sched_getaffinity(0)), kinds["thread_affinity"].read(own))
+        self.assertEqual(
+            cpulist.format(os.sched_getaffinity(0)), kinds["thread_affinity"].read(own)
+        )
         thread = ThreadTarget.parse(own, kinds["thread_affinity"].identity(own))
         self.assertEqual((os.getpid(), True), (thread.pid, thread.start > 0))
         self.assertIn(kinds["offload"].read("lo/rx-gro"), ("on", "off"))
@@ -186,12 +216,22 @@ class LiveThreadsTest(testcase.TestCase):
         self.addCleanup(ends.set)
         cpus = cpulist.format(os.sched_getaffinity(0))
         self.settings = [
-            Setting("thread_affinity", f"tid:{tid}", cpus, None, "", "", self.kind.identity(f"tid:{tid}"))
+            Setting(
+                "thread_affinity",
+                f"tid:{tid}",
+                cpus,
+                None,
+                "",
+                "",
+                self.kind.identity(f"tid:{tid}"),
+            )
             for tid in self.tids
         ]
 
     def test_a_guest_that_was_started_again_under_the_same_numbers(self):
-        settings = [dataclasses.replace(setting, identity=f"{os.getpid()}:1") for setting in self.settings]
+        settings = [
+            dataclasses.replace(setting, identity=f"{os.getpid()}:1") for setting in self.settings
+        ]
         self.assertEqual({base.State.GONE}, {seen.state for seen in self.kind.survey(settings)})
 
     def test_the_fast_way_says_what_the_exact_way_says(self):
@@ -209,7 +249,10 @@ class LiveThreadsTest(testcase.TestCase):
             with self.subTest(index=index, change=change):
                 settings = list(self.settings)
                 settings[index] = dataclasses.replace(settings[index], **change)
-                self.assertEqual([self.kind.observe(setting) for setting in settings], self.kind.survey(settings))
+                self.assertEqual(
+                    [self.kind.observe(setting) for setting in settings],
+                    self.kind.survey(settings),
+                )
 
 
 class SurveyTest(testcase.TestCase):
@@ -236,7 +279,9 @@ class SurveyTest(testcase.TestCase):
         for name, settings in self.settings.items():
             self.assertEqual({base.HELD}, set(self.kinds[name].survey(settings)), name)
 
-    @hypothesis.settings(deadline=None, max_examples=60, suppress_health_check=list(hypothesis.HealthCheck))
+    @hypothesis.settings(
+        deadline=None, max_examples=60, suppress_health_check=list(hypothesis.HealthCheck)
+    )
     @hypothesis.given(st.data())
     def test_as_the_exact_way(self, data):
         name = data.draw(st.sampled_from(sorted(self.settings)))
@@ -246,9 +291,15 @@ class SurveyTest(testcase.TestCase):
             field, text = data.draw(
                 st.sampled_from(
                     [
-                        *(("value", text) for text in ("0", "00,00000000", "0-7", "0,1-7", "no list")),
+                        *(
+                            ("value", text)
+                            for text in ("0", "00,00000000", "0-7", "0,1-7", "no list")
+                        ),
                         *(("identity", text) for text in ("9:9", "x|eth0-TxRx-99", "|../../..")),
-                        *(("target", text) for text in ("irq:9999", "tid:1", "eth9/tx-0", "../..")),
+                        *(
+                            ("target", text)
+                            for text in ("irq:9999", "tid:1", "eth9/tx-0", "../..")
+                        ),
                     ]
                 )
             )
@@ -293,7 +344,9 @@ class SurveyTest(testcase.TestCase):
 
     def test_an_interrupt_whose_handler_is_gone_is_the_same(self):
         kind, target = self.kinds["irq_affinity"], "irq:24"
-        (known,) = [setting for setting in self.settings["irq_affinity"] if setting.target == target]
+        (known,) = [
+            setting for setting in self.settings["irq_affinity"] if setting.target == target
+        ]
         irq = IrqTarget.parse(target, known.identity)
         directory = pathlib.Path(self.root, "proc/irq", str(irq.number))
         (directory / irq.action).rmdir()
@@ -316,7 +369,10 @@ class ConfigFileTest(testcase.TestCase):
         path.parent.mkdir(parents=True, exist_ok=True)
         kind = registry.kinds(root)["config_file"]
         self.assertEqual("absent", kind.read(target))
-        for content, words in ((b"#" * (4 << 20) + b"\n", "larger than 4 MiB"), (b"\xff", "not UTF-8 text")):
+        for content, words in (
+            (b"#" * (4 << 20) + b"\n", "larger than 4 MiB"),
+            (b"\xff", "not UTF-8 text"),
+        ):
             path.write_bytes(content)
             error = self.assertRaises(base.TargetError, kind.read, target)
             self.assertIn(words, str(error))

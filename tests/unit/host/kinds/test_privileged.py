@@ -14,7 +14,21 @@ from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.model import TargetError
 from tests.support import sysroots, testcase
 
-HOSTILE = ("../../x", "eth0/../..", "..", ".", "", "/etc", "a b", "eth0\n", "eth0\0", "x" * 16, "é", "٣", "-rf")
+HOSTILE = (
+    "../../x",
+    "eth0/../..",
+    "..",
+    ".",
+    "",
+    "/etc",
+    "a b",
+    "eth0\n",
+    "eth0\0",
+    "x" * 16,
+    "é",
+    "٣",
+    "-rf",
+)
 AFFINITY = "/proc/irq/24/smp_affinity_list"
 RMEM = "/proc/sys/net/core/rmem_max"
 RPS = "/sys/class/net/eth0/queues/rx-1/rps_cpus"
@@ -56,7 +70,9 @@ class NamesTest(testcase.TestCase):
 class KernelThreadsTest(testcase.TestCase):
     def test_only_those_kernel_threads_that_serve_guests_are_moved(self):
         """Any child of kthreadd (process 2) looks alike but for its name."""
-        others = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self.is_other(pid)]
+        others = [
+            pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self.is_other(pid)
+        ]
         self.assertNotEqual([], others, "this machine shows no kernel thread")
         for pid in others[:20]:
             with self.subTest(pid):
@@ -64,7 +80,9 @@ class KernelThreadsTest(testcase.TestCase):
                 self.assertRaises(TargetError, privileged.move_thread, pid, allowed)
 
     def test_a_process_of_another_name_is_not_moved(self):
-        self.assertRaises(TargetError, privileged.move_thread, os.getpid(), os.sched_getaffinity(0))
+        self.assertRaises(
+            TargetError, privileged.move_thread, os.getpid(), os.sched_getaffinity(0)
+        )
 
     @staticmethod
     def is_other(pid):
@@ -72,7 +90,9 @@ class KernelThreadsTest(testcase.TestCase):
             name, parent = privileged.status_fields(pid, b"Name", b"PPid")
         except OSError:
             return False
-        return parent == b"2" and name.startswith((b"kworker", b"kcompactd", b"ksoftirqd", b"migration"))
+        return parent == b"2" and name.startswith(
+            (b"kworker", b"kcompactd", b"ksoftirqd", b"migration")
+        )
 
 
 class RequireTest(testcase.TestCase):
@@ -155,7 +175,10 @@ class WritesTest(testcase.TestCase):
         os.symlink(f"{outside}/sys/class/net/eth0", pathlib.Path(self.root, "sys/class/net/eth9"))
         os.symlink(f"{outside}/proc/irq/24", pathlib.Path(self.root, "proc/irq/101"))
         before = sysroots.content(outside)
-        for path in ("/sys/class/net/eth9/queues/rx-1/rps_cpus", "/proc/irq/101/smp_affinity_list"):
+        for path in (
+            "/sys/class/net/eth9/queues/rx-1/rps_cpus",
+            "/proc/irq/101/smp_affinity_list",
+        ):
             with self.subTest(path):
                 error = self.assertRaises(OSError, privileged.write, self.root, path, "1")
                 self.assertEqual(errno.ELOOP, error.errno)

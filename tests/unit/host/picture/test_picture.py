@@ -27,9 +27,13 @@ def states(picture):
 def sets_of(state, role, shown):
     """Return the CPUs of each box of a role, cut to those ``shown``; empty ones left out."""
     boxes = (
-        group for group in state.iterfind(f"{_SVG}g") if group.find(f"{_SVG}rect[@class='{role}']") is not None
+        group
+        for group in state.iterfind(f"{_SVG}g")
+        if group.find(f"{_SVG}rect[@class='{role}']") is not None
     )
-    return sorted(cpus for box in boxes if (cpus := sorted(cpulist.parse(box.get("data-cpus")) & shown)))
+    return sorted(
+        cpus for box in boxes if (cpus := sorted(cpulist.parse(box.get("data-cpus")) & shown))
+    )
 
 
 def nodes_of(state, shown):
@@ -45,7 +49,9 @@ def nodes_of(state, shown):
 def cpus(state):
     """Return how often each CPU is drawn."""
     cells = state.iterfind(f"{_SVG}g[@class='cpu']")
-    return collections.Counter(cpu for cell in cells for cpu in cpulist.parse(cell.get("data-cpus")))
+    return collections.Counter(
+        cpu for cell in cells for cpu in cpulist.parse(cell.get("data-cpus"))
+    )
 
 
 def visible(state):
@@ -60,7 +66,11 @@ def visible(state):
 class RecordedHostsTest(testcase.TestCase):
     def test_boxes_are_those_of_hwloc(self):
         for name in hwloc.HOSTS:
-            files = [path for path in hwloc.DIRECTORY.glob(f"{name}.*") if path.suffix in (".console", ".xml")]
+            files = [
+                path
+                for path in hwloc.DIRECTORY.glob(f"{name}.*")
+                if path.suffix in (".console", ".xml")
+            ]
             expected, known = hwloc.read(files[0]), DIFFERENCES.get(name, NONE)
             facts = reader.read_host(str(hwloc.DIRECTORY / f"{name}.tar.bz2"))
             [state] = states(svg.draw(facts, CpuOwners.of(facts, CpuSets())))
@@ -73,7 +83,9 @@ class RecordedHostsTest(testcase.TestCase):
             with self.subTest(name):
                 self.assertEqual({cpu.id: 1 for cpu in facts.cpus}, cpus(state))
                 there = {
-                    node.number: set() if node.number in cpulist.parse(known.homeless) else node.cpus
+                    node.number: set()
+                    if node.number in cpulist.parse(known.homeless)
+                    else node.cpus
                     for node in expected.of("NUMANode")
                 }
                 drawn = nodes_of(state, expected.cpus)
@@ -84,7 +96,9 @@ class RecordedHostsTest(testcase.TestCase):
 
 
 class DrawnHostsTest(testcase.TestCase):
-    @hypothesis.settings(max_examples=25, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+    @hypothesis.settings(
+        max_examples=25, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
+    )
     @hypothesis.given(st.data(), hosts.hosts())
     def test_every_cpu_and_every_setting_is_drawn(self, data, facts):
         plan = planner.plan(facts, data.draw(hosts.sets_for(facts)), rps=True)
@@ -111,12 +125,16 @@ class HugeHostTest(testcase.TestCase):
             for cpu in hosts.cpus_of([(node, 64) for node in range(8)], smt=2)
         ]
         made = [
-            hosts.nic_with_irqs(f"eth{n}", 128, 100 + 128 * n, n % 8, f"0000:{n:02x}:00.0", affinity="9")
+            hosts.nic_with_irqs(
+                f"eth{n}", 128, 100 + 128 * n, n % 8, f"0000:{n:02x}:00.0", affinity="9"
+            )
             for n in range(16)
         ]
         asked = {"vhost_placement": "numa", "emulator_placement": "numa"}
         guests = [
-            hosts.guest(f"instance-{row:08x}", 10000 + 100 * row, ["16", str(row + 17)], 2, "0-1023", asked)
+            hosts.guest(
+                f"instance-{row:08x}", 10000 + 100 * row, ["16", str(row + 17)], 2, "0-1023", asked
+            )
             for row in range(480)
         ]
         irqs = [irq for _nic, of_nic in made for irq in of_nic]
@@ -128,7 +146,9 @@ class HugeHostTest(testcase.TestCase):
         self.assertEqual([dict.fromkeys(range(1024), 1)] * 2, [cpus(now), cpus(planned)])
         cells = [cell.get("data-cpus") for cell in now.iterfind(f"{_SVG}g[@class='cpu']")]
         self.assertEqual(sorted(groups), sorted(cells))
-        self.assertEqual(set(), {setting.target for setting in plan.settings} - visible(planned).keys())
+        self.assertEqual(
+            set(), {setting.target for setting in plan.settings} - visible(planned).keys()
+        )
 
 
 class FileTest(directories.DirectoryCase):
@@ -137,17 +157,23 @@ class FileTest(directories.DirectoryCase):
         root = sysroots.make_host(self)
         for command, title in (("topology", "CPUs of c&<?7>"), ("plan", "Plan of c&<?7>")):
             with self.subTest(command):
-                program.shown(self, command, "--sysroot", root, "--svg", path, "--svg-name", "c&<\x1b7>")
+                program.shown(
+                    self, command, "--sysroot", root, "--svg", path, "--svg-name", "c&<\x1b7>"
+                )
                 self.assertEqual(title, etree.parse(path).findtext(f"{_SVG}title"))
 
     def test_no_cpu_no_picture(self):
         root = trees.grow(self, {"sys/class/net": trees.DIRECTORY})
-        said = program.refused(self, "topology", "--sysroot", root, "--svg", str(self.directory / "x"))
+        said = program.refused(
+            self, "topology", "--sysroot", root, "--svg", str(self.directory / "x")
+        )
         self.assertIn("nothing to draw", said)
 
     def test_names_of_others_are_text(self):
         name = "<script>\x07\u202e&"
-        facts = hosts.facts(hosts.cpus_of([(0, 4)]), guests=[hosts.guest(name, 1000, ["1"], affinity="0")])
+        facts = hosts.facts(
+            hosts.cpus_of([(0, 4)]), guests=[hosts.guest(name, 1000, ["1"], affinity="0")]
+        )
         picture = svg.draw(facts, CpuOwners.of(facts, CpuSets()))
         tags = {etree.QName(item).localname for item in etree.fromstring(picture).iter()}
         self.assertFalse({"script", "a", "image"} & tags)

@@ -15,7 +15,9 @@ def full_host():
     """Return two nodes with CPUs and one without, NICs on each, and guests that ask for everything."""
     nics, irqs = [], []
     for number, node in enumerate((0, 2)):
-        nic, mine = hosts.nic_with_irqs(f"eth{number}", 2, 24 + 2 * number, node, f"0000:1{number}:00.0")
+        nic, mine = hosts.nic_with_irqs(
+            f"eth{number}", 2, 24 + 2 * number, node, f"0000:1{number}:00.0"
+        )
         nic.xps = nic.rps = ("00",) * 2
         nics.append(nic)
         irqs += mine

@@ -29,18 +29,35 @@ class NovaConfTest(directories.DirectoryCase):
         options = novaconf.merge([("a", text), ("b", "[compute]\ncpu_dedicated_set = 6-x\n")])
         self.assertEqual({1, 3}, novaconf.cpu_set(options, novaconf.SHARED))
         self.assertIsNone(novaconf.cpu_set(options, novaconf.DEDICATED))
-        self.assertEqual("b [compute] cpu_dedicated_set", options["compute", "cpu_dedicated_set"].source)
+        self.assertEqual(
+            "b [compute] cpu_dedicated_set", options["compute", "cpu_dedicated_set"].source
+        )
 
     def test_faults_name_the_file_and_the_option(self):
         for texts, words in (
-            (["[compute]\ncpu_dedicated_set = 4\xa0,x\n"], ("0.conf", "[compute] cpu_dedicated_set", "4?,x")),
-            (["", "[libvirt]\ncpu_power_management = maybe\n"], ("1.conf", "cpu_power_management", "maybe")),
-            (["[libvirt]\ncpu_power_management_strategy = x\n"], ("0.conf", "_strategy", "governor")),
+            (
+                ["[compute]\ncpu_dedicated_set = 4\xa0,x\n"],
+                ("0.conf", "[compute] cpu_dedicated_set", "4?,x"),
+            ),
+            (
+                ["", "[libvirt]\ncpu_power_management = maybe\n"],
+                ("1.conf", "cpu_power_management", "maybe"),
+            ),
+            (
+                ["[libvirt]\ncpu_power_management_strategy = x\n"],
+                ("0.conf", "_strategy", "governor"),
+            ),
             (["[compute\n"], ("0.conf:1", "Invalid section")),
             ([b"\xff\xfe[compute]"], ("0.conf", "not UTF-8")),
             (["[compute]\ncpu_dedicated_set = 4,^4\n"], ("0.conf", "names no CPU")),
-            (["[compute]\ncpu_dedicated_set = $cpu_dedicated_set\n"], ("0.conf", "is not followed")),
-            (["[DEFAULT]\nconfig_source = remote\n[remote]\ndriver = remote_file\n"], ("0.conf", "config_source")),
+            (
+                ["[compute]\ncpu_dedicated_set = $cpu_dedicated_set\n"],
+                ("0.conf", "is not followed"),
+            ),
+            (
+                ["[DEFAULT]\nconfig_source = remote\n[remote]\ndriver = remote_file\n"],
+                ("0.conf", "config_source"),
+            ),
             (["#" * (novaconf.MAX_BYTES + 1)], ("0.conf", "larger than 4 MiB")),
         ):
             with self.subTest(texts):

@@ -43,9 +43,13 @@ def outcome(spec, value, sets):
     """Return, in a few words, where the threads or vectors that ``spec`` is about end up."""
     pins = () if sets.dedicated is None else ("12", "13")
     irqs = [hosts.irq(60 + number, f"vfio-msix[{number}]({VF})", VF) for number in range(2)]
-    guest = functools.partial(hosts.guest, "g", 1000, pins, 2, "0-15", hostdevs=[VF], memory_nodes="1", tap="tap1")
+    guest = functools.partial(
+        hosts.guest, "g", 1000, pins, 2, "0-15", hostdevs=[VF], memory_nodes="1", tap="tap1"
+    )
     asking = guest(asks={spec: value})
-    plan, silent = (planner.plan(hosts.facts(CPUS, [], irqs, [who]), sets) for who in (asking, guest(asks={})))
+    plan, silent = (
+        planner.plan(hosts.facts(CPUS, [], irqs, [who]), sets) for who in (asking, guest(asks={}))
+    )
     names = {f"tid:{thread.tid}": thread.kind for thread in asking.threads}
     names |= {f"irq:{irq.number}": "vector" for irq in irqs}
     lines = {}
@@ -67,7 +71,10 @@ def table():
     writer.writerow(HEAD)
     for spec, value in POLICIES:
         writer.writerow(
-            [f"perf:{spec}={value}", *(outcome(spec, value, sets) for sets in CONFIGURATIONS.values())]
+            [
+                f"perf:{spec}={value}",
+                *(outcome(spec, value, sets) for sets in CONFIGURATIONS.values()),
+            ]
         )
     return text.getvalue()
 

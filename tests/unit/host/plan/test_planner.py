@@ -28,7 +28,9 @@ class NicTest(testcase.TestCase):
 
     def test_physical_cores_before_siblings_and_cpu_0_last(self):
         plan = self.plan(8)
-        placed = [int(setting.value) for setting in plan.settings if setting.kind == "irq_affinity"]
+        placed = [
+            int(setting.value) for setting in plan.settings if setting.kind == "irq_affinity"
+        ]
         self.assertEqual([1, 2, 3, 8, 9, 10, 11, 0], placed)
 
     def test_reason_names_what_it_rests_on(self):
@@ -38,14 +40,20 @@ class NicTest(testcase.TestCase):
             "queue 0 on CPU 1, alone there",
             setting.reason,
         )
-        self.assertEqual(("nic-irq-local", "0000:10:00.0|eth0-TxRx-0"), (setting.rule, setting.identity))
+        self.assertEqual(
+            ("nic-irq-local", "0000:10:00.0|eth0-TxRx-0"), (setting.rule, setting.identity)
+        )
 
     def test_nearest_node_with_a_warning(self):
         far = {0: {0: 10, 1: 21, 4: 40}, 1: {0: 21, 1: 10, 4: 15}, 4: {0: 40, 1: 15, 4: 10}}
         plan = self.plan(node=4, distances=far, nodes=[0, 1, 4])
         self.assertEqual({"4", "5", "6", "7"}, set(values(plan, "irq_affinity").values()))
         self.assertEqual(
-            [Note.of(NoteCode.NODE_WITHOUT_HOUSEKEEPING, nic="eth0", nodes="4", node=1, distance=15)],
+            [
+                Note.of(
+                    NoteCode.NODE_WITHOUT_HOUSEKEEPING, nic="eth0", nodes="4", node=1, distance=15
+                )
+            ],
             plan.warnings,
         )
         self.assertEqual("nic-irq-nearest", plan.settings[0].rule)
@@ -61,7 +69,11 @@ class NicTest(testcase.TestCase):
     def test_a_node_whose_distance_is_not_known_is_as_far_as_linux_says(self):
         """20 (REMOTE_DISTANCE): nearer than one at 21; of two at 20 the larger pool is taken."""
         cpus = hosts.cpus_of([(0, 4), (1, 2)])
-        for known, taken in ((21, {"4", "5"}), (20, {"0", "1", "2", "3"}), (19, {"0", "1", "2", "3"})):
+        for known, taken in (
+            (21, {"4", "5"}),
+            (20, {"0", "1", "2", "3"}),
+            (19, {"0", "1", "2", "3"}),
+        ):
             with self.subTest(known):
                 distances = {0: {0: 10, 2: known}, 1: {1: 10}, 2: {2: 10, 0: known}}
                 plan = self.plan(6, node=2, cpus=cpus, distances=distances, nodes=[0, 1, 2])
@@ -88,26 +100,38 @@ class NicTest(testcase.TestCase):
         plan = planner.plan(hosts.facts(TWO_NODES, [nic], irqs), CpuSets())
         self.assertEqual(
             [("irq:26", "8")],
-            [(setting.target, setting.value) for setting in plan.changes() if setting.kind == "irq_affinity"],
+            [
+                (setting.target, setting.value)
+                for setting in plan.changes()
+                if setting.kind == "irq_affinity"
+            ],
         )
 
     def test_a_nic_that_is_called_as_a_control_vector(self):
         """People choose names such as mgmt0: its queues are queues, and XPS goes through the one beside it."""
         for name in ("mgmt0", "control", "misc.7"):
             with self.subTest(name):
-                for misc, queue in ((name, f"{name}-TxRx-"), (f"ice-{name}:misc", f"ice-{name}-TxRx-")):
+                for misc, queue in (
+                    (name, f"{name}-TxRx-"),
+                    (f"ice-{name}:misc", f"ice-{name}-TxRx-"),
+                ):
                     irqs = [
-                        hosts.irq(24 + at, at and f"{queue}{at - 1}" or misc, "0000:10:00.0") for at in range(4)
+                        hosts.irq(24 + at, at and f"{queue}{at - 1}" or misc, "0000:10:00.0")
+                        for at in range(4)
                     ]
                     nic = hosts.nic(name, range(24, 28), queues=3)
                     found = vectors.classify(nic, irqs)
-                    self.assertEqual({number: [irqs[number + 1]] for number in range(3)}, found.queues)
+                    self.assertEqual(
+                        {number: [irqs[number + 1]] for number in range(3)}, found.queues
+                    )
                     self.assertEqual([irqs[0]], found.other)
                     plan = planner.plan(hosts.facts(TWO_NODES, [nic], irqs), CpuSets())
                     placed, masks = values(plan, "irq_affinity"), values(plan, "xps")
                     for number in range(3):
                         cpu = int(placed[f"irq:{25 + number}"])
-                        self.assertTrue(int(masks[f"{name}/tx-{number}"], 16) >> cpu & 1, (name, number))
+                        self.assertTrue(
+                            int(masks[f"{name}/tx-{number}"], 16) >> cpu & 1, (name, number)
+                        )
 
     def test_passed_through_nic_and_vectors_without_handler_are_left_alone(self):
         nic, irqs = hosts.nic_with_irqs("eth0", 3)
@@ -116,7 +140,11 @@ class NicTest(testcase.TestCase):
         self.assertNotIn("irq:26", by_target(planner.plan(facts, CpuSets())))
         owner = hosts.guest("g", 1000, ["2"], hostdevs=["0000:10:00.0"])
         self.assertEqual(
-            {}, values(planner.plan(dataclasses.replace(facts, guests=(owner,)), CpuSets()), "irq_affinity")
+            {},
+            values(
+                planner.plan(dataclasses.replace(facts, guests=(owner,)), CpuSets()),
+                "irq_affinity",
+            ),
         )
 
 
@@ -140,13 +168,19 @@ class SteeringTest(testcase.TestCase):
 
     def test_same_meaning_in_other_spelling_is_no_change(self):
         plan = self.plan(hosts.cpus_of([(0, 4)]), mask="00000000,00000000")
-        self.assertEqual({17}, {len(setting.value) for setting in plan.settings if setting.kind == "xps"})
+        self.assertEqual(
+            {17}, {len(setting.value) for setting in plan.settings if setting.kind == "xps"}
+        )
         first = by_target(plan)["eth0/tx-0"]
         nic, irqs = hosts.nic_with_irqs("eth0", 4)
-        nic.xps = tuple(by_target(plan)[f"eth0/tx-{queue}"].value.lstrip("0,") for queue in range(4))
+        nic.xps = tuple(
+            by_target(plan)[f"eth0/tx-{queue}"].value.lstrip("0,") for queue in range(4)
+        )
         again = planner.plan(hosts.facts(hosts.cpus_of([(0, 4)]), [nic], irqs), CpuSets())
         setting = by_target(again)["eth0/tx-0"]
-        self.assertEqual((setting.current, first.value.lstrip("0,")), (setting.value, setting.value))
+        self.assertEqual(
+            (setting.current, first.value.lstrip("0,")), (setting.value, setting.value)
+        )
 
     def test_a_mask_of_several_digits_keeps_its_spelling_too(self):
         nic, irqs = hosts.nic_with_irqs("eth0", 4)
@@ -162,7 +196,9 @@ class SteeringTest(testcase.TestCase):
                 digits = steering.mask_digits(hosts.facts(cpus))
                 for chosen in ((), (0,), range(width), (width - 1,)):
                     bits = sum(1 << cpu for cpu in chosen)
-                    self.assertEqual(gen_host.cpumask(chosen, width), steering.write_mask(bits, digits))
+                    self.assertEqual(
+                        gen_host.cpumask(chosen, width), steering.write_mask(bits, digits)
+                    )
 
     def test_rps_only_when_asked_and_with_fewer_queues_than_cpus(self):
         self.assertEqual({}, values(self.plan(count=2), "rps"))
@@ -178,19 +214,26 @@ class SteeringTest(testcase.TestCase):
         irqs = [hosts.irq(24 + at, f"nobody{at}", "0000:10:00.0") for at in range(2)]
         nic = hosts.nic("eth0", (24, 25), queues=2, driver="of-nobody", mask="0000")
         plan = planner.plan(hosts.facts(TWO_NODES, [nic], irqs), CpuSets(), rps=True)
-        masks = {target: cpulist.parse_mask(value) for target, value in values(plan, "rps").items()}
+        masks = {
+            target: cpulist.parse_mask(value) for target, value in values(plan, "rps").items()
+        }
         self.assertEqual({"eth0/rx-0", "eth0/rx-1"}, set(masks))
         self.assertEqual({0, 1, 2, 3, 8, 9, 10, 11}, frozenset().union(*masks.values()))
 
     def test_rps_of_a_nic_on_two_nodes_stays_on_each_ones(self):
         irqs = [
-            hosts.irq(24 + at, f"mlx5_comp0@pci:0000:{10 + at}:00.0", f"0000:{10 + at}:00.0") for at in range(2)
+            hosts.irq(24 + at, f"mlx5_comp0@pci:0000:{10 + at}:00.0", f"0000:{10 + at}:00.0")
+            for at in range(2)
         ]
         irqs = [dataclasses.replace(irq, node=node) for node, irq in enumerate(irqs)]
         nic = hosts.nic("eth0", (24, 25), queues=2, driver="mlx5_core", mask="0000")
         plan = planner.plan(hosts.facts(TWO_NODES, [nic], irqs), CpuSets(), rps=True)
-        masks = {target: cpulist.parse_mask(value) for target, value in values(plan, "rps").items()}
-        self.assertEqual({"eth0/rx-0": {0, 2, 3, 8, 9, 10, 11}, "eth0/rx-1": {5, 6, 7, 12, 13, 14, 15}}, masks)
+        masks = {
+            target: cpulist.parse_mask(value) for target, value in values(plan, "rps").items()
+        }
+        self.assertEqual(
+            {"eth0/rx-0": {0, 2, 3, 8, 9, 10, 11}, "eth0/rx-1": {5, 6, 7, 12, 13, 14, 15}}, masks
+        )
 
     def test_rps_of_a_nic_without_interrupts_of_its_own(self):
         """As hv_netvsc, which is on no PCI bus; a PCI function without interrupts has no driver that works."""
@@ -203,14 +246,23 @@ class SteeringTest(testcase.TestCase):
     def test_rps_where_more_queues_send_than_receive(self):
         """The queues that only send have vectors, too; those that receive stay on their node all the same."""
         irqs = [
-            hosts.irq(24 + at, f"mlx5_comp{at // 2}@pci:0000:1{at % 2}:00.0", f"0000:1{at % 2}:00.0", node=at % 2)
+            hosts.irq(
+                24 + at,
+                f"mlx5_comp{at // 2}@pci:0000:1{at % 2}:00.0",
+                f"0000:1{at % 2}:00.0",
+                node=at % 2,
+            )
             for at in range(4)
         ]
         nic = hosts.nic("eth0", (24, 25, 26, 27), queues=4, driver="mlx5_core", mask="0000")
         nic.rps = ("0000",) * 2
         plan = planner.plan(hosts.facts(TWO_NODES, [nic], irqs), CpuSets(), rps=True)
-        masks = {target: cpulist.parse_mask(value) for target, value in values(plan, "rps").items()}
-        self.assertEqual({"eth0/rx-0": {0, 3, 8, 9, 10, 11}, "eth0/rx-1": {6, 7, 12, 13, 14, 15}}, masks)
+        masks = {
+            target: cpulist.parse_mask(value) for target, value in values(plan, "rps").items()
+        }
+        self.assertEqual(
+            {"eth0/rx-0": {0, 3, 8, 9, 10, 11}, "eth0/rx-1": {6, 7, 12, 13, 14, 15}}, masks
+        )
 
     def test_a_mask_with_other_cpus_in_it_is_replaced(self):
         plan = self.plan(mask="ffff")
@@ -219,7 +271,11 @@ class SteeringTest(testcase.TestCase):
 
     def test_a_nic_without_several_masks_has_no_xps(self):
         """One queue needs no choice; the masks of virtual devices cannot be read."""
-        for masks, steered in ((("0000",), False), ((None, None), False), (("0000", "0000"), True)):
+        for masks, steered in (
+            (("0000",), False),
+            ((None, None), False),
+            (("0000", "0000"), True),
+        ):
             with self.subTest(masks):
                 nic, irqs = hosts.nic_with_irqs("eth0", len(masks))
                 nic.xps = masks
@@ -236,7 +292,10 @@ class SteeringTest(testcase.TestCase):
             ((None,) * 3, "up", False),
         ):
             with self.subTest(masks=masks, state=state):
-                irqs = [hosts.irq(24, "eth0-TxRx-0", "0000:10:00.0"), hosts.irq(25, "eth0-TxRx-2", "0000:10:00.0")]
+                irqs = [
+                    hosts.irq(24, "eth0-TxRx-0", "0000:10:00.0"),
+                    hosts.irq(25, "eth0-TxRx-2", "0000:10:00.0"),
+                ]
                 nic = hosts.nic("eth0", (24, 25), queues=3)
                 nic.xps, nic.operstate = masks, state
                 plan = planner.plan(hosts.facts(TWO_NODES, [nic], irqs), CpuSets())
@@ -253,13 +312,17 @@ class GuestTest(testcase.TestCase):
     NUMA = {"vhost_placement": "numa", "emulator_placement": "numa"}
 
     def plan(self, *guests_of_host, sets=None, irqs=(), cpus=TWO_NODES, **options):
-        return planner.plan(hosts.facts(cpus, (), irqs, guests_of_host, **options), sets or CpuSets())
+        return planner.plan(
+            hosts.facts(cpus, (), irqs, guests_of_host, **options), sets or CpuSets()
+        )
 
     def test_what_users_can_repeat_comes_after_what_the_plan_breaks(self):
         """Lists of warnings are cut: nobody may push the others out."""
         of_users = [Note.of(NoteCode.THREADS_LEFT_OUT, most=64, left=left) for left in range(60)]
         unreadable = Note.of(NoteCode.NO_PERMISSION, places=("proc/irq/24/smp_affinity_list",))
-        guest = hosts.guest("g", 1000, ["5", "6"], workers=1, affinity="5-6", asks=self.NUMA, emulator_pin="5-6")
+        guest = hosts.guest(
+            "g", 1000, ["5", "6"], workers=1, affinity="5-6", asks=self.NUMA, emulator_pin="5-6"
+        )
         facts = hosts.facts(TWO_NODES, (), (), [guest])
         facts = dataclasses.replace(facts, warnings=(*of_users, unreadable))
         codes = [note.code for note in planner.plan(facts, CpuSets()).warnings]
@@ -282,13 +345,18 @@ class GuestTest(testcase.TestCase):
         worker = by_target(plan)["tid:1001"]
         self.assertEqual(("vhost-numa", "1000:2000"), (worker.rule, worker.identity))
         self.assertEqual(
-            "g asks vhost_placement=numa: worker 0 may use the shared CPUs 4,12 of node 1", worker.reason
+            "g asks vhost_placement=numa: worker 0 may use the shared CPUs 4,12 of node 1",
+            worker.reason,
         )
 
     def test_spread_gives_each_worker_a_cpu_of_its_own(self):
         """Whole cores first, then their siblings (12, 15), then those that share a core with a guest's CPU."""
-        guest = hosts.guest("g", 1000, ["5"], workers=3, asks={"vhost_placement": "spread"}, number=1)
-        second = hosts.guest("h", 2000, ["6"], workers=3, asks={"vhost_placement": "spread"}, number=2)
+        guest = hosts.guest(
+            "g", 1000, ["5"], workers=3, asks={"vhost_placement": "spread"}, number=1
+        )
+        second = hosts.guest(
+            "h", 2000, ["6"], workers=3, asks={"vhost_placement": "spread"}, number=2
+        )
         plan = self.plan(second, guest, sets=CpuSets(dedicated="5-6"))
         placed = values(plan, "thread_affinity")
         self.assertEqual(["4", "7", "12"], [placed[f"tid:{tid}"] for tid in (1001, 1002, 1003)])
@@ -300,45 +368,68 @@ class GuestTest(testcase.TestCase):
 
     def test_a_cgroup_on_dedicated_cpus_alone_is_named_and_left(self):
         """What Nova does for a dedicated guest without hw:emulator_threads_policy."""
-        guest = hosts.guest("g", 1000, ["5", "6"], workers=1, affinity="5-6", asks=self.NUMA, emulator_pin="5-6")
+        guest = hosts.guest(
+            "g", 1000, ["5", "6"], workers=1, affinity="5-6", asks=self.NUMA, emulator_pin="5-6"
+        )
         plan = self.plan(guest)
         self.assertEqual([], plan.settings)
         self.assertIn(Note.of(NoteCode.EMULATOR_CONFINED, guest="g", cpus="5-6"), plan.warnings)
         self.assertEqual("5-6", plan.sets["overlap_vhost"])
-        self.assertIn(Note.of(NoteCode.OVERLAP, work="vhost", cpus="5-6", guests=("g",)), plan.warnings)
+        self.assertIn(
+            Note.of(NoteCode.OVERLAP, work="vhost", cpus="5-6", guests=("g",)), plan.warnings
+        )
 
     def test_io_threads_have_a_cgroup_of_their_own(self):
-        guest = hosts.guest("g", 1000, ["5"], asks=self.NUMA, emulator_pin="4-7", iothread_pin="7,12")
+        guest = hosts.guest(
+            "g", 1000, ["5"], asks=self.NUMA, emulator_pin="4-7", iothread_pin="7,12"
+        )
         plan = self.plan(guest)
         self.assertEqual({"tid:1000": "4,6-7", "tid:1040": "7"}, values(plan, "thread_affinity"))
 
     def test_vcpu_interrupts_on_three_and_more_cpus_of_the_devices_node(self):
         """StarlingX's agent fails with three CPUs and takes all nodes for the device's."""
         address = "0000:82:10.0"
-        irqs = [hosts.irq(60 + index, f"vfio-msix[{index}]({address})", address, "0-15", 1) for index in range(4)]
+        irqs = [
+            hosts.irq(60 + index, f"vfio-msix[{index}]({address})", address, "0-15", 1)
+            for index in range(4)
+        ]
         asked = {"asks": {"irq_placement": "vcpu"}, "hostdevs": [address.upper()]}
         guest = hosts.guest("g", 1000, ["1", "2", "5", "6", "7"], affinity="8", **asked)
         plan = self.plan(guest, irqs=irqs)
         self.assertEqual(
-            {"irq:60": "5", "irq:61": "6", "irq:62": "7", "irq:63": "5"}, values(plan, "irq_affinity")
+            {"irq:60": "5", "irq:61": "6", "irq:62": "7", "irq:63": "5"},
+            values(plan, "irq_affinity"),
         )
         self.assertEqual("5-7", plan.sets["irq_vcpu"])
         self.assertEqual("", plan.sets["overlap"])
 
     def test_numa_interrupts_outside_of_the_vcpus(self):
         address = "0000:82:10.0"
-        irqs = [hosts.irq(60 + index, f"vfio-msix[{index}]({address})", address) for index in range(3)]
-        guest = hosts.guest("g", 1000, ["4", "5"], asks={"irq_placement": "numa"}, hostdevs=[address])
+        irqs = [
+            hosts.irq(60 + index, f"vfio-msix[{index}]({address})", address) for index in range(3)
+        ]
+        guest = hosts.guest(
+            "g", 1000, ["4", "5"], asks={"irq_placement": "numa"}, hostdevs=[address]
+        )
         self.assertEqual(
-            {"irq:60": "6", "irq:61": "7", "irq:62": "14"}, values(self.plan(guest, irqs=irqs), "irq_affinity")
+            {"irq:60": "6", "irq:61": "7", "irq:62": "14"},
+            values(self.plan(guest, irqs=irqs), "irq_affinity"),
         )
 
     def numa_values(self, node, memory, distances=None, housekeeping=None):
         """Return where the interrupts of a device on ``node`` go, given where its guest's memory lies."""
         address = "0000:82:10.0"
-        irqs = [hosts.irq(60 + index, f"vfio-msix[{index}]({address})", address, node=node) for index in range(2)]
+        irqs = [
+            hosts.irq(60 + index, f"vfio-msix[{index}]({address})", address, node=node)
+            for index in range(2)
+        ]
         guest = hosts.guest(
-            "g", 1000, ["1", "5"], asks={"irq_placement": "numa"}, memory_nodes=memory, hostdevs=[address]
+            "g",
+            1000,
+            ["1", "5"],
+            asks={"irq_placement": "numa"},
+            memory_nodes=memory,
+            hostdevs=[address],
         )
         facts = hosts.facts(hosts.cpus_of([(0, 4), (1, 4), (2, 4)]), (), irqs, [guest], distances)
         plan = planner.plan(facts, CpuSets(housekeeping=housekeeping))
@@ -358,20 +449,26 @@ class GuestTest(testcase.TestCase):
     def test_interrupts_that_nobody_asked_to_place_are_in_the_proof(self):
         """They stay where they are, on whoever's CPU that is; those of CPUs that nobody owns are no overlap."""
         address, other = "0000:82:10.0", "0000:82:10.1"
-        irqs = [hosts.irq(60 + index, f"vfio-msix[{index}]({address})", address) for index in range(3)]
+        irqs = [
+            hosts.irq(60 + index, f"vfio-msix[{index}]({address})", address) for index in range(3)
+        ]
         for irq, cpu in zip(irqs, ("5", "6", "0-15"), strict=True):
             irq.affinity = irq.effective = cpu
         irqs[2].effective = "7"
         irqs.append(hosts.irq(70, f"vfio-msix[0]({other})", other))
         irqs[3].affinity = irqs[3].effective = "4"
         silent = hosts.guest("silent", 1000, ["4", "5"], affinity="8", hostdevs=[address.upper()])
-        asking = hosts.guest("asking", 2000, ["6"], affinity="8", asks={"irq_placement": "numa"}, hostdevs=[other])
+        asking = hosts.guest(
+            "asking", 2000, ["6"], affinity="8", asks={"irq_placement": "numa"}, hostdevs=[other]
+        )
         plan = self.plan(silent, asking, irqs=irqs)
         self.assertEqual({"irq:70": "7"}, values(plan, "irq_affinity"))
         self.assertEqual(("5-6", "5-6"), (plan.sets["overlap_irq"], plan.sets["overlap"]))
         self.assertEqual({5, 6, 7}, cpulist.parse(plan.sets["irq"]))
         devices = (f"device {address} of guest silent",)
-        self.assertEqual([Note.of(NoteCode.OVERLAP, work="irq", cpus="5-6", devices=devices)], plan.warnings)
+        self.assertEqual(
+            [Note.of(NoteCode.OVERLAP, work="irq", cpus="5-6", devices=devices)], plan.warnings
+        )
         for irq in irqs:
             irq.affinity = irq.effective = "1"
         self.assertEqual("", self.plan(silent, irqs=irqs).sets["overlap"])
@@ -384,7 +481,9 @@ class GuestTest(testcase.TestCase):
         running = hosts.guest("g", 1000, ["0-15"], workers=1)
         absent = hosts.guest("absent", 9000, ["7"])
         given = dataclasses.replace(hosts.guest("g", 1, ["5"], asks=self.NUMA).domain, name="g")
-        facts = guests.with_domains(hosts.facts(TWO_NODES, (), (), [running]), [given, absent.domain])
+        facts = guests.with_domains(
+            hosts.facts(TWO_NODES, (), (), [running]), [given, absent.domain]
+        )
         plan = planner.plan(facts, CpuSets())
         self.assertEqual("5,7", plan.sets["dedicated"])
         self.assertEqual("4,6,12-15", by_target(plan)["tid:1001"].value)
@@ -394,7 +493,9 @@ class GuestTest(testcase.TestCase):
         wrong = dataclasses.replace(guest.domain, request_error="what is wrong")
         plan = self.plan(dataclasses.replace(guest, domain=wrong))
         self.assertEqual([], plan.settings)
-        self.assertIn(Note.of(NoteCode.REQUEST_UNUSABLE, guest="g", reason="what is wrong"), plan.warnings)
+        self.assertIn(
+            Note.of(NoteCode.REQUEST_UNUSABLE, guest="g", reason="what is wrong"), plan.warnings
+        )
 
 
 class LeftAloneTest(testcase.TestCase):
@@ -402,7 +503,9 @@ class LeftAloneTest(testcase.TestCase):
         """Those of a guest's device are its guest's affair; of a NIC that has one placed the rest is, too."""
         nics_of_host, irqs = [], []
         for number in range(3):
-            device, mine = hosts.nic_with_irqs(f"eth{number}", 2, 24 + 2 * number, pci=f"0000:1{number}:00.0")
+            device, mine = hosts.nic_with_irqs(
+                f"eth{number}", 2, 24 + 2 * number, pci=f"0000:1{number}:00.0"
+            )
             nics_of_host.append(device)
             irqs += mine
         nics_of_host.append(hosts.nic("veth0", (), pci=None, queues=1, kind="veth"))
@@ -416,12 +519,17 @@ class FaultsTest(testcase.TestCase):
     def test_sets_that_cannot_be_used_name_their_option(self):
         for sets, words in (
             (CpuSets(shared="0-x"), "[compute] cpu_shared_set: "),
-            (CpuSets(shared="0-99"), "[compute] cpu_shared_set names CPUs that this host lacks: 16-99; it has"),
+            (
+                CpuSets(shared="0-99"),
+                "[compute] cpu_shared_set names CPUs that this host lacks: 16-99; it has",
+            ),
             (CpuSets(dedicated="1-3", shared="3"), "overlap in CPU 3;"),
             (CpuSets(dedicated="1-3", shared="2-4"), "overlap in CPUs 2-3;"),
         ):
             with self.subTest(words):
-                error = self.assertRaises(layout.PlanError, planner.plan, hosts.facts(TWO_NODES), sets)
+                error = self.assertRaises(
+                    layout.PlanError, planner.plan, hosts.facts(TWO_NODES), sets
+                )
                 self.assertIn(words, str(error))
 
 
@@ -435,7 +543,9 @@ class OrderTest(testcase.TestCase):
             hosts.guest("unknown too", 60),
         ]
         ordered = layout.in_start_order(hosts.facts(TWO_NODES, guests=guests_of_host))
-        self.assertEqual(["early", "late", "unknown", "unknown too"], [guest.name for guest in ordered])
+        self.assertEqual(
+            ["early", "late", "unknown", "unknown too"], [guest.name for guest in ordered]
+        )
 
 
 class SetsTest(testcase.TestCase):
@@ -465,7 +575,9 @@ class SetsTest(testcase.TestCase):
         facts = hosts.facts(hosts.cpus_of([(0, 4)], offline={3}))
         offline = Note.of(NoteCode.OFFLINE_IN_SET, option="[compute] cpu_dedicated_set", cpus="3")
         self.assertEqual([offline], planner.plan(facts, CpuSets(dedicated="2-3")).warnings)
-        self.assertEqual([], planner.plan(facts, CpuSets(dedicated="2-3", power_managed=True)).warnings)
+        self.assertEqual(
+            [], planner.plan(facts, CpuSets(dedicated="2-3", power_managed=True)).warnings
+        )
 
     def test_isolated_shared_cpus_are_left_out(self):
         guest = hosts.guest("g", 1000, ["5"], workers=1, asks=GuestTest.NUMA)

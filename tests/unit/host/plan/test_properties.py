@@ -14,11 +14,15 @@ from nova_perf_tuning.host.plan.layout import CpuSets
 from nova_perf_tuning.specs import request
 from tests.support import hosts, plan_checks, sysroots, testcase
 
-SETTINGS = hypothesis.settings(max_examples=50, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+SETTINGS = hypothesis.settings(
+    max_examples=50, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
+)
 ROOT = pathlib.Path(__file__).parents[4]
 _ASKS = {"vhost_placement": "spread", "emulator_placement": "numa", "irq_placement": "numa"}
 RECORDED = ROOT / "tests" / "support" / "recorded"
-TOPOLOGIES = pathlib.Path(os.environ.get("NOVA_PERF_TOPOLOGIES") or ROOT.parent / "shared/data/topologies")
+TOPOLOGIES = pathlib.Path(
+    os.environ.get("NOVA_PERF_TOPOLOGIES") or ROOT.parent / "shared/data/topologies"
+)
 
 
 @st.composite
@@ -83,13 +87,16 @@ class DrawnHostsTest(testcase.TestCase):
         without = dataclasses.replace(host, guests=tuple(others))  # its domain stays defined
         before = planner.plan(without, sets)
         more = dataclasses.replace(
-            hosts.applied(without, before), guests=(*hosts.applied(without, before).guests, newcomer)
+            hosts.applied(without, before),
+            guests=(*hosts.applied(without, before).guests, newcomer),
         )
         after = planner.plan(more, sets)
         old, new = values(before), values(after)
         moved = [key for key in old if old[key] != new[key] and key[0] != "xps"]
         self.assertEqual([], moved)
-        fewer = planner.plan(dataclasses.replace(hosts.applied(more, after), guests=tuple(others)), sets)
+        fewer = planner.plan(
+            dataclasses.replace(hosts.applied(more, after), guests=tuple(others)), sets
+        )
         kept = values(fewer)
         removed = len([key for key in new if key not in kept])
         moved = [key for key in kept if kept[key] != new[key] and key[0] != "xps"]
@@ -105,7 +112,10 @@ def _one_node(host):
         isolated="",
         guests=tuple(
             dataclasses.replace(
-                guest, domain=dataclasses.replace(guest.domain, emulator_pin=None, memory_nodes=None, hostdevs=())
+                guest,
+                domain=dataclasses.replace(
+                    guest.domain, emulator_pin=None, memory_nodes=None, hostdevs=()
+                ),
             )
             for guest in host.guests
         ),
@@ -132,7 +142,9 @@ class ReadHostsTest(testcase.TestCase):
             for asks in ({}, _ASKS, {"vhost_placement": "numa", "irq_placement": "vcpu"}):
                 wanted = request.Request(**asks) if asks else None
                 guests = tuple(
-                    dataclasses.replace(guest, domain=dataclasses.replace(guest.domain, request=wanted))
+                    dataclasses.replace(
+                        guest, domain=dataclasses.replace(guest.domain, request=wanted)
+                    )
                     for guest in host.guests
                 )
                 plan = self.check(dataclasses.replace(host, guests=guests), preset)
@@ -151,14 +163,25 @@ def _with_work(host):
     nics, irqs, guests, number = [], {}, [], 5000
     online = [cpu for cpu in host.cpus if cpu.online]
     for index, node in enumerate([*(known.id for known in host.nodes), None]):
-        nic, mine = hosts.nic_with_irqs(f"eth{index}", 6, number, node, f"0000:{index + 1:02x}:00.0")
+        nic, mine = hosts.nic_with_irqs(
+            f"eth{index}", 6, number, node, f"0000:{index + 1:02x}:00.0"
+        )
         nics.append(nic)
         irqs.update({irq.number: irq for irq in mine})
         number += 6
         local = [cpu.id for cpu in online if cpu.node == node]
-        where = {"affinity": host.online or "0", "memory_nodes": None if node is None else str(node)}
+        where = {
+            "affinity": host.online or "0",
+            "memory_nodes": None if node is None else str(node),
+        }
         pins = [str(cpu) for cpu in local[1:2]]
-        guests.append(hosts.guest(f"guest{index}", 1000 + 100 * index, pins, workers=2, asks=_ASKS, **where))
+        guests.append(
+            hosts.guest(f"guest{index}", 1000 + 100 * index, pins, workers=2, asks=_ASKS, **where)
+        )
     return dataclasses.replace(
-        host, nics=tuple(nics), irqs=irqs, guests=tuple(guests), domains=tuple(guest.domain for guest in guests)
+        host,
+        nics=tuple(nics),
+        irqs=irqs,
+        guests=tuple(guests),
+        domains=tuple(guest.domain for guest in guests),
     )

@@ -16,7 +16,9 @@ from nova_perf_tuning.host.plan.refused import NOTHING, Refused
 from nova_perf_tuning.host.transaction import apply, refusals
 from tests.support import hosts, testcase
 
-SETTINGS = hypothesis.settings(max_examples=100, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+SETTINGS = hypothesis.settings(
+    max_examples=100, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
+)
 
 
 class Kernel:
@@ -61,7 +63,11 @@ def refusing_hosts(draw):
 
 def by_number(plan):
     """Return the planned CPU of each interrupt."""
-    return {int(one.target[4:]): int(one.value) for one in plan.settings if one.kind == model.IrqTarget.kind}
+    return {
+        int(one.target[4:]): int(one.value)
+        for one in plan.settings
+        if one.kind == model.IrqTarget.kind
+    }
 
 
 class ConvergenceTest(testcase.TestCase):
@@ -118,26 +124,39 @@ class PlacementTest(testcase.TestCase):
         self.assertEqual({4, 5, 6, 7}, set(by_number(plan).values()))
         about = {"nic": "eth0", "where": "node 0", "other": "node 1"}
         self.assertEqual(about, self.codes(plan)[NoteCode.NODE_WITHOUT_VECTORS])
-        self.assertEqual({"nic-irq-nearest"}, {one.rule for one in plan.settings if one.kind == "irq_affinity"})
+        self.assertEqual(
+            {"nic-irq-nearest"}, {one.rule for one in plan.settings if one.kind == "irq_affinity"}
+        )
 
     def test_what_lies_on_a_full_cpu_stays_up_to_an_even_share(self):
         self.assertEqual(
-            [1], [cpu for cpu in by_number(self.plan(4, "1", full=frozenset({1}))).values() if cpu == 1]
+            [1],
+            [
+                cpu
+                for cpu in by_number(self.plan(4, "1", full=frozenset({1}))).values()
+                if cpu == 1
+            ],
         )
         for cpus in (frozenset({1}), frozenset(range(8))):
             with self.subTest(cpus):
-                self.assertEqual(1, list(by_number(self.plan(4, "1", full=cpus)).values()).count(1))
+                self.assertEqual(
+                    1, list(by_number(self.plan(4, "1", full=cpus)).values()).count(1)
+                )
 
     def test_the_interrupts_of_a_queue_stay_together(self):
         names = ("virtio7-input.0", "virtio7-output.0", "virtio7-input.1", "virtio7-output.1")
         cpus = ("1", "0-3", "2", "0-3")
         pairs = zip(range(24, 28), names, cpus, strict=True)
         irqs = [hosts.irq(number, name, "0000:10:00.0", cpu) for number, name, cpu in pairs]
-        nic = dataclasses.replace(hosts.nic("eth0", range(24, 28), driver="virtio_net", queues=2), node=0)
+        nic = dataclasses.replace(
+            hosts.nic("eth0", range(24, 28), driver="virtio_net", queues=2), node=0
+        )
         facts = hosts.facts(hosts.cpus_of([(0, 4)]), [nic], irqs)
         for full in ({1}, {1, 3}, {1, 2, 3}):
             with self.subTest(full):
-                places = by_number(planner.plan(facts, CpuSets(), refused=Refused(frozenset(full))))
+                places = by_number(
+                    planner.plan(facts, CpuSets(), refused=Refused(frozenset(full)))
+                )
                 self.assertEqual((places[24], places[26]), (places[25], places[27]))
                 self.assertEqual(set(), full & set(places.values()))
 
@@ -151,10 +170,14 @@ class PlacementTest(testcase.TestCase):
         irqs[0] = dataclasses.replace(irqs[0], affinity="3", effective="3")
         nic = dataclasses.replace(nic, xps=("0",) * 4)
         facts = hosts.facts(hosts.cpus_of([(0, 4)]), [nic], irqs)
-        managed = frozenset({model.IrqTarget(irqs[0].number, irqs[0].device or "", irqs[0].name or "")})
+        managed = frozenset(
+            {model.IrqTarget(irqs[0].number, irqs[0].device or "", irqs[0].name or "")}
+        )
         plan = planner.plan(facts, CpuSets(), refused=Refused(managed=managed))
         self.assertEqual({irq.number for irq in irqs[1:]}, by_number(plan).keys())
-        self.assertEqual({"nic": "eth0", "irqs": "24"}, self.codes(plan)[NoteCode.INTERRUPTS_MANAGED])
+        self.assertEqual(
+            {"nic": "eth0", "irqs": "24"}, self.codes(plan)[NoteCode.INTERRUPTS_MANAGED]
+        )
         mask = next(one.value for one in plan.settings if one.target == "eth0/tx-0")
         self.assertIn(3, cpulist.parse_mask(mask))
 

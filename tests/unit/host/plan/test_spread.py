@@ -32,15 +32,24 @@ class KeepTest(testcase.TestCase):
 
     def test_of_crowded_cpus_the_better_one_keeps_one_more(self):
         """Both have more than their floor of two; there is one item more than that."""
-        for classes, expected in (({1: 0, 2: 1}, [1, 1, 1, 2, 2]), ({1: 1, 2: 0}, [1, 1, 2, 2, 2])):
+        for classes, expected in (
+            ({1: 0, 2: 1}, [1, 1, 1, 2, 2]),
+            ({1: 1, 2: 0}, [1, 1, 2, 2, 2]),
+        ):
             with self.subTest(classes):
-                found = balanced((1, 2), [1, 1, 1, 2, 2] if classes[1] == 0 else [1, 1, 2, 2, 2], classes=classes)
+                found = balanced(
+                    (1, 2),
+                    [1, 1, 1, 2, 2] if classes[1] == 0 else [1, 1, 2, 2, 2],
+                    classes=classes,
+                )
                 self.assertEqual(expected, found)
 
 
 class ImproveTest(testcase.TestCase):
     def test_every_item_leaves_a_loaded_cpu(self):
-        self.assertEqual([4, 5, 6], sorted(balanced((1, 2, 3, 4, 5, 6), [1, 2, 3], before=(1, 2, 3))))
+        self.assertEqual(
+            [4, 5, 6], sorted(balanced((1, 2, 3, 4, 5, 6), [1, 2, 3], before=(1, 2, 3)))
+        )
 
     def test_nothing_is_left_on_a_worse_cpu_than_need_be(self):
         classes = {1: 0, 2: 0, 3: 1, 4: 1}

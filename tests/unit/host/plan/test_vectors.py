@@ -64,17 +64,28 @@ class NamesTest(testcase.TestCase):
     def test_names_of_the_drivers(self):
         for driver, count, queues, others, sending in _DRIVERS:
             with self.subTest(f"{driver}: {others or queues}"):
-                irqs = vectors_of([*others, *(name for names in queues.values() for name in names)])
-                nic = hosts.nic("eth0", range(24, 24 + len(irqs)), pci=_PCI, queues=count, driver=driver)
+                irqs = vectors_of(
+                    [*others, *(name for names in queues.values() for name in names)]
+                )
+                nic = hosts.nic(
+                    "eth0", range(24, 24 + len(irqs)), pci=_PCI, queues=count, driver=driver
+                )
                 nic.rx_queues = (
-                    len([name for names in queues.values() for name in names if "-tx" not in name]) or 1
+                    len([name for names in queues.values() for name in names if "-tx" not in name])
+                    or 1
                 )
                 found = vectors.classify(nic, irqs)
                 self.assertEqual(
-                    queues, {queue: [irq.name for irq in serving] for queue, serving in found.queues.items()}
+                    queues,
+                    {
+                        queue: [irq.name for irq in serving]
+                        for queue, serving in found.queues.items()
+                    },
                 )
                 self.assertEqual(others, [irq.name for irq in found.other])
-                self.assertEqual((sending, 0), (found.sending and list(found.sending), found.surplus))
+                self.assertEqual(
+                    (sending, 0), (found.sending and list(found.sending), found.surplus)
+                )
 
     def plan(self, nic, irqs):
         plan = planner.plan(hosts.facts(hosts.cpus_of([(0, 4), (1, 4)]), [nic], irqs), CpuSets())
@@ -89,10 +100,14 @@ class NamesTest(testcase.TestCase):
 
     def test_ports_of_one_function_have_their_own_vectors(self):
         irqs = vectors_of(["eth0 (queue 0)", "eth0d1 (queue 0)", _PCI])
-        nics = [hosts.nic(name, (24, 25, 26), pci=_PCI, queues=1, driver="cxgb4") for name in ("eth0", "eth0d1")]
+        nics = [
+            hosts.nic(name, (24, 25, 26), pci=_PCI, queues=1, driver="cxgb4")
+            for name in ("eth0", "eth0d1")
+        ]
         facts = hosts.facts(hosts.cpus_of([(0, 4)]), nics, irqs)
         reasons = {
-            setting.target: setting.reason.split()[0] for setting in planner.plan(facts, CpuSets()).settings
+            setting.target: setting.reason.split()[0]
+            for setting in planner.plan(facts, CpuSets()).settings
         }
         self.assertEqual({"irq:24": "eth0", "irq:25": "eth0d1", "irq:26": "eth0's"}, reasons)
 
@@ -100,10 +115,12 @@ class NamesTest(testcase.TestCase):
         irqs = vectors_of([f"eth0-TxRx-{queue}" for queue in range(4)])
         nic = hosts.nic("eth0", range(24, 28), pci=_PCI, queues=2)
         self.assertEqual(
-            ([0, 1], 2), (list(vectors.classify(nic, irqs).queues), vectors.classify(nic, irqs).surplus)
+            ([0, 1], 2),
+            (list(vectors.classify(nic, irqs).queues), vectors.classify(nic, irqs).surplus),
         )
         self.assertEqual(
-            [Note.of(NoteCode.SURPLUS_VECTORS, nic="eth0", vectors=2)], self.plan(nic, irqs)[0].warnings
+            [Note.of(NoteCode.SURPLUS_VECTORS, nic="eth0", vectors=2)],
+            self.plan(nic, irqs)[0].warnings,
         )
 
     def test_other_vectors_never_have_the_better_cpu(self):
@@ -112,20 +129,28 @@ class NamesTest(testcase.TestCase):
             irq.affinity = "0"
         nic = hosts.nic("eth0", (24, 25), pci=_PCI, queues=1, driver="ena")
         facts = hosts.facts(hosts.cpus_of([(0, 4)]), [nic], irqs, isolated="1-2")
-        values = {setting.target: setting.value for setting in planner.plan(facts, CpuSets()).settings}
+        values = {
+            setting.target: setting.value for setting in planner.plan(facts, CpuSets()).settings
+        }
         self.assertEqual({"irq:24": "0", "irq:25": "3"}, values)
 
     def test_one_netdev_on_two_functions(self):
         """mlx5 deals its channels round robin to its functions; each stays on its own node."""
         names = [f"mlx5_comp{number}@pci:{_PCI}" for number in range(3)]
         irqs = [hosts.irq(24 + at, name, _PCI, node=0) for at, name in enumerate(names)]
-        irqs += [hosts.irq(27 + at, f"mlx5_comp{at}@pci:{_PEER}", _PEER, node=1) for at in range(2)]
+        irqs += [
+            hosts.irq(27 + at, f"mlx5_comp{at}@pci:{_PEER}", _PEER, node=1) for at in range(2)
+        ]
         nic = hosts.nic("eth0", range(24, 29), pci=_PCI, queues=5, driver="mlx5_core", mask="00")
         plan, values = self.plan(nic, irqs)
         queues = vectors.classify(nic, irqs).queues
-        self.assertEqual({0: 24, 1: 27, 2: 25, 3: 28, 4: 26}, {key: one[0].number for key, one in queues.items()})
         self.assertEqual(
-            ["1", "2", "3", "4", "5"], [values["irq_affinity", f"irq:{number}"] for number in range(24, 29)]
+            {0: 24, 1: 27, 2: 25, 3: 28, 4: 26},
+            {key: one[0].number for key, one in queues.items()},
+        )
+        self.assertEqual(
+            ["1", "2", "3", "4", "5"],
+            [values["irq_affinity", f"irq:{number}"] for number in range(24, 29)],
         )
         for queue, cpu in ((0, 1), (1, 4), (2, 2), (3, 5), (4, 3)):
             self.assertEqual(1, int(values["xps", f"eth0/tx-{queue}"], 16) >> cpu & 1, queue)
@@ -140,7 +165,11 @@ class NapiTest(testcase.TestCase):
     def test_queues_of_napis(self):
         irqs = vectors_of(["odd-a", "odd-b", "eth0-TxRx-0"])
         nic = hosts.nic("eth0", (24, 25, 26), pci=_PCI, queues=2)
-        nic.napis = (model.Napi(1, 24, (1,), ()), model.Napi(2, 24, (), (1,)), model.Napi(3, 25, (0,), (0,)))
+        nic.napis = (
+            model.Napi(1, 24, (1,), ()),
+            model.Napi(2, 24, (), (1,)),
+            model.Napi(3, 25, (0,), (0,)),
+        )
         found = vectors.classify(nic, irqs)
         self.assertEqual({0: [irqs[1]], 1: [irqs[0]]}, found.queues)
         self.assertEqual(([irqs[2]], [0, 1]), (found.other, found.sending))
@@ -154,10 +183,17 @@ class NapiTest(testcase.TestCase):
             device.napis = (model.Napi(1, irq, (), (), thread),)
         facts = hosts.facts(hosts.cpus_of([(0, 4), (1, 4)]), [nic, veth], irqs)
         plan = planner.plan(facts, CpuSets(dedicated="1-3,6-7"))
-        threads = {s.target: (s.value, s.rule, s.identity) for s in plan.settings if s.kind == "thread_affinity"}
+        threads = {
+            s.target: (s.value, s.rule, s.identity)
+            for s in plan.settings
+            if s.kind == "thread_affinity"
+        }
         self.assertEqual(
-            {"tid:94": ("4", "napi-local", "94:55"), "tid:70": ("0,4-5", "napi-local", "70:55")}, threads
+            {"tid:94": ("4", "napi-local", "94:55"), "tid:70": ("0,4-5", "napi-local", "70:55")},
+            threads,
         )
         self.assertEqual(("0,4-5", ""), (plan.sets["napi"], plan.sets["overlap"]))
         everything = planner.plan(facts, CpuSets(dedicated="0-7"))
-        self.assertEqual(("0-7", "0-7"), (everything.sets["overlap_napi"], everything.sets["overlap"]))
+        self.assertEqual(
+            ("0-7", "0-7"), (everything.sets["overlap_napi"], everything.sets["overlap"])
+        )

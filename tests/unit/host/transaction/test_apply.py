@@ -34,7 +34,8 @@ class TransactionCase(directories.DirectoryCase):
     def restore(self, boot="boot"):
         with self.open() as session:
             return {
-                restored.entry.target: restored.result for restored in restore.restore(session, self.kinds, boot)
+                restored.entry.target: restored.result
+                for restored in restore.restore(session, self.kinds, boot)
             }
 
     def entries(self):
@@ -58,7 +59,9 @@ class ApplyTest(TransactionCase):
         self.assertEqual({"a": Result.UNCHANGED, "b": Result.UNCHANGED}, self.apply(*wanted))
         self.assertEqual([("a", "2")], self.box.writes)
         entry = self.entries()["a"]
-        self.assertEqual(("1", "2", "2", "applied"), (entry.original, entry.wanted, entry.written, entry.state))
+        self.assertEqual(
+            ("1", "2", "2", "applied"), (entry.original, entry.wanted, entry.written, entry.state)
+        )
         self.assertEqual(("because", "rule"), (entry.reason, entry.rule))
         self.assertEqual({"a": RestoreResult.RESTORED, "b": RestoreResult.ALREADY}, self.restore())
         self.assertEqual({"a": "1", "b": "1", "c": "1"}, self.box.values)
@@ -69,7 +72,13 @@ class ApplyTest(TransactionCase):
 
         def look(_target, _value):
             connection = sqlite3.connect(os.path.join(self.directory, "journal.sqlite"))
-            seen.append(dict(connection.execute("SELECT target, original FROM entry WHERE state = 'intended'")))
+            seen.append(
+                dict(
+                    connection.execute(
+                        "SELECT target, original FROM entry WHERE state = 'intended'"
+                    )
+                )
+            )
             connection.close()
 
         self.box.on_write = look
@@ -89,15 +98,23 @@ class ApplyTest(TransactionCase):
         self.box.refuse = {"b": [errno.EIO]}
         result = self.apply(*(boxes.setting(name, "2") for name in "abc"))
         self.assertEqual({"a": Result.WRITTEN, "b": Result.FAILED, "c": Result.WRITTEN}, result)
-        self.assertEqual({"a", "c"}, set(self.entries()), "what was never written has nothing to be undone")
+        self.assertEqual(
+            {"a", "c"}, set(self.entries()), "what was never written has nothing to be undone"
+        )
 
     def test_classes_of_failures(self):
-        self.box.refuse = {"a": [errno.EBUSY], "b": [errno.ENOSPC, errno.EIO], "c": [errno.EINVAL] * 9}
+        self.box.refuse = {
+            "a": [errno.EBUSY],
+            "b": [errno.ENOSPC, errno.EIO],
+            "c": [errno.EINVAL] * 9,
+        }
         with self.open() as session:
             wanted = [boxes.setting(name, "2") for name in "abc"]
             a, b, c = apply.apply(wanted, self.kinds, session, "boot")
         self.assertIs(Result.WRITTEN, a.result, "tried again")
-        self.assertEqual((Result.FAILED, base.FailureClass.NO_ROOM), (b.result, b.failure), "not tried again")
+        self.assertEqual(
+            (Result.FAILED, base.FailureClass.NO_ROOM), (b.result, b.failure), "not tried again"
+        )
         self.assertEqual((Result.FAILED, base.FailureClass.TRANSIENT), (c.result, c.failure))
         self.assertEqual(9 - 3, len(self.box.refuse["c"]))
         self.assertEqual(os.strerror(errno.EINVAL), c.detail)
@@ -149,7 +166,9 @@ class ApplyTest(TransactionCase):
     def test_gone_and_unknown(self):
         self.assertEqual({"z": Result.STALE}, self.apply(boxes.setting("z", "2")))
         self.assertRaises(base.TargetError, self.apply, boxes.setting("a", "2", kind="nothing"))
-        self.assertRaises(base.TargetError, self.apply, boxes.setting("a", "2"), boxes.setting("a", "3"))
+        self.assertRaises(
+            base.TargetError, self.apply, boxes.setting("a", "2"), boxes.setting("a", "3")
+        )
         self.assertEqual([], self.box.writes)
 
     def test_ended_threads_leave_the_journal(self):
@@ -206,7 +225,9 @@ class RestoreTest(TransactionCase):
         self.apply(boxes.setting("a", "2"), boxes.setting("b", "2"), boot="first")
         self.box.values.update(a="7", b="1")
         self.apply(boxes.setting("a", "2"), boot="second")
-        self.assertEqual({("a", "7")}, {(entry.target, entry.original) for entry in self.entries().values()})
+        self.assertEqual(
+            {("a", "7")}, {(entry.target, entry.original) for entry in self.entries().values()}
+        )
         self.assertEqual({"a": RestoreResult.RESTORED}, self.restore(boot="second"))
         self.assertEqual("7", self.box.values["a"])
 
@@ -259,7 +280,8 @@ class VerifyTest(TransactionCase):
         states = [base.State.HOLDS, base.State.DRIFTED, base.State.GONE, base.State.GONE]
         self.assertEqual(states, [observation.state for observation in observations])
         drift = [
-            verify.is_drift(setting, seen, self.kinds) for setting, seen in zip(wanted, observations, strict=True)
+            verify.is_drift(setting, seen, self.kinds)
+            for setting, seen in zip(wanted, observations, strict=True)
         ]
         self.assertEqual([False, True, True, True], drift)
         self.box.ephemeral = True

@@ -70,8 +70,14 @@ class JournalTest(directories.DirectoryCase):
             "more columns": f"{reason}, more TEXT",
         }
         ours = journal._TABLES["entry"]
-        scripts = [f"DROP TABLE entry; {ours.replace(reason, change)}" for change in changes.values()]
-        scripts += ["CREATE TABLE other (x)", "CREATE INDEX other ON entry (hex(kind))", "DROP TABLE host"]
+        scripts = [
+            f"DROP TABLE entry; {ours.replace(reason, change)}" for change in changes.values()
+        ]
+        scripts += [
+            "CREATE TABLE other (x)",
+            "CREATE INDEX other ON entry (hex(kind))",
+            "DROP TABLE host",
+        ]
         for script in scripts:
             with self.subTest(script=script):
                 path = self.fill()
@@ -99,11 +105,19 @@ class JournalTest(directories.DirectoryCase):
             return session.entries()
 
     def test_a_value_of_another_type(self):
-        for change in ("kind = x'ff'", "written = x'00'", "since = 'soon'", "changed = 1e300", "since = -1"):
+        for change in (
+            "kind = x'ff'",
+            "written = x'00'",
+            "since = 'soon'",
+            "changed = 1e300",
+            "since = -1",
+        ):
             with self.subTest(change):
                 with contextlib.closing(sqlite3.connect(self.fill())) as connection:
                     connection.executescript(f"UPDATE entry SET {change} WHERE id = 7")
-                self.assertIn("damaged", str(self.assertRaises(journal.JournalError, self.all_entries)))
+                self.assertIn(
+                    "damaged", str(self.assertRaises(journal.JournalError, self.all_entries))
+                )
                 shutil.rmtree(self.directory)
 
     def test_what_takes_too_long_is_ended(self):
@@ -117,7 +131,9 @@ class JournalTest(directories.DirectoryCase):
         with self.open() as session:
             session._connection.execute("PRAGMA max_page_count = 1")
             more = [entry(f"irq:{number}", boot="other") for number in range(5000)]
-            with testtools.ExpectedException(journal.JournalError, "(?s).*full: free space.*keep the journal.*"):
+            with testtools.ExpectedException(
+                journal.JournalError, "(?s).*full: free space.*keep the journal.*"
+            ):
                 with session.transaction():
                     session.put(more)
 
@@ -141,13 +157,19 @@ class JournalTest(directories.DirectoryCase):
         with self.open() as session:
             for code, disk, words in (
                 (sqlite3.SQLITE_IOERR_SHMSIZE, full, "free space on that disk"),
-                (sqlite3.SQLITE_IOERR_READ, os.statvfs(self.directory), "that disk cannot be read or written"),
+                (
+                    sqlite3.SQLITE_IOERR_READ,
+                    os.statvfs(self.directory),
+                    "that disk cannot be read or written",
+                ),
                 (sqlite3.SQLITE_NOMEM, full, "not enough memory"),
             ):
                 fault = sqlite3.OperationalError("fault")
                 fault.sqlite_errorcode = code
                 with mock.patch.object(os, "statvfs", return_value=disk):
-                    with testtools.ExpectedException(journal.JournalError, f".*{words}.*keep the journal"):
+                    with testtools.ExpectedException(
+                        journal.JournalError, f".*{words}.*keep the journal"
+                    ):
                         with session._errors():
                             raise fault
 
@@ -187,7 +209,9 @@ class JournalTest(directories.DirectoryCase):
             session.put([entry(state="applied", written="1", wanted="5")])
         with self.open(writer=False) as session:
             entries = session.entries()
-        self.assertEqual(["irq:1", "irq:2"], [kept.target for kept in entries], "an entry keeps its place")
+        self.assertEqual(
+            ["irq:1", "irq:2"], [kept.target for kept in entries], "an entry keeps its place"
+        )
         self.assertEqual(entry(state="applied", written="1", wanted="5"), entries[0])
         with self.open() as session, session.transaction():
             session.drop(entries[:1])

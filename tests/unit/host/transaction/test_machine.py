@@ -21,7 +21,12 @@ OBJECTS = {
     "irq:25": ("irq_affinity", "proc/irq/25/smp_affinity_list", "0-7", ("4", "5", "0-7")),
     "eth0/tx-0": ("xps", "sys/class/net/eth0/queues/tx-0/xps_cpus", "00", ("0f", "f0", "ff")),
     "ksm": ("memory", "sys/kernel/mm/ksm/run", "0", ("1", "2")),
-    "net.core.rmem_max": ("sysctl", "proc/sys/net/core/rmem_max", "212992", ("4194304", "8388608")),
+    "net.core.rmem_max": (
+        "sysctl",
+        "proc/sys/net/core/rmem_max",
+        "212992",
+        ("4194304", "8388608"),
+    ),
 }
 TARGETS = sorted(OBJECTS)
 
@@ -98,7 +103,8 @@ class Machine(stateful.RuleBasedStateMachine):
 
     values = st.dictionaries(st.sampled_from(TARGETS), st.integers(0, 2), min_size=1).map(
         lambda picks: {
-            target: OBJECTS[target][3][pick % len(OBJECTS[target][3])] for target, pick in picks.items()
+            target: OBJECTS[target][3][pick % len(OBJECTS[target][3])]
+            for target, pick in picks.items()
         }
     )
 
@@ -107,10 +113,17 @@ class Machine(stateful.RuleBasedStateMachine):
         before = {target: self._get(target) for target in TARGETS}
         with self._journal() as session:
             outcomes = apply.apply(
-                self._settings(values), registry.kinds(self.root), session, apply.boot_id(self.root)
+                self._settings(values),
+                registry.kinds(self.root),
+                session,
+                apply.boot_id(self.root),
             )
         assert all(self._get(target) == value for target, value in values.items())
-        written = {outcome.setting.target for outcome in outcomes if outcome.result is not apply.Result.UNCHANGED}
+        written = {
+            outcome.setting.target
+            for outcome in outcomes
+            if outcome.result is not apply.Result.UNCHANGED
+        }
         assert written == {target for target, value in values.items() if before[target] != value}
         self._note(before, values)
 
@@ -143,9 +156,13 @@ class Machine(stateful.RuleBasedStateMachine):
         for target in TARGETS:
             now, original = self._get(target), self.original.get(target)
             if original is None:
-                assert now == before[target], f"{target}: never ours, and yet {before[target]} became {now}"
+                assert now == before[target], (
+                    f"{target}: never ours, and yet {before[target]} became {now}"
+                )
             elif target in kept:
-                assert now == before[target] and self.last.get(target) == "other", f"{target} left alone: {now}"
+                assert now == before[target] and self.last.get(target) == "other", (
+                    f"{target} left alone: {now}"
+                )
             else:
                 assert now == original, f"{target}: {now} instead of {original}"
                 del self.original[target]
@@ -157,7 +174,9 @@ class Machine(stateful.RuleBasedStateMachine):
     @stateful.rule()
     def restore_by_force(self):
         with self._journal() as session:
-            done = restore.restore(session, registry.kinds(self.root), apply.boot_id(self.root), force=True)
+            done = restore.restore(
+                session, registry.kinds(self.root), apply.boot_id(self.root), force=True
+            )
         assert not [restored for restored in done if restored.result in restore.KEPT]
         for target, original in self.original.items():
             assert self._get(target) == original, target
@@ -172,5 +191,8 @@ class Machine(stateful.RuleBasedStateMachine):
 
 MachineTest = Machine.TestCase
 MachineTest.settings = hypothesis.settings(
-    max_examples=20, stateful_step_count=12, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
+    max_examples=20,
+    stateful_step_count=12,
+    deadline=None,
+    suppress_health_check=list(hypothesis.HealthCheck),
 )

@@ -69,7 +69,9 @@ class JournalSessionTest(directories.DirectoryCase):
 
     def test_it_sees_what_others_wrote_and_not_its_own(self):
         ours = self.session()
-        entry = journal.Entry("box", "a", "", "boot", "1", "2", "2", "", "mine", "applied", 0.0, 0.0)
+        entry = journal.Entry(
+            "box", "a", "", "boot", "1", "2", "2", "", "mine", "applied", 0.0, 0.0
+        )
         with ours.writing() as opened, opened.transaction():
             opened.put([entry])
         self.assertFalse(ours.changed())
@@ -95,6 +97,11 @@ class JournalSessionTest(directories.DirectoryCase):
             pass
 
     def test_it_waits_far_less_than_systemd(self):
-        unit = pathlib.Path(__file__).parents[4].joinpath("etc/systemd/nova-perf-agent.service").read_text()
+        unit = (
+            pathlib.Path(__file__)
+            .parents[4]
+            .joinpath("etc/systemd/nova-perf-agent.service")
+            .read_text()
+        )
         (limit,) = re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
         self.assertLessEqual(2 * reconcile.ENDING_S, float(limit))

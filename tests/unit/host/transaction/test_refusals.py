@@ -62,7 +62,9 @@ class MemoryTest(directories.DirectoryCase):
 
     def test_a_full_cpu_is_forgotten(self):
         self.learn(NO_ROOM, REFUSES)
-        fewer = hosts.facts(hosts.cpus_of([(0, 4)], offline={3}), irqs=list(self.facts.irqs.values()))
+        fewer = hosts.facts(
+            hosts.cpus_of([(0, 4)], offline={3}), irqs=list(self.facts.irqs.values())
+        )
         more = [*self.facts.irqs.values(), hosts.irq(25, "eth1-TxRx-0", "0000:11:00.0", "0-3")]
         for facts in (fewer, hosts.facts(hosts.cpus_of([(0, 4)]), irqs=more)):
             self.assertEqual(Refused(managed=frozenset({MANAGED})), self.known(facts=facts))
@@ -76,7 +78,11 @@ class MemoryTest(directories.DirectoryCase):
         self.learn(REFUSES)
         asleep = hosts.irq(24, None, MANAGED.device, "0-3")
         other = hosts.irq(24, "another", MANAGED.device, "0-3")
-        for irqs, expected in (([asleep], frozenset({MANAGED})), ([other], frozenset()), ([], frozenset())):
+        for irqs, expected in (
+            ([asleep], frozenset({MANAGED})),
+            ([other], frozenset()),
+            ([], frozenset()),
+        ):
             with self.subTest(irqs):
                 facts = hosts.facts(hosts.cpus_of([(0, 4)]), irqs=irqs)
                 self.assertEqual(expected, self.known(facts=facts).managed)
@@ -88,7 +94,13 @@ class MemoryTest(directories.DirectoryCase):
     def test_a_file_that_cannot_be_used_is_none(self):
         self.learn(NO_ROOM)
         text = self.file.read_text()
-        for other in ("", "[]", "{", text.replace('"schema": 1', '"schema": 2'), text.replace('"2"', '"x"')):
+        for other in (
+            "",
+            "[]",
+            "{",
+            text.replace('"schema": 1', '"schema": 2'),
+            text.replace('"2"', '"x"'),
+        ):
             with self.subTest(other):
                 self.file.write_text(other)
                 self.assertEqual(NOTHING, self.known())
@@ -105,7 +117,10 @@ class MemoryTest(directories.DirectoryCase):
 
 class TogetherTest(testcase.TestCase):
     def test_what_became_of_each_setting_over_two_rounds(self):
-        targets = [model.IrqTarget(number, "0000:10:00.0", f"eth0-TxRx-{number}") for number in range(24, 28)]
+        targets = [
+            model.IrqTarget(number, "0000:10:00.0", f"eth0-TxRx-{number}")
+            for number in range(24, 28)
+        ]
         Result = apply.Result
         earlier = [
             outcome("1", None, targets[0], Result.WRITTEN),

@@ -13,7 +13,16 @@ import hypothesis
 from hypothesis import strategies
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.validation.bench import base, fio, iperf3, netperf, own, plugins, rt_tests, sysbench
+from nova_perf_tuning.validation.bench import (
+    base,
+    fio,
+    iperf3,
+    netperf,
+    own,
+    plugins,
+    rt_tests,
+    sysbench,
+)
 from nova_perf_tuning.validation.bench.unixbench import UnixBench
 from tests.support import testcase
 
@@ -44,13 +53,29 @@ GOOD = {
     UnixBench: recorded("unixbench-5.1.3.txt"),
 }
 FIGURES = (
-    (iperf3.Iperf3, "iperf3-two-streams.json", {"throughput": 23411.294876627312, "retransmits": 6}),
+    (
+        iperf3.Iperf3,
+        "iperf3-two-streams.json",
+        {"throughput": 23411.294876627312, "retransmits": 6},
+    ),
     (iperf3.Iperf3, "iperf3-two-streams.json", {"transferred": 2928738357 * 8 / 1e9}),
     (iperf3.Iperf3, "iperf3-reverse.json", {"throughput": 23410.493198656, "retransmits": 22}),
-    (fio.Fio, "fio-two-jobs.json", {"iops": 32161.838162, "bandwidth": 526.939556, "requests": 32.194}),
+    (
+        fio.Fio,
+        "fio-two-jobs.json",
+        {"iops": 32161.838162, "bandwidth": 526.939556, "requests": 32.194},
+    ),
     (fio.Fio, "fio-two-jobs.json", {"latency_mean": 61.761542772, "latency_p99": 102.912}),
-    (sysbench.Cpu, "sysbench-cpu.txt", {"events_per_second": 3052.87, "events": 3.058, "latency_p95": 0.34}),
-    (iperf3.Packets, "iperf3-udp.json", {"packets_per_second": (36360 - 17255) / 1.007681, "received": 19.105}),
+    (
+        sysbench.Cpu,
+        "sysbench-cpu.txt",
+        {"events_per_second": 3052.87, "events": 3.058, "latency_p95": 0.34},
+    ),
+    (
+        iperf3.Packets,
+        "iperf3-udp.json",
+        {"packets_per_second": (36360 - 17255) / 1.007681, "received": 19.105},
+    ),
     (iperf3.Packets, "iperf3-udp.json", {"lost_share": 100 * 17255 / 36360}),
     (netperf.Netperf, "netperf-stream.txt", {"throughput": 12306.82}),
     (UnixBench, "unixbench-5.1.3.txt", {"dhrystone": 8893646.9, "shell8": 338.9}),
@@ -61,7 +86,10 @@ BROKEN = (
     (iperf3.Packets, "1222720", "2327104"),  # more than was sent
     (fio.Fio, '"total_ios" : 32194', '"total_ios" : 0'),
     (sysbench.Cpu, "3052.87", "0.00"),
-    *((sysbench.Tpcc, f"condition {number}: 0", f"condition {number}: 3") for number in sysbench.CONDITIONS),
+    *(
+        (sysbench.Tpcc, f"condition {number}: 0", f"condition {number}: 3")
+        for number in sysbench.CONDITIONS
+    ),
     (sysbench.Tpcc, "tpcc condition 12: 0 violations\n", ""),
     (sysbench.Tpcc, "tpcc thread 1:", ""),
     (netperf.Netperf, "10^6bits/s", "KBytes/s"),
@@ -123,14 +151,20 @@ class AnyOutputTest(testcase.TestCase):
     def test_any_number_in_the_place_of_another(self, kind, data):
         """Figures stay sane, or the output is refused: no traceback, nothing infinite."""
         text = GOOD[kind]
-        at = data.draw(strategies.sampled_from([at for at, letter in enumerate(text) if letter.isdigit()]))
-        new = data.draw(strategies.sampled_from(["", "-", "0", "9" * 20, "e400", "NaN", '"', "x", "1e9", " "]))
+        at = data.draw(
+            strategies.sampled_from([at for at, letter in enumerate(text) if letter.isdigit()])
+        )
+        new = data.draw(
+            strategies.sampled_from(["", "-", "0", "9" * 20, "e400", "NaN", '"', "x", "1e9", " "])
+        )
         self.check(kind, text[:at] + new + text[at + 1 :])
 
     @hypothesis.given(
         strategies.sampled_from([iperf3.Iperf3, fio.Fio, rt_tests.Cyclictest, rt_tests.Oslat]),
         strategies.data(),
-        strategies.sampled_from([None, True, "x", -1, float("nan"), 1e400, [], {}, [1], {"a": {}}]),
+        strategies.sampled_from(
+            [None, True, "x", -1, float("nan"), 1e400, [], {}, [1], {"a": {}}]
+        ),
     )
     @hypothesis.settings(deadline=None, max_examples=150)
     def test_any_value_in_the_place_of_another(self, kind, data, value):
@@ -138,7 +172,11 @@ class AnyOutputTest(testcase.TestCase):
         while True:
             keys = list(place) if isinstance(place, dict) else list(range(len(place)))
             key = data.draw(strategies.sampled_from(keys))
-            if isinstance(place[key], dict | list) and place[key] and data.draw(strategies.booleans()):
+            if (
+                isinstance(place[key], dict | list)
+                and place[key]
+                and data.draw(strategies.booleans())
+            ):
                 place = place[key]
                 continue
             place[key] = value
@@ -160,7 +198,9 @@ class AnyOutputTest(testcase.TestCase):
 
 class SpanTest(testcase.TestCase):
     def test_fio_says_when_its_last_job_ended(self):
-        self.assertEqual(base.Span(1.001, 1795236435.258), fio.Fio().span(recorded("fio-two-jobs.json")))
+        self.assertEqual(
+            base.Span(1.001, 1795236435.258), fio.Fio().span(recorded("fio-two-jobs.json"))
+        )
 
     def test_others_end_with_their_program(self):
         for kind, seconds in (
@@ -185,25 +225,34 @@ class Iperf3Test(testcase.TestCase):
                 self.assertRaises(base.NotReadyError, self.benchmark.parse, text)
 
     def test_other_errors_are_final(self):
-        error = self.assertRaises(base.OutputError, self.benchmark.parse, '{"error": "unable\\nto bind"}')
+        error = self.assertRaises(
+            base.OutputError, self.benchmark.parse, '{"error": "unable\\nto bind"}'
+        )
         self.assertNotIsInstance(error, base.NotReadyError)
         self.assertEqual("iperf3: unable to bind", str(error))
 
     def test_processes_are_summed_up(self):
         good = recorded("iperf3-two-streams.json")
-        single, double = figures(iperf3.Iperf3, good), figures(iperf3.Iperf3, f'{{"outputs": [{good},{good}]}}')
+        single, double = (
+            figures(iperf3.Iperf3, good),
+            figures(iperf3.Iperf3, f'{{"outputs": [{good},{good}]}}'),
+        )
         for name in ("throughput", "transferred", "retransmits", "client_cpu"):
             with self.subTest(name):
                 self.assertAlmostEqual(2 * single[name], double[name], 6)
         for broken in ("[]", "5", "[5]", f"[{good},"):
             with self.subTest(broken):
-                self.assertRaises(base.OutputError, iperf3.Iperf3().parse, f'{{"outputs": {broken}}}')
+                self.assertRaises(
+                    base.OutputError, iperf3.Iperf3().parse, f'{{"outputs": {broken}}}'
+                )
 
     def test_packets_that_are_missing_at_the_end_are_lost_too(self):
         """As from a path that broke after a second of three: the receiver saw no gap and counts none as lost."""
         data = json.loads(recorded("iperf3-udp.json"))
         data["end"]["sum"].update(packets=29289, lost_packets=0)
-        data["end"]["sum_received"].update(bytes=593216, seconds=3.051503, packets=9269, lost_packets=0)
+        data["end"]["sum_received"].update(
+            bytes=593216, seconds=3.051503, packets=9269, lost_packets=0
+        )
         shown = figures(iperf3.Packets, json.dumps(data))
         self.assertAlmostEqual(9269 / 3.051503, shown["packets_per_second"], 3)
         self.assertAlmostEqual(100 * (1 - 9269 / 29289), shown["lost_share"])
@@ -212,9 +261,15 @@ class Iperf3Test(testcase.TestCase):
 class EqualKeysTest(testcase.TestCase):
     def test_no_one_of_equal_keys_is_taken(self):
         """iperf3 3.10 --bidir prints the sums of both directions under one name."""
-        for kind, key in ((iperf3.Iperf3, '"sum_received":'), (fio.Fio, '"jobs" :'), (own.Memory, '"seconds":')):
+        for kind, key in (
+            (iperf3.Iperf3, '"sum_received":'),
+            (fio.Fio, '"jobs" :'),
+            (own.Memory, '"seconds":'),
+        ):
             with self.subTest(kind):
-                text = GOOD[kind].replace(key, f'{key} {{"bits_per_second": 1, "bytes": 1}}, {key}', 1)
+                text = GOOD[kind].replace(
+                    key, f'{key} {{"bits_per_second": 1, "bytes": 1}}, {key}', 1
+                )
                 error = self.assertRaises(base.OutputError, kind().parse, text)
                 self.assertIn(f"{key.split()[0].strip(':')} twice".replace('"', "'"), str(error))
                 self.assertEqual(kind is iperf3.Iperf3, "bidirectional" in str(error))
@@ -233,19 +288,33 @@ class EqualKeysTest(testcase.TestCase):
 
     def test_one_direction_of_two_is_not_taken(self):
         """iperf3 3.12 and later names the sums of the way back apart."""
-        text = GOOD[iperf3.Iperf3].replace('"sum_sent":', '"sum_sent_bidir_reverse": {}, "sum_sent":')
+        text = GOOD[iperf3.Iperf3].replace(
+            '"sum_sent":', '"sum_sent_bidir_reverse": {}, "sum_sent":'
+        )
         self.assertRaisesRegex(base.OutputError, "bidirectional", iperf3.Iperf3().parse, text)
 
 
 class DocumentsTest(testcase.TestCase):
     """Text and documents around the one that is read."""
 
-    JSON = (iperf3.Iperf3, iperf3.Packets, fio.Fio, rt_tests.Cyclictest, own.System, own.Request, own.Memory)
+    JSON = (
+        iperf3.Iperf3,
+        iperf3.Packets,
+        fio.Fio,
+        rt_tests.Cyclictest,
+        own.System,
+        own.Request,
+        own.Memory,
+    )
 
     def test_a_warning_behind_and_the_same_document_again(self):
         for kind in self.JSON:
             good = GOOD[kind]
-            for text in (good + "\nwarning: a {strange} end\n", f"old kernel {{5.4}}\n{good}", f"{good}\n{good}"):
+            for text in (
+                good + "\nwarning: a {strange} end\n",
+                f"old kernel {{5.4}}\n{good}",
+                f"{good}\n{good}",
+            ):
                 with self.subTest(kind=kind.kind, text=text[-30:]):
                     self.assertEqual(figures(kind, good), figures(kind, text))
 
@@ -259,14 +328,21 @@ class DocumentsTest(testcase.TestCase):
     def test_events_one_a_line(self):
         """As iperf3 --json-stream prints them since 3.17."""
         good = json.loads(GOOD[iperf3.Iperf3])
-        events = [{"event": "start", "data": good["start"]}, {"event": "interval", "data": good["intervals"][0]}]
+        events = [
+            {"event": "start", "data": good["start"]},
+            {"event": "interval", "data": good["intervals"][0]},
+        ]
         events.append({"event": "end", "data": good["end"]})
         text = "\n".join(map(json.dumps, events))
         self.assertEqual(figures(iperf3.Iperf3, GOOD[iperf3.Iperf3]), figures(iperf3.Iperf3, text))
-        self.assertEqual(figures(iperf3.Iperf3, text), figures(iperf3.Iperf3, f"{text}\n{json.dumps(good)}"))
+        self.assertEqual(
+            figures(iperf3.Iperf3, text), figures(iperf3.Iperf3, f"{text}\n{json.dumps(good)}")
+        )
         failed = json.dumps({"event": "error", "data": "unable to connect: Connection refused"})
         self.assertRaises(base.NotReadyError, iperf3.Iperf3().parse, failed)
-        self.assertRaises(base.OutputError, iperf3.Iperf3().parse, "\n".join(map(json.dumps, events[:2])))
+        self.assertRaises(
+            base.OutputError, iperf3.Iperf3().parse, "\n".join(map(json.dumps, events[:2]))
+        )
 
     def test_a_refusal_says_which_form_is_read(self):
         forms = {
@@ -341,11 +417,17 @@ class SysbenchTest(testcase.TestCase):
                 self.assertEqual(0.34, shown[name])
                 self.assertNotIn("latency_p95", shown)
         none = "\n".join(line for line in good.splitlines() if "percentile" not in line)
-        self.assertEqual({"latency_p95"}, set(figures(sysbench.Cpu, good)) - set(figures(sysbench.Cpu, none)))
+        self.assertEqual(
+            {"latency_p95"}, set(figures(sysbench.Cpu, good)) - set(figures(sysbench.Cpu, none))
+        )
 
     def test_what_sysbench_cannot_show_is_left_out_with_a_remark(self):
         good = GOOD[sysbench.Oltp]
-        capped = good.replace("41.85", "100000.00").replace("125.64", "283204.29").replace("14.35", "172097.21")
+        capped = (
+            good.replace("41.85", "100000.00")
+            .replace("125.64", "283204.29")
+            .replace("14.35", "172097.21")
+        )
         self.assertNotIn("latency_p95", figures(sysbench.Oltp, capped))
         self.assertIn("95th", sysbench.Oltp().remarks(capped)["latency_beyond_histogram"])
         fast = good
@@ -363,16 +445,26 @@ class SysbenchTest(testcase.TestCase):
                 self.assertIn("contradict", str(error))
 
     def test_what_sysbench_said_is_named(self):
-        for said in ("FATAL: The event queue is full.", "FATAL: mysql_stmt_store_result() returned error 1317"):
+        for said in (
+            "FATAL: The event queue is full.",
+            "FATAL: mysql_stmt_store_result() returned error 1317",
+        ):
             for kind in (sysbench.Cpu, sysbench.Oltp, sysbench.Tpcc):
                 with self.subTest(said=said, kind=kind):
-                    error = self.assertRaises(base.OutputError, kind().parse, f"{GOOD[kind]}\n{said}\n")
+                    error = self.assertRaises(
+                        base.OutputError, kind().parse, f"{GOOD[kind]}\n{said}\n"
+                    )
                     self.assertIn(said, str(error))
 
     def test_reports_of_other_forms_are_named_by_their_version(self):
-        for head in ("sysbench 0.4.12:  multi-threaded system evaluation benchmark", "sysbench 0.5: x"):
+        for head in (
+            "sysbench 0.4.12:  multi-threaded system evaluation benchmark",
+            "sysbench 0.5: x",
+        ):
             with self.subTest(head):
-                error = self.assertRaises(base.OutputError, sysbench.Cpu().parse, f"{head}\n\ntotal time: 1s\n")
+                error = self.assertRaises(
+                    base.OutputError, sysbench.Cpu().parse, f"{head}\n\ntotal time: 1s\n"
+                )
                 self.assertIn(head.partition(":")[0], str(error))
 
 
@@ -398,7 +490,9 @@ class FioTest(testcase.TestCase):
         self.assertAlmostEqual(3 * 32161.838162, shown["read_iops"], 3)
         self.assertAlmostEqual(32161.838162, shown["write_iops"], 3)
         self.assertAlmostEqual(4 * 526.939556, shown["bandwidth"], 3)
-        self.assertEqual((102.912, 102.912), (shown["read_latency_p99"], shown["write_latency_p99"]))
+        self.assertEqual(
+            (102.912, 102.912), (shown["read_latency_p99"], shown["write_latency_p99"])
+        )
         self.assertNotIn("latency_p99", shown)
         self.assertIn("read and write", fio.Fio().remarks(json.dumps(data))["several_directions"])
         self.assertEqual({}, fio.Fio().remarks(GOOD[fio.Fio]))
@@ -406,7 +500,9 @@ class FioTest(testcase.TestCase):
     def test_directions_that_fio_added_up_are_named_so(self):
         data, job = self.changed(mixed=1, read=None, write=None, trim=None)
         shown = figures(fio.Fio, json.dumps(data))
-        self.assertEqual((32161.838162, 102.912), (shown["mixed_iops"], shown["mixed_latency_p99"]))
+        self.assertEqual(
+            (32161.838162, 102.912), (shown["mixed_iops"], shown["mixed_latency_p99"])
+        )
         self.assertEqual(1.001, fio.Fio().span(json.dumps(data)).seconds)
         self.assertIn("mixed_directions", fio.Fio().remarks(json.dumps(data)))
         data, job = self.changed(read=1, mixed=2)  # unified_rw_reporting=both
@@ -419,14 +515,20 @@ class FioTest(testcase.TestCase):
         times = {"min": 55462, "max": 13502206, "mean": 2566558.9, "N": 911, "percentile": tails}
         job["sync"] = {"total_ios": 0, "lat_ns": times}
         shown = figures(fio.Fio, json.dumps(data))
-        self.assertEqual((1826.816, 9371.648), (shown["sync_latency_p50"], shown["sync_latency_p99"]))
+        self.assertEqual(
+            (1826.816, 9371.648), (shown["sync_latency_p50"], shown["sync_latency_p99"])
+        )
         self.assertAlmostEqual(2566.5589, shown["sync_latency_mean"])
         self.assertEqual(102.912, shown["latency_p99"])
         self.assertIn("synchronised", fio.Fio().remarks(json.dumps(data)))
 
     def test_percentiles_of_a_list_that_somebody_chose(self):
         data, job = self.changed()
-        job["write"]["clat_ns"]["percentile"] = {"90.000000": 90000, "99.900000": 100000, "99.990000": 120000}
+        job["write"]["clat_ns"]["percentile"] = {
+            "90.000000": 90000,
+            "99.900000": 100000,
+            "99.990000": 120000,
+        }
         shown = figures(fio.Fio, json.dumps(data))
         tails = {name: value for name, value in shown.items() if name.startswith("latency_p")}
         self.assertEqual({"latency_p90": 90, "latency_p999": 100, "latency_p99_99": 120}, tails)
@@ -438,7 +540,9 @@ class FioTest(testcase.TestCase):
         self.assertIn("total_latency_mean", shown)
         self.assertNotIn("latency_mean", shown)
         job["write"]["lat_ns"] = job["write"]["clat_ns"]
-        self.assertEqual({"iops", "bandwidth", "requests"}, set(figures(fio.Fio, json.dumps(data))))
+        self.assertEqual(
+            {"iops", "bandwidth", "requests"}, set(figures(fio.Fio, json.dumps(data)))
+        )
 
     def test_latencies_that_contradict_each_other(self):
         data, job = self.changed()
@@ -447,10 +551,14 @@ class FioTest(testcase.TestCase):
         self.assertIn("p99 3", str(error))
 
     def test_warnings_before_the_json(self):
-        self.assertEqual(8, len(fio.Fio().parse("fio: this kernel is old\n" + recorded("fio-two-jobs.json"))))
+        self.assertEqual(
+            8, len(fio.Fio().parse("fio: this kernel is old\n" + recorded("fio-two-jobs.json")))
+        )
 
     def test_disk_full_and_two_groups(self):
-        error = self.assertRaises(base.OutputError, fio.Fio().parse, recorded("fio-disk-full.json"))
+        error = self.assertRaises(
+            base.OutputError, fio.Fio().parse, recorded("fio-disk-full.json")
+        )
         self.assertIn("error 28", str(error))
         data = json.loads(recorded("fio-two-jobs.json"))
         data["jobs"] *= 2
@@ -461,7 +569,9 @@ class MemoryTest(testcase.TestCase):
     def test_work_follows_from_rate_and_seconds(self):
         for kind, name in ((own.Himeno, "gflop"), (own.Memory, "gigabytes")):
             with self.subTest(kind):
-                self.assertAlmostEqual(json.loads(GOOD[kind])[name], figures(kind, GOOD[kind])["work"], 3)
+                self.assertAlmostEqual(
+                    json.loads(GOOD[kind])[name], figures(kind, GOOD[kind])["work"], 3
+                )
 
     def test_memory_that_it_needs(self):
         self.assertEqual(229, own.Himeno().memory_mib({"size": "M"}))
@@ -471,7 +581,9 @@ class MemoryTest(testcase.TestCase):
 class OthersTest(testcase.TestCase):
     def test_every_test_of_system_is_a_figure(self):
         data = json.loads(recorded("own-system.json"))
-        self.assertEqual({"geometric_mean", *own.TESTS}, set(figures(own.System, json.dumps(data))))
+        self.assertEqual(
+            {"geometric_mean", *own.TESTS}, set(figures(own.System, json.dumps(data)))
+        )
         for name, rate in (("pipe", 0), ("magic", 1), ("pipe", None)):
             with self.subTest(name):
                 broken = {**data, "rates": {**data["rates"], name: rate}}
@@ -492,7 +604,9 @@ class OthersTest(testcase.TestCase):
 def histogram(*threads):
     """Return cyclictest's output for threads: latency -> count, then wake-ups, mean and maximum."""
     keys = ("histogram", "cycles", "avg", "max")
-    return json.dumps({"thread": {str(at): dict(zip(keys, of, strict=True)) for at, of in enumerate(threads)}})
+    return json.dumps(
+        {"thread": {str(at): dict(zip(keys, of, strict=True)) for at, of in enumerate(threads)}}
+    )
 
 
 class CyclictestTest(testcase.TestCase):
@@ -507,10 +621,17 @@ class CyclictestTest(testcase.TestCase):
     def test_what_lies_beyond_the_histogram_is_the_longest(self):
         """100 wake-ups, 98 within a histogram of 2 µs: the 99th is the longest, not 2 µs."""
         shown = figures(rt_tests.Cyclictest, histogram(({"1": 98}, 100, 80, 4000)))
-        self.assertEqual((4000, 4000, 80), tuple(shown[f"latency_{name}"] for name in ("p99", "max", "mean")))
+        self.assertEqual(
+            (4000, 4000, 80), tuple(shown[f"latency_{name}"] for name in ("p99", "max", "mean"))
+        )
 
     def test_what_contradicts_itself(self):
-        for thread in (({"1": 98}, 97, 80, 4000), ({}, 97, 80, 4000), ({"1": 0}, 0, 0, 0), ({"-1": 1}, 1, 1, 1)):
+        for thread in (
+            ({"1": 98}, 97, 80, 4000),
+            ({}, 97, 80, 4000),
+            ({"1": 0}, 0, 0, 0),
+            ({"-1": 1}, 1, 1, 1),
+        ):
             with self.subTest(thread):
                 self.assertRaises(base.OutputError, rt_tests.Cyclictest().parse, histogram(thread))
         self.assertRaises(base.OutputError, rt_tests.Cyclictest().parse, histogram())
@@ -518,22 +639,35 @@ class CyclictestTest(testcase.TestCase):
     def test_a_guest_on_a_cloud_keeps_all_of_the_histogram(self):
         for threads in range(1, 17):
             [step] = rt_tests.Cyclictest().steps({"threads": str(threads)})
-            [width] = [int(word.partition("=")[2]) for word in step.argv if word.startswith("--histogram=")]
+            [width] = [
+                int(word.partition("=")[2])
+                for word in step.argv
+                if word.startswith("--histogram=")
+            ]
             entry = len('        "1000": 12345,\n')
-            self.assertTrue(600 < width <= 10_000 and width * threads * entry < 256_000, (threads, width))
+            self.assertTrue(
+                600 < width <= 10_000 and width * threads * entry < 256_000, (threads, width)
+            )
 
     def test_the_unit_is_read(self):
         """``--nsecs`` changes the unit of all times and no key: "resolution_in_ns" alone says so."""
-        threads = ({"1000": 97, "5000": 2, "9000": 1}, 100, 1000, 9000), ({"1000": 98, "5000": 2}, 100, 3000, 5000)
+        threads = (
+            ({"1000": 97, "5000": 2, "9000": 1}, 100, 1000, 9000),
+            ({"1000": 98, "5000": 2}, 100, 3000, 5000),
+        )
         document = json.loads(histogram(*threads))
         for resolution, per_us in ((1, 1000), (0, 1)):
             with self.subTest(resolution):
                 document["resolution_in_ns"] = resolution
                 shown = figures(rt_tests.Cyclictest, json.dumps(document))
-                self.assertEqual((9000 / per_us, 2000 / per_us), (shown["latency_max"], shown["latency_mean"]))
+                self.assertEqual(
+                    (9000 / per_us, 2000 / per_us), (shown["latency_max"], shown["latency_mean"])
+                )
                 self.assertAlmostEqual(5000.75 / per_us, shown["latency_p99"])
         document["resolution_in_ns"] = 100
-        error = self.assertRaises(base.OutputError, rt_tests.Cyclictest().parse, json.dumps(document))
+        error = self.assertRaises(
+            base.OutputError, rt_tests.Cyclictest().parse, json.dumps(document)
+        )
         self.assertIn("unit", str(error))
 
 
@@ -546,8 +680,19 @@ class OslatTest(testcase.TestCase):
     def test_gaps_are_longer_than_the_loop(self):
         keys = ("cpu", "histogram", "duration", "max")
         threads = (4, {"1": 9000, "2": 30, "32": 1}, 0.5, 48), (7, {"2": 9000, "3": 10}, 1.5, 3)
-        text = json.dumps({"thread": {str(at): dict(zip(keys, of, strict=True)) for at, of in enumerate(threads)}})
-        expected = {"latency_max": 48, "interruptions": 41 / 2, "latency_max_cpu4": 48, "latency_max_cpu7": 3}
+        text = json.dumps(
+            {
+                "thread": {
+                    str(at): dict(zip(keys, of, strict=True)) for at, of in enumerate(threads)
+                }
+            }
+        )
+        expected = {
+            "latency_max": 48,
+            "interruptions": 41 / 2,
+            "latency_max_cpu4": 48,
+            "latency_max_cpu7": 3,
+        }
         self.assertEqual(expected, figures(rt_tests.Oslat, "oslat V 2.40\n" + text))
 
     def test_only_the_host_knows_its_plan(self):
@@ -576,7 +721,9 @@ class RecogniseTest(testcase.TestCase):
 
 class PluginsTest(testcase.TestCase):
     def test_all_entry_points_load(self):
-        self.assertEqual({kind.kind for kind in GOOD}, {benchmark.kind for benchmark in plugins.load_all()})
+        self.assertEqual(
+            {kind.kind for kind in GOOD}, {benchmark.kind for benchmark in plugins.load_all()}
+        )
 
     def test_labels_and_parameters(self):
         [job] = plugins.jobs(["iperf3:streams=2"], 3)

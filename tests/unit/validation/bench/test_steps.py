@@ -19,12 +19,20 @@ class StepsTest(testcase.TestCase):
         self.assertEqual(("iperf3", "-s", "-1", "-B", "10.0.0.2", "-p", "5201"), server.argv)
         self.assertEqual("server", server.role)
         line = " ".join(client.argv)
-        self.assertEqual("iperf3 -c 10.0.0.2 -p 5201 -t 3 -P 4 -i 0 -J --connect-timeout 20000 -R", line)
+        self.assertEqual(
+            "iperf3 -c 10.0.0.2 -p 5201 -t 3 -P 4 -i 0 -J --connect-timeout 20000 -R", line
+        )
         self.assertTrue(client.timeout_s > 4)
 
     def test_fio_is_the_published_job(self):
         [step] = fio.Fio().steps({"jobs": "2"})
-        for option in ("--rw=randwrite", "--bs=16384", "--direct=1", "--ioengine=psync", "--numjobs=2"):
+        for option in (
+            "--rw=randwrite",
+            "--bs=16384",
+            "--direct=1",
+            "--ioengine=psync",
+            "--numjobs=2",
+        ):
             with self.subTest(option):
                 self.assertIn(option, step.argv)
         self.assertIn("--group_reporting", step.argv)
@@ -39,13 +47,16 @@ class StepsTest(testcase.TestCase):
                 self.assertEqual((size, "5", "smbclient"), client.argv[at + 2 : at + 5])
                 self.assertIn("//bench/bench -I 10.0.0.2", " ".join(client.argv))
 
-    @hypothesis.given(strategies.sampled_from([iperf3.Iperf3, fio.Fio, sysbench.Cpu]), strategies.data())
+    @hypothesis.given(
+        strategies.sampled_from([iperf3.Iperf3, fio.Fio, sysbench.Cpu]), strategies.data()
+    )
     @hypothesis.settings(deadline=None)
     def test_no_value_becomes_an_option_of_its_own(self, kind, data):
         """Whatever is given as a value, the command has the same number of arguments, or it is refused."""
         key = data.draw(strategies.sampled_from(sorted(kind().defaults)))
         text = data.draw(
-            strategies.text(max_size=30) | strategies.from_regex(r"-?-?[a-z]+=?[0-9 ;$]*", fullmatch=True)
+            strategies.text(max_size=30)
+            | strategies.from_regex(r"-?-?[a-z]+=?[0-9 ;$]*", fullmatch=True)
         )
         usual = [len(step.argv) for step in kind().steps({}, "10.0.0.2")]
         try:

@@ -40,7 +40,9 @@ class PublishedTest(testcase.TestCase):
         for published, score in zip(self.reports, scores, strict=True):
             results = unixbench.UnixBench().results(printed(published))
             self.assertEqual(12, len(results))
-            for test, (_result, index) in published["tests"].items():  # both are printed with one decimal
+            for test, (_result, index) in published[
+                "tests"
+            ].items():  # both are printed with one decimal
                 close = 0.05 + 0.5 / unixbench.TESTS[test][1]
                 self.assertAlmostEqual(index, unixbench.index(test, results[test]), delta=close)
             self.assertAlmostEqual(published["score"], unixbench.score(results), delta=0.06)
@@ -48,7 +50,8 @@ class PublishedTest(testcase.TestCase):
 
     def test_index_and_every_test_are_read(self):
         readings = {
-            reading.metric: reading.value for reading in unixbench.UnixBench().parse(printed(self.reports[4]))
+            reading.metric: reading.value
+            for reading in unixbench.UnixBench().parse(printed(self.reports[4]))
         }
         self.assertAlmostEqual(1471.350, readings["score"], 3)
         self.assertEqual((25, 3260747.1), (len(readings), readings["syscall"]))
@@ -70,7 +73,11 @@ class PublishedTest(testcase.TestCase):
             printed(self.reports[at]).replace("System", f"{COPIES.format(n, ies)}\nSystem", 1)
             for at, n, ies in ((0, 1, "y"), (1, 8, "ies"))
         ]
-        for text in ("".join(two), "".join(two).replace("BYTE", ""), two[0] + COPIES.format(8, "ies")):
+        for text in (
+            "".join(two),
+            "".join(two).replace("BYTE", ""),
+            two[0] + COPIES.format(8, "ies"),
+        ):
             with self.subTest(text):
                 self.refused(text, "2 reports", "1, 8 copies")
         self.refused(two[0] + printed(self.reports[1]).replace("BYTE", ""), "2 reports")
@@ -78,7 +85,9 @@ class PublishedTest(testcase.TestCase):
     def test_what_is_known_of_a_report_is_told(self):
         """Without its head the version is unknown; a day in another language is no reason to refuse it."""
         benchmark, whole = unixbench.UnixBench(), printed(self.reports[4])
-        headless = whole.partition("\n")[2].replace("System", COPIES.format(32, "ies") + "\nSystem", 1)
+        headless = whole.partition("\n")[2].replace(
+            "System", COPIES.format(32, "ies") + "\nSystem", 1
+        )
         for text, remarks in ((whole, set()), (headless, {"version_unknown", "several_copies"})):
             with self.subTest(remarks):
                 self.assertAlmostEqual(1471.350, benchmark.parse(text)[0].value, 3)

@@ -39,11 +39,15 @@ class FaultTest(openstack_program.ProgramTestCase):
         self.assertIn("image", self.refused("image", "check", "i"))
 
     def test_unavailable_for_a_moment_is_bridged(self):
-        self.cloud.faults = [("GET", "/flavors/detail", api_server.Answer(503, HTML, "text/html"))] * 2
+        self.cloud.faults = [
+            ("GET", "/flavors/detail", api_server.Answer(503, HTML, "text/html"))
+        ] * 2
         self.assertEqual(["f"], [row["Name"] for row in self.perf("flavor", "list", "--all")])
 
     def test_what_stays_so_is_one_line(self):
-        failed = api_server.nova_error(500, "computeFault", "Unexpected API Error.\nPlease report this.")
+        failed = api_server.nova_error(
+            500, "computeFault", "Unexpected API Error.\nPlease report this."
+        )
         for answer, words in (
             (api_server.Answer(503, HTML, "text/html"), ("503",)),
             (failed, ("500", "Unexpected API Error. Please report", self.cloud.url)),
@@ -69,7 +73,9 @@ class FaultTest(openstack_program.ProgramTestCase):
 
     def test_a_keystone_that_never_answers(self):
         """The same by clouds.yaml and by OS_*, of which openstacksdk makes a cloud of another kind."""
-        self.useFixture(fixtures.MockPatchObject(api, "DEFAULTS", {**api.DEFAULTS, "api_timeout": 0.2}))
+        self.useFixture(
+            fixtures.MockPatchObject(api, "DEFAULTS", {**api.DEFAULTS, "api_timeout": 0.2})
+        )
         self.cloud.faults = [(method, "^/identity", None) for method in ("GET", "POST")] * 9
         self.assertIn("timed out", self.refused("flavor", "list"))
         self.by_variables()

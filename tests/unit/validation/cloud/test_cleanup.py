@@ -45,7 +45,9 @@ class CleanupTest(openstack_program.ProgramTestCase):
         return {line.run_id: line.leftovers for line in self.store.lines()}
 
     def cleanup(self, *arguments):
-        return self.run_openstack("perf", "cleanup", "-f", "json", "--database", self.url, *arguments)
+        return self.run_openstack(
+            "perf", "cleanup", "-f", "json", "--database", self.url, *arguments
+        )
 
     def test_where_a_run_is_however_one_logs_in(self):
         """Another entry of clouds.yaml, another spelling of auth_url, no region given."""
@@ -71,7 +73,9 @@ class CleanupTest(openstack_program.ProgramTestCase):
         self.assertEqual({RUNS[0]: False, RUNS[1]: False}, self.leftovers())
         self.assertEqual([], self.cleanup().data)
         done = self.run_openstack("perf", "cleanup", "--database", self.url)
-        self.assertEqual((0, "", "no stacks of such runs are left\n"), (done.code, done.err, done.out))
+        self.assertEqual(
+            (0, "", "no stacks of such runs are left\n"), (done.code, done.err, done.out)
+        )
 
     def test_a_stack_that_came_when_the_run_had_ended(self):
         """Of a process that had lost the run: the run itself knows nothing of it."""
@@ -86,7 +90,10 @@ class CleanupTest(openstack_program.ProgramTestCase):
         self.useFixture(fixtures.EnvironmentVariable("NOVA_PERF_DATABASE", f"sqlite:///{nowhere}"))
         for arguments in ((), ("--list",), ("--database", f"sqlite:///{nowhere}")):
             with self.subTest(arguments):
-                self.assertIn(f"there is no database of runs at {nowhere}", self.refused("cleanup", *arguments))
+                self.assertIn(
+                    f"there is no database of runs at {nowhere}",
+                    self.refused("cleanup", *arguments),
+                )
         self.assertFalse(os.path.exists(f"{self.directory}/state"))
 
     def test_runs_of_other_clouds_are_left_alone(self):
@@ -97,12 +104,17 @@ class CleanupTest(openstack_program.ProgramTestCase):
         done = self.cleanup()
         self.assertEqual([RUNS[0]], [row["Run"] for row in done.data])
         self.assertEqual(0, done.code)
-        self.assertIn(f"run {RUNS[1]} was on another cloud or project and is left alone: {elsewhere}", done.err)
+        self.assertIn(
+            f"run {RUNS[1]} was on another cloud or project and is left alone: {elsewhere}",
+            done.err,
+        )
         self.assertEqual({RUNS[0]: False, RUNS[1]: True}, self.leftovers())
         named = self.cleanup(RUNS[1])
         self.assertEqual((3, []), (named.code, named.data))
         self.assertEqual({RUNS[0]: False, RUNS[1]: True}, self.leftovers())
-        listed = {row["Run"]: (row["Leftovers"], row["Cloud"]) for row in self.cleanup("--list").data}
+        listed = {
+            row["Run"]: (row["Leftovers"], row["Cloud"]) for row in self.cleanup("--list").data
+        }
         self.assertEqual({RUNS[0]: ("none", self.here()), RUNS[1]: ("maybe", elsewhere)}, listed)
 
     def test_one_that_cannot_be_removed_holds_up_no_other(self):
@@ -111,13 +123,20 @@ class CleanupTest(openstack_program.ProgramTestCase):
             self.left(run_id, here)
         stuck = f"nova-perf-{RUNS[3]}-a-b-tuned-123456"
         self.cloud.stuck.add(stuck)
-        self.cloud.add_stack("nova-perf-20201123-063730-d690-a-b-tuned-1")  # of a run of another machine
-        self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.validation.cloud.stacks.DELETE_S", 2.5))
+        self.cloud.add_stack(
+            "nova-perf-20201123-063730-d690-a-b-tuned-1"
+        )  # of a run of another machine
+        self.useFixture(
+            fixtures.MonkeyPatch("nova_perf_tuning.validation.cloud.stacks.DELETE_S", 2.5)
+        )
         self.useFixture(simulated_cloud.RemovalClock())
         done = self.cleanup(*reversed(RUNS), "nosuch")
         self.assertEqual(3, done.code)
         self.assertEqual(sorted(RUNS[:3]), sorted(row["Run"] for row in done.data))
-        self.assertEqual([stuck, "nova-perf-20201123-063730-d690-a-b-tuned-1"], sorted(self.names(), reverse=True))
+        self.assertEqual(
+            [stuck, "nova-perf-20201123-063730-d690-a-b-tuned-1"],
+            sorted(self.names(), reverse=True),
+        )
         self.assertIn("it is pinned", done.err)
         self.assertIn("there is no run 'nosuch'", done.err)
         self.assertEqual({run_id: run_id == RUNS[3] for run_id in RUNS}, self.leftovers())

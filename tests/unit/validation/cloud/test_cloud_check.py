@@ -57,7 +57,9 @@ class ChooseTest(testcase.TestCase):
             with self.subTest(words):
                 self.assertRaisesRegex(model.CloudError, text, self.choose, *words)
         self.cloud.compute.services.return_value = [service("off", status="disabled")]
-        self.assertRaisesRegex(model.CloudError, "none of off is up and enabled", self.choose, "all")
+        self.assertRaisesRegex(
+            model.CloudError, "none of off is up and enabled", self.choose, "all"
+        )
 
     def test_a_keyword_that_is_also_a_name_is_refused(self):
         aggregates = self.cloud.compute.aggregates.return_value
@@ -72,8 +74,12 @@ class ChooseTest(testcase.TestCase):
                 self.cloud.compute.aggregates.return_value = aggregates
                 self.cloud.compute.services.return_value = [*services, service("all")]
             with self.subTest(kind):
-                self.assertRaisesRegex(model.CloudError, "'all' means every host", self.choose, "all")
-                self.assertRaisesRegex(model.CloudError, "'all' means every host", self.choose, "b", "all")
+                self.assertRaisesRegex(
+                    model.CloudError, "'all' means every host", self.choose, "all"
+                )
+                self.assertRaisesRegex(
+                    model.CloudError, "'all' means every host", self.choose, "b", "all"
+                )
                 self.assertEqual(["b"], self.choose("b")[0])
 
     def test_only_administrators_choose_hosts(self):

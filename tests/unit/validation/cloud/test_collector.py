@@ -17,7 +17,11 @@ WANTED = documents.expected()
 def trials_of(content, wanted=WANTED, first=0):
     """Return the trials in a document."""
     _, runs = collector.read(documents.signalled(content), wanted)
-    return [trial for order, run in enumerate(runs, first) for trial in collector.trials(run, wanted, order)]
+    return [
+        trial
+        for order, run in enumerate(runs, first)
+        for trial in collector.trials(run, wanted, order)
+    ]
 
 
 class GoodTest(testcase.TestCase):
@@ -27,16 +31,24 @@ class GoodTest(testcase.TestCase):
                 wanted = documents.expected(arm)
                 trials = trials_of(documents.document(wanted), wanted, 10)
                 self.assertEqual({wanted.name}, {trial.arm for trial in trials})
-                self.assertEqual([10, 11, 12, 13, 14, 15], sorted({trial.order for trial in trials}))
-                self.assertEqual(6, len([trial for trial in trials if trial.primary and trial.value]))
+                self.assertEqual(
+                    [10, 11, 12, 13, 14, 15], sorted({trial.order for trial in trials})
+                )
+                self.assertEqual(
+                    6, len([trial for trial in trials if trial.primary and trial.value])
+                )
                 self.assertEqual(2, len({trial.block for trial in trials}))
-                iperf3 = next(trial for trial in trials if trial.benchmark == "iperf3" and trial.primary)
+                iperf3 = next(
+                    trial for trial in trials if trial.benchmark == "iperf3" and trial.primary
+                )
                 self.assertEqual(("throughput", "Mbit/s"), (iperf3.metric, iperf3.unit))
                 self.assertAlmostEqual(5.1, iperf3.guest_cpu_s)  # of client and server
                 self.assertAlmostEqual(5.25, iperf3.window_s)
                 fio = [trial for trial in trials if trial.benchmark == "fio" and trial.primary]
                 # Each guest ran it alone: the other had no part in it.
-                self.assertEqual([(0, 3.1), (1, 2.0)] * 2, [(trial.boot, trial.guest_cpu_s) for trial in fio])
+                self.assertEqual(
+                    [(0, 3.1), (1, 2.0)] * 2, [(trial.boot, trial.guest_cpu_s) for trial in fio]
+                )
 
     def test_a_failed_run_is_a_trial_with_a_reason(self):
         content = documents.document(WANTED)
@@ -51,7 +63,9 @@ class GoodTest(testcase.TestCase):
         for trial in content["trials"]:
             trial["cpu"]["server"] = None
         trials = trials_of(content)
-        self.assertEqual({None}, {trial.guest_cpu_s for trial in trials if trial.benchmark == "iperf3"})
+        self.assertEqual(
+            {None}, {trial.guest_cpu_s for trial in trials if trial.benchmark == "iperf3"}
+        )
 
 
 class BadTest(testcase.TestCase):
@@ -77,7 +91,10 @@ class BadTest(testcase.TestCase):
             (documents.signalled("[]"), "is not of type 'object'"),
             (documents.signalled('{"schema": NaN}'), "no number"),
             (documents.signalled('{"schema": 1, "schema": 2}'), "'schema' twice"),
-            (documents.signalled('{"schema": "\\ud800"}'), "surrogates"),  # can be written to no file
+            (
+                documents.signalled('{"schema": "\\ud800"}'),
+                "surrogates",
+            ),  # can be written to no file
         ):
             with self.subTest(data):
                 self.assert_refused(data, reason)
@@ -86,7 +103,9 @@ class BadTest(testcase.TestCase):
         self.assert_refused("x" * (collector.MAX_ENCODED + 1), "longer than")
         bomb = gzip.compress(b" " * (collector.MAX_DECODED * 4))
         self.assertLess(len(bomb), collector.MAX_ENCODED // 4)
-        self.assert_refused(json.dumps({"results": base64.b64encode(bomb).decode()}), "unpacks to more")
+        self.assert_refused(
+            json.dumps({"results": base64.b64encode(bomb).decode()}), "unpacks to more"
+        )
 
     def test_another_run_missing_double_and_foreign_trials(self):
         for change, reason in (
@@ -94,10 +113,21 @@ class BadTest(testcase.TestCase):
             (lambda document: document.update(arm=1), "arm"),
             (lambda document: document.update(slot_seconds=21), "slot_seconds"),
             (lambda document: document["trials"].pop(), "lacks 1 trial,"),
-            (lambda document: document["trials"].append(document["trials"][0]), "7 trials instead of 6"),
-            (lambda document: document["trials"].append(document["trials"][0] | {"trial": 3}), "7 trials instead"),
+            (
+                lambda document: document["trials"].append(document["trials"][0]),
+                "7 trials instead of 6",
+            ),
+            (
+                lambda document: document["trials"].append(document["trials"][0] | {"trial": 3}),
+                "7 trials instead",
+            ),
             (lambda document: document["trials"][0].update(label="<script>"), "'<script>'"),
-            (lambda document: document["trials"][0].update(slot=document["trials"][0]["slot"] + 1), "slot"),
+            (
+                lambda document: document["trials"][0].update(
+                    slot=document["trials"][0]["slot"] + 1
+                ),
+                "slot",
+            ),
             (lambda document: document["trials"][0].update(begin=5.0), "outside its slot"),
             (lambda document: document.update(extra=1), "Additional properties"),
             (lambda document: document["trials"][0].update(status="0"), "is not of type"),
@@ -111,7 +141,9 @@ class BadTest(testcase.TestCase):
 
     def test_a_wrong_clock(self):
         content = documents.document(WANTED)
-        for trial in content["trials"]:  # a whole number of rounds later: the right slots at the wrong time
+        for trial in content[
+            "trials"
+        ]:  # a whole number of rounds later: the right slots at the wrong time
             trial["slot"] += 4000
             for key in ("begin", "end"):
                 trial[key] += 4000 * WANTED.grid.length_s
@@ -133,7 +165,9 @@ class AnythingTest(testcase.TestCase):
     @hypothesis.given(strategies.data())
     def test_a_changed_document_is_read_or_refused(self, data):
         content = documents.document(WANTED)
-        place = data.draw(strategies.sampled_from([content, content["guests"]["client"], *content["trials"]]))
+        place = data.draw(
+            strategies.sampled_from([content, content["guests"]["client"], *content["trials"]])
+        )
         key = data.draw(strategies.sampled_from(sorted(place)))
         place[key] = data.draw(samples.ANY_VALUE)
         try:
@@ -142,4 +176,6 @@ class AnythingTest(testcase.TestCase):
             self.assertLess(len(str(error)), 500)
             self.assertTrue(str(error).isprintable())
         else:
-            self.assertTrue(all(trial.error is None or trial.error.isprintable() for trial in trials))
+            self.assertTrue(
+                all(trial.error is None or trial.error.isprintable() for trial in trials)
+            )

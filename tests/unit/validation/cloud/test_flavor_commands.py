@@ -15,7 +15,10 @@ class FlavorListTest(openstack_program.ProgramTestCase):
         super().setUp()
         self.cloud.add_flavor("plain")
         self.cloud.add_flavor(
-            "net", perf_profile="network-throughput", perf_vif_queues="auto", hw_cpu_policy="shared"
+            "net",
+            perf_profile="network-throughput",
+            perf_vif_queues="auto",
+            hw_cpu_policy="shared",
         )
         self.cloud.add_flavor("trait", trait_CUSTOM_PERF_VALIDATED="required")
 
@@ -24,7 +27,10 @@ class FlavorListTest(openstack_program.ProgramTestCase):
         self.assertEqual(["net", "trait"], [row["Name"] for row in shown])
         self.assertEqual("network-throughput", shown[0]["Profile"])
         self.assertEqual({"hw:cpu_policy": "shared", "perf:vif_queues": "auto"}, shown[0]["Specs"])
-        self.assertEqual(["net", "plain", "trait"], [row["Name"] for row in self.perf("flavor", "list", "--all")])
+        self.assertEqual(
+            ["net", "plain", "trait"],
+            [row["Name"] for row in self.perf("flavor", "list", "--all")],
+        )
 
 
 class FlavorCreateTest(openstack_program.ProgramTestCase):
@@ -33,10 +39,20 @@ class FlavorCreateTest(openstack_program.ProgramTestCase):
 
     def test_profile_is_written_out(self):
         made = self.create(
-            "--profile", "network-latency", "--spec", "perf:vif_queues=2", "--disk", "5", "--id", "x1", "--private"
+            "--profile",
+            "network-latency",
+            "--spec",
+            "perf:vif_queues=2",
+            "--disk",
+            "5",
+            "--id",
+            "x1",
+            "--private",
         )
         specs = made["properties"]
-        self.assertEqual(["x1", "f", 4, 2048, 5], [made[key] for key in ("id", "name", "vcpus", "ram", "disk")])
+        self.assertEqual(
+            ["x1", "f", 4, 2048, 5], [made[key] for key in ("id", "name", "vcpus", "ram", "disk")]
+        )
         self.assertEqual(["2", False], [specs["perf:vif_queues"], made["public"]])
         for key, value in {
             "perf:profile": "network-latency",
@@ -84,13 +100,19 @@ class FlavorCreateTest(openstack_program.ProgramTestCase):
 class FlavorSetTest(openstack_program.ProgramTestCase):
     def test_add_change_remove_and_again(self):
         flavor = self.cloud.add_flavor("f", perf_iothreads="1", hw_numa_nodes="1", other_key="x")
-        done = self.perf("flavor", "set", "f", "--spec", "perf:iothreads=2", "--remove", "hw:numa_nodes")
+        done = self.perf(
+            "flavor", "set", "f", "--spec", "perf:iothreads=2", "--remove", "hw:numa_nodes"
+        )
         self.assertEqual([["perf:iothreads"], ["hw:numa_nodes"]], [done["set"], done["removed"]])
         self.assertEqual({"perf:iothreads": "2", "other:key": "x"}, flavor["extra_specs"])
         before = len([request for request in self.cloud.requests if request[0] != "GET"])
-        done = self.perf("flavor", "set", "f", "--spec", "perf:iothreads=2", "--remove", "hw:numa_nodes")
+        done = self.perf(
+            "flavor", "set", "f", "--spec", "perf:iothreads=2", "--remove", "hw:numa_nodes"
+        )
         self.assertEqual([[], []], [done["set"], done["removed"]])
-        self.assertEqual(before, len([request for request in self.cloud.requests if request[0] != "GET"]))
+        self.assertEqual(
+            before, len([request for request in self.cloud.requests if request[0] != "GET"])
+        )
 
     def test_another_profile_takes_the_old_one_out(self):
         self.perf(*CREATE, "--profile", "network-latency", "--spec", "perf:vif_rx_queue_size=1024")
@@ -118,7 +140,9 @@ class FlavorCheckTest(openstack_program.ProgramTestCase):
         self.assertEqual("", done.err)
         rules = {}
         for row in done.data:
-            self.assertTrue(all(row[key] for key in ("Level", "Rule", "Found", "Why", "Remedy", "Source")), row)
+            self.assertTrue(
+                all(row[key] for key in ("Level", "Rule", "Found", "Why", "Remedy", "Source")), row
+            )
             rules.setdefault(row["Flavor"], set()).add(row["Rule"])
         return rules, done.code
 
@@ -143,7 +167,9 @@ class FlavorCheckTest(openstack_program.ProgramTestCase):
     def test_stored_at_the_default_microversion(self):
         """Nova checks extra specs from 2.86 on only: plain 'openstack flavor set' stores anything."""
         self.cloud.add_flavor("f", vcpus=4)
-        done = openstack_program.run("--os-cloud", "test", "flavor", "set", "--property", "perf:vif_queues=0", "f")
+        done = openstack_program.run(
+            "--os-cloud", "test", "flavor", "set", "--property", "perf:vif_queues=0", "f"
+        )
         self.assertEqual(0, done.code, done.err)
         self.assertEqual({"f": {"value-not-allowed"}}, self.check("--all")[0])
 
@@ -151,14 +177,25 @@ class FlavorCheckTest(openstack_program.ProgramTestCase):
         free = {"VCPU": 8, "PCPU": 8, "MEMORY_MB": 8192, "DISK_GB": 100}
         cells = {"cells": 2, "sockets": 1, "cores": 2, "threads": 2}
         self.cloud.add_host("good", traits=["CUSTOM_PERF_VALIDATED"], free=free, topology=cells)
-        self.cloud.add_host("full", traits=["CUSTOM_PERF_VALIDATED"], free=free | {"PCPU": 3}, topology=cells)
-        self.cloud.add_host("unjudged", free=free, topology=cells)
-        self.cloud.add_host("one", traits=["CUSTOM_PERF_VALIDATED"], free=free, topology=cells | {"cells": 1})
         self.cloud.add_host(
-            "away", traits=["CUSTOM_PERF_VALIDATED"], free=free, topology={"cells": "x"}, status="disabled"
+            "full", traits=["CUSTOM_PERF_VALIDATED"], free=free | {"PCPU": 3}, topology=cells
+        )
+        self.cloud.add_host("unjudged", free=free, topology=cells)
+        self.cloud.add_host(
+            "one", traits=["CUSTOM_PERF_VALIDATED"], free=free, topology=cells | {"cells": 1}
+        )
+        self.cloud.add_host(
+            "away",
+            traits=["CUSTOM_PERF_VALIDATED"],
+            free=free,
+            topology={"cells": "x"},
+            status="disabled",
         )
         self.cloud.add_flavor(
-            "f", hw_cpu_policy="dedicated", hw_numa_nodes="2", trait_CUSTOM_PERF_VALIDATED="required"
+            "f",
+            hw_cpu_policy="dedicated",
+            hw_numa_nodes="2",
+            trait_CUSTOM_PERF_VALIDATED="required",
         )
         rows = self.run_openstack("perf", "flavor", "check", "f", "-f", "json").data
         shown = {row["Rule"]: row["Found"] for row in rows if row["Level"] == "info"}
@@ -172,18 +209,25 @@ class FlavorCheckTest(openstack_program.ProgramTestCase):
         self.assertEqual(expected, shown)
 
     def test_no_host_now(self):
-        self.cloud.add_host("h", traits=["HW_CPU_HYPERTHREADING"], free={"VCPU": 4, "MEMORY_MB": 4096, "VGPU": 1})
+        self.cloud.add_host(
+            "h", traits=["HW_CPU_HYPERTHREADING"], free={"VCPU": 4, "MEMORY_MB": 4096, "VGPU": 1}
+        )
         for specs, reason in (
             ({"trait_CUSTOM_UNKNOWN": "required"}, "trait"),
             ({"hw_cpu_thread_policy": "isolate"}, "forbidden-trait"),
             ({"resources_CUSTOM_UNKNOWN": "1"}, "resource"),
             ({"resources1_VGPU": "2"}, "group"),
-            ({"resources1_VGPU": "1", "resources2_VGPU": "1", "group_policy": "none"}, "combination"),
+            (
+                {"resources1_VGPU": "1", "resources2_VGPU": "1", "group_policy": "none"},
+                "combination",
+            ),
         ):
             with self.subTest(specs):
                 name = self.cloud.add_flavor(f"f-{reason}", **specs)["name"]
                 rules, code = self.check(name)
-                self.assertEqual(({name: {"no-host-now", f"host-excluded-by-{reason}"}}, 1), (rules, code))
+                self.assertEqual(
+                    ({name: {"no-host-now", f"host-excluded-by-{reason}"}}, 1), (rules, code)
+                )
 
     def test_who_is_no_administrator_is_told(self):
         self.cloud.add_flavor("f")
@@ -204,17 +248,28 @@ class RequestedTest(testcase.TestCase):
         rest = "DISK_GB:4,MEMORY_MB:512"
         for specs, resources in (
             ({}, f"{rest},VCPU:4"),
-            ({"hw_cpu_policy": "dedicated", "hw_emulator_threads_policy": "isolate"}, f"{rest},PCPU:5"),
+            (
+                {"hw_cpu_policy": "dedicated", "hw_emulator_threads_policy": "isolate"},
+                f"{rest},PCPU:5",
+            ),
             ({"hw_cpu_policy": "mixed", "hw_cpu_dedicated_mask": "^0"}, f"{rest},PCPU:3,VCPU:1"),
-            ({"resources_VCPU": "0", "resources_PCPU": "4", "resources_DISK_GB": "0"}, "MEMORY_MB:512,PCPU:4"),
+            (
+                {"resources_VCPU": "0", "resources_PCPU": "4", "resources_DISK_GB": "0"},
+                "MEMORY_MB:512,PCPU:4",
+            ),
         ):
             with self.subTest(specs):
                 self.assertEqual(resources, self.requested(**specs)[""]["resources"])
-        groups = self.requested(resources1_VGPU="1", trait1_CUSTOM_A="required", trait1_CUSTOM_B="forbidden")
+        groups = self.requested(
+            resources1_VGPU="1", trait1_CUSTOM_A="required", trait1_CUSTOM_B="forbidden"
+        )
         self.assertEqual({"resources": "VGPU:1", "required": "CUSTOM_A,!CUSTOM_B"}, groups["1"])
 
     def test_absurd_amounts_are_refused(self):
-        for specs in ({"resources_VGPU": "many"}, {"hw_cpu_policy": "mixed", "hw_cpu_dedicated_mask": "9-1"}):
+        for specs in (
+            {"resources_VGPU": "many"},
+            {"hw_cpu_policy": "mixed", "hw_cpu_dedicated_mask": "9-1"},
+        ):
             with self.subTest(specs):
                 self.assertRaises(model.CloudError, self.requested, **specs)
 
@@ -222,7 +277,9 @@ class RequestedTest(testcase.TestCase):
 class FlavorExplainTest(openstack_program.ProgramTestCase):
     def test_nothing_found_is_said_to_people(self):
         """Programs get what they had: an empty list, no line at all."""
-        self.perf("flavor", "create", "sound", "--vcpus", "4", "--ram", "2048", "--profile", "compute")
+        self.perf(
+            "flavor", "create", "sound", "--vcpus", "4", "--ram", "2048", "--profile", "compute"
+        )
         for kind, out in (("table", "no findings\n"), ("json", "[]"), ("value", "")):
             with self.subTest(kind):
                 done = self.run_openstack("perf", "flavor", "check", "--all", "-f", kind)
@@ -234,7 +291,9 @@ class FlavorExplainTest(openstack_program.ProgramTestCase):
         self.cloud.add_image("i", hw_perf_vif_queues="2")
         rows = {row["Spec"]: row for row in self.perf("flavor", "explain", "f", "--image", "i")}
         self.assertEqual("profile balanced", rows["perf:vif_rx_queue_size"]["From"])
-        self.assertEqual(["2", "flavor"], [rows["perf:iothreads"][key] for key in ("Value", "From")])
+        self.assertEqual(
+            ["2", "flavor"], [rows["perf:iothreads"][key] for key in ("Value", "From")]
+        )
         self.assertEqual("image", rows["perf:vif_queues"]["From"])
         self.assertIn("<iothreads>2</iothreads>", rows["perf:iothreads"]["XML"])
         self.assertIn('rx_queue_size="512"', rows["perf:vif_rx_queue_size"]["XML"][0])

@@ -19,7 +19,9 @@ def judged(data, budgets=()):
     """Return host -> its verdict, where it is not PASS, with the code of its first reason."""
     _, verdict = fleet.judge(data, budgets)
     return {
-        host.host: (host.verdict, host.details[0].codes[0]) for host in verdict.hosts if host.verdict != V.PASS
+        host.host: (host.verdict, host.details[0].codes[0])
+        for host in verdict.hosts
+        if host.verdict != V.PASS
     }
 
 
@@ -37,16 +39,49 @@ class LostTrialsTest(testcase.TestCase):
             ("one dead host spoils no peer's verdict", run(of("h2")), {"h2": dead}),
             (
                 "what is left of a host that fails nearly always is a selection",
-                run(lambda pair, _, block: None if "h2" in pair and ("h3" not in pair or block) else 1, peers=4),
+                run(
+                    lambda pair, _, block: (
+                        None if "h2" in pair and ("h3" not in pair or block) else 1
+                    ),
+                    peers=4,
+                ),
                 {"h2": dead},
             ),
-            ("few that fail are no fault", run(lambda pair, _, block: None if block == 3 else 1), {}),
-            ("nobody is named where all fail", run(lambda *_: None), {f"h{number}": dead for number in range(6)}),
-            ("an arm is missing with a host", run(of("h2", factor="", arms=["tuned"]), peers=4), {"h2": dead}),
-            ("in one pair", run(lambda pair, arm, _: "" if pair == ("h2", "h3") and arm == "tuned" else 1), {}),
-            ("only measured with dead hosts", run(of("h2", "h4")), {"h2": dead, "h3": dead, "h4": dead}),
-            ("a path between good hosts", run(lambda pair, *_: None if pair == ("h2", "h3") else 1), {}),
-            ("alone", run(lambda pair, *_: None if pair[0] == "h2" else 1, benchmark="cpu"), {"h2": dead}),
+            (
+                "few that fail are no fault",
+                run(lambda pair, _, block: None if block == 3 else 1),
+                {},
+            ),
+            (
+                "nobody is named where all fail",
+                run(lambda *_: None),
+                {f"h{number}": dead for number in range(6)},
+            ),
+            (
+                "an arm is missing with a host",
+                run(of("h2", factor="", arms=["tuned"]), peers=4),
+                {"h2": dead},
+            ),
+            (
+                "in one pair",
+                run(lambda pair, arm, _: "" if pair == ("h2", "h3") and arm == "tuned" else 1),
+                {},
+            ),
+            (
+                "only measured with dead hosts",
+                run(of("h2", "h4")),
+                {"h2": dead, "h3": dead, "h4": dead},
+            ),
+            (
+                "a path between good hosts",
+                run(lambda pair, *_: None if pair == ("h2", "h3") else 1),
+                {},
+            ),
+            (
+                "alone",
+                run(lambda pair, *_: None if pair[0] == "h2" else 1, benchmark="cpu"),
+                {"h2": dead},
+            ),
         ):
             cpu = [dataclasses.replace(BUDGET[0], benchmark="cpu", metric="throughput")]
             for some in ((), cpu if name == "alone" else BUDGET):
@@ -93,20 +128,32 @@ class LostTrialsTest(testcase.TestCase):
                 data = run(of(*hosts, factor=0, arms=arms))
                 self.assertEqual(dict.fromkeys(hosts, lost), judged(data, budgets))
                 _, verdict = fleet.judge(data, budgets)
-                self.assertIn("12 of 12 trials of 'tuned' gave 0", " ".join(verdict.hosts[0].reasons))
+                self.assertIn(
+                    "12 of 12 trials of 'tuned' gave 0", " ".join(verdict.hosts[0].reasons)
+                )
         self.assertEqual({"h2": lost}, judged(run(of("h2", factor=0), peers=4)))
         few = run(lambda _pair, _arm, block: 0 if block == 3 else 1)
         self.assertEqual({}, judged(few), "few are no fault")
         best = run(of(*every, factor=0), better="lower")
         _, verdict = fleet.judge(best, ())
-        self.assertEqual({None}, {host.verdict for host in verdict.hosts}, "no host is lost, none is compared")
+        self.assertEqual(
+            {None}, {host.verdict for host in verdict.hosts}, "no host is lost, none is compared"
+        )
 
     def test_what_lost_trials_leave_may_compare_nobody(self):
-        data = run(lambda pair, *_: 1 if pair in (("h0", "h1"), ("h1", "h2")) else None, peers=4, benchmark="cpu")
-        self.assertEqual({f"h{number}": (V.INVALID, C.HOST_LOST_TRIALS) for number in range(6)}, judged(data))
+        data = run(
+            lambda pair, *_: 1 if pair in (("h0", "h1"), ("h1", "h2")) else None,
+            peers=4,
+            benchmark="cpu",
+        )
+        self.assertEqual(
+            {f"h{number}": (V.INVALID, C.HOST_LOST_TRIALS) for number in range(6)}, judged(data)
+        )
 
     def test_a_host_without_any_result(self):
-        self.assertEqual({"h2": (V.INVALID, C.NO_RESULT)}, judged(run(of("h2", factor=""), peers=4)))
+        self.assertEqual(
+            {"h2": (V.INVALID, C.NO_RESULT)}, judged(run(of("h2", factor=""), peers=4))
+        )
 
     def test_a_slow_host_that_met_one_peer_alone_is_uncertain(self):
         data = run(lambda pair, *_: {("h1", "h2"): 0.7, ("h2", "h3"): ""}.get(pair, 1))
@@ -120,7 +167,9 @@ class LostTrialsTest(testcase.TestCase):
         )
         changed, verdict = fleet.judge(dataclasses.replace(data, environment=environment), [])
         self.assertEqual((None, None), (verdict.whole, changed.environment.fleet.verdict))
-        self.assertEqual({"h0": None, "h1": None}, {host.host: host.verdict for host in verdict.hosts})
+        self.assertEqual(
+            {"h0": None, "h1": None}, {host.host: host.verdict for host in verdict.hosts}
+        )
 
     def test_what_was_left_out_is_not_measured(self):
         data, verdict = fleet.judge(run(of("h2")), [])
@@ -128,10 +177,17 @@ class LostTrialsTest(testcase.TestCase):
         self.assertEqual("INVALID", data.environment.fleet.verdict)
 
     def test_a_host_without_an_agent_leaves_its_peers_their_budget(self):
-        data = run(peers=4, work=10.0, work_unit="Gbit", host_cpu_s={"vcpu": 4.0, "vhost": 0.4, "total": 4.4})
+        data = run(
+            peers=4,
+            work=10.0,
+            work_unit="Gbit",
+            host_cpu_s={"vcpu": 4.0, "vhost": 0.4, "total": 4.4},
+        )
         hosts = {pair.number: {pair.client, pair.server} for pair in data.environment.fleet.pairs}
         trials = [
-            dataclasses.replace(trial, host_cpu_s={"vcpu": 4.0}) if "h2" in hosts[trial.boot] else trial
+            dataclasses.replace(trial, host_cpu_s={"vcpu": 4.0})
+            if "h2" in hosts[trial.boot]
+            else trial
             for trial in data.trials
         ]
         budgets = [budget_file.Budget("iperf3", "tuned", max_host_cpu_per_unit=0.1)]
@@ -168,7 +224,9 @@ class OrderOfPassesTest(testcase.TestCase):
                 return None
             return 0.8 if arm == "tuned" else 1
 
-        words = {host: word for host, (word, _) in judged(run(with_h3_only, peers=4), BUDGET).items()}
+        words = {
+            host: word for host, (word, _) in judged(run(with_h3_only, peers=4), BUDGET).items()
+        }
         every = dict.fromkeys((f"h{number}" for number in range(6)), V.FAIL)
         self.assertEqual({**every, "h2": V.INVALID}, words)
 
@@ -180,9 +238,19 @@ class BudgetTest(testcase.TestCase):
         uncertain = dict.fromkeys(every, V.INCONCLUSIVE)
         for name, data, budgets, expected in (
             ("met", run(), BUDGET, {}),
-            ("broken by all", run(of(*every, factor=0.8, arms=["tuned"])), BUDGET, dict.fromkeys(every, V.FAIL)),
+            (
+                "broken by all",
+                run(of(*every, factor=0.8, arms=["tuned"])),
+                BUDGET,
+                dict.fromkeys(every, V.FAIL),
+            ),
             ("broken by one", run(of("h2", factor=0.7, arms=["tuned"])), LAX, {"h2": V.FAIL}),
-            ("noise may explain it", run(of("h2", factor=0.93, arms=["tuned"])), BUDGET, uncertain),
+            (
+                "noise may explain it",
+                run(of("h2", factor=0.93, arms=["tuned"])),
+                BUDGET,
+                uncertain,
+            ),
         ):
             with self.subTest(name):
                 verdicts = {host: word for host, (word, _) in judged(data, budgets).items()}
@@ -208,7 +276,9 @@ class BudgetTest(testcase.TestCase):
         budgets = [budget_file.Budget("iperf3", "tuned", 0.15), *LAX]
         _, verdict = fleet.judge(data, budgets)
         expected = {f"h{number}": 0.9 if number == 2 else 1.0 for number in range(6)}
-        self.assertEqual(expected, {host: round(share, 1) for host, share in verdict.of_bare.items()})
+        self.assertEqual(
+            expected, {host: round(share, 1) for host, share in verdict.of_bare.items()}
+        )
         self.assertEqual({}, fleet.judge(data, LAX)[1].of_bare)
 
     def test_a_budget_of_loss_needs_no_agent(self):
@@ -225,7 +295,9 @@ class BudgetTest(testcase.TestCase):
         budgets = [budget_file.Budget("iperf3", "tuned", max_host_cpu_per_unit=0.06)]
         self.assertEqual({"h2": (V.FAIL, C.HOST_BEYOND)}, judged(data, budgets))
         _, verdict = fleet.judge(data, budgets)
-        [reason] = [reason for host in verdict.hosts if host.host == "h2" for reason in host.reasons]
+        [reason] = [
+            reason for host in verdict.hosts if host.host == "h2" for reason in host.reasons
+        ]
         self.assertRegex(reason, r"0\.20")
 
     def test_figures_of_a_slow_host_are_those_of_its_pairs(self):
@@ -250,19 +322,28 @@ class PlacesTest(testcase.TestCase):
 
 class CostTest(testcase.TestCase):
     def test_service_cpu(self):
-        data = run(work=10.0, work_unit="Gbit", host_cpu_s={"vcpu": 4.0, "vhost": 0.4, "total": 4.4}, peers=4)
+        data = run(
+            work=10.0,
+            work_unit="Gbit",
+            host_cpu_s={"vcpu": 4.0, "vhost": 0.4, "total": 4.4},
+            peers=4,
+        )
         data.trials[0].host_cpu_s = {"vcpu": 4.0, "total": 3.99}  # counters lag a little
         for limit, verdicts in ((0.05, {V.PASS}), (0.03, {V.FAIL})):
             with self.subTest(limit):
                 budgets = [budget_file.Budget("iperf3", "tuned", max_host_cpu_per_unit=limit)]
-                self.assertEqual(verdicts, {host.verdict for host in fleet.judge(data, budgets)[1].hosts})
+                self.assertEqual(
+                    verdicts, {host.verdict for host in fleet.judge(data, budgets)[1].hosts}
+                )
 
     def test_budgets_of_which_none_is_for_the_run_are_not_met(self):
         """Hosts are compared with each other all the same; but that is not what was asked."""
         gold = [dataclasses.replace(LAX[0], host_group="gold")]
         changed, verdict = fleet.judge(run(), gold)
         self.assertEqual("INVALID", changed.environment.fleet.verdict)
-        self.assertEqual({C.NO_BUDGET_APPLIES}, {host.details[0].codes[0] for host in verdict.hosts})
+        self.assertEqual(
+            {C.NO_BUDGET_APPLIES}, {host.details[0].codes[0] for host in verdict.hosts}
+        )
         for budgets in ([], [dataclasses.replace(gold[0], optional=True)], [*gold, *LAX]):
             with self.subTest(budgets):
                 changed, _ = fleet.judge(run(), budgets)

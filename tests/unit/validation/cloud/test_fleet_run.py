@@ -51,7 +51,9 @@ class FleetRunCase(directories.DirectoryCase):
         run.plan = dataclasses.replace(run.plan, settings=settings)
         self.threads = simulation.VirtualWorkers()
         self.launcher = simulation.SimulatedLauncher(cloud or simulation.Cloud(), self.threads)
-        return fleet_run.FleetRun(self.store, self.launcher, run, self.progress.append, self.threads)
+        return fleet_run.FleetRun(
+            self.store, self.launcher, run, self.progress.append, self.threads
+        )
 
     def states(self):
         return collections.Counter(task.state for task in self.store.load(self.run_id).tasks)
@@ -61,7 +63,9 @@ class FleetRunCase(directories.DirectoryCase):
 
     def check_consistent(self):
         """Every pair that is done has all its trials once, no other has any; nothing is left on the cloud."""
-        counts = {number: len(outcome.trials) for number, outcome in self.store.outcomes(self.run_id)}
+        counts = {
+            number: len(outcome.trials) for number, outcome in self.store.outcomes(self.run_id)
+        }
         for task in self.store.load(self.run_id).tasks:
             self.assertEqual(24 if task.state == "done" else None, counts.get(task.number), task)
         self.assertEqual([], self.launcher.stacks())
@@ -115,7 +119,9 @@ class FleetRunTest(FleetRunCase):
         if self.ended() < 8:
             return None
         self.threads.sleep(5.0)
-        return model.PairOutcome(pair, errors=[model.PairError(model.ErrorClass.API, "not allowed (403)")])
+        return model.PairOutcome(
+            pair, errors=[model.PairError(model.ErrorClass.API, "not allowed (403)")]
+        )
 
     def test_a_cloud_that_fails_midway_is_no_host_s_fault(self):
         """The run ends soon, and all that failed is measured when it goes on."""
@@ -130,7 +136,9 @@ class FleetRunTest(FleetRunCase):
                 self.assertEqual({"done", "planned"}, set(states))
                 self.assertEqual(36, states.total())
                 self.check_consistent()
-                self.assertEqual("complete", self.fleet_run(self.store.claim(self.run_id), retries=0).run())
+                self.assertEqual(
+                    "complete", self.fleet_run(self.store.claim(self.run_id), retries=0).run()
+                )
                 self.assertEqual({"done": 36}, self.states())
                 self.check_consistent()
 
@@ -167,7 +175,9 @@ class FleetRunTest(FleetRunCase):
         self.assertEqual("complete", self.fleet_run(self.store.claim(self.run_id)).run())
         self.assertEqual({"done": 18}, self.states())
         begun += [pair for what, pair, _ in self.launcher.log if what == "begin"]
-        self.assertEqual({1}, set(collections.Counter(begun).values()), "what was measured is measured once")
+        self.assertEqual(
+            {1}, set(collections.Counter(begun).values()), "what was measured is measured once"
+        )
 
     def test_one_dead_host(self):
         """Its pairs are tried again, then they have failed; nobody else is drawn for its peers."""
@@ -178,7 +188,9 @@ class FleetRunTest(FleetRunCase):
         self.assertEqual([2] * 3, [task.attempts for task in failed if "h004" in task.pair.hosts])
         self.assertEqual({"done": 15, "failed": 3}, self.states())
         _, judged = fleet_results.collect(self.store, run.run_id, [], 0.15, "complete")
-        verdicts = {host.host: (host.verdict, host.measured) for host in judged.hosts if host.measured < 3}
+        verdicts = {
+            host.host: (host.verdict, host.measured) for host in judged.hosts if host.measured < 3
+        }
         self.assertEqual(("INVALID", 0), verdicts.pop("h004"))
         self.assertEqual([("PASS", 2)] * 3, list(verdicts.values()))
         self.check_consistent()
@@ -187,7 +199,9 @@ class FleetRunTest(FleetRunCase):
         controller = self.begin(16, simulation.Cloud(quota=3), max_parallel=8)
         self.assertEqual("complete", controller.run())
         self.assertEqual({"done": 16}, self.states())
-        self.assertIn("quota: at most 3 pairs at a time", "\n".join(now.text for now in self.progress))
+        self.assertIn(
+            "quota: at most 3 pairs at a time", "\n".join(now.text for now in self.progress)
+        )
         self.assertEqual([], self.faults())
         self.check_consistent()
 
@@ -197,7 +211,9 @@ class FleetRunTest(FleetRunCase):
         for limit, count in ((144, 144), (143, 72)):
             with self.subTest(limit):
                 self.useFixture(fixtures.MockPatchObject(fleet_results, "MAX_TRIALS", limit))
-                measured, judged = fleet_results.collect(self.store, self.run_id, [], 0.15, "complete")
+                measured, judged = fleet_results.collect(
+                    self.store, self.run_id, [], 0.15, "complete"
+                )
                 self.assertEqual((count, "PASS"), (len(measured.trials), judged.whole))
                 self.assertEqual(144 - count or None, measured.environment.trials_left_out)
 
@@ -254,7 +270,9 @@ class FleetRunTest(FleetRunCase):
         self.assertEqual("complete", controller.run())
         self.assertTrue(controller.unclean)
         self.assertTrue(self.store.lines()[0].leftovers)
-        self.assertIn("stacks may be left: stack nova-perf-x: DELETE_FAILED", self.progress[-1].text)
+        self.assertIn(
+            "stacks may be left: stack nova-perf-x: DELETE_FAILED", self.progress[-1].text
+        )
 
     def test_a_run_that_another_process_took_over_is_left_to_it(self):
         """While pairs are measured, and while the last stacks are removed."""
@@ -284,7 +302,9 @@ class FleetRunTest(FleetRunCase):
                     slept.cleanup = sweep
                 slept.make(f"{model.NAME_PREFIX}{self.run_id}-of-the-new-owner")
                 error = self.assertRaises(run_store.TakenOverError, controller.run)
-                self.assertIn(f"run {self.run_id} was taken over: process {os.getpid()} on ", str(error))
+                self.assertIn(
+                    f"run {self.run_id} was taken over: process {os.getpid()} on ", str(error)
+                )
                 self.assertFalse(controller.unclean)
                 self.assertIn(f"{model.NAME_PREFIX}{self.run_id}-of-the-new-owner", stacks)
                 [run] = taken
@@ -349,7 +369,11 @@ class FleetRunTest(FleetRunCase):
     def test_ctrl_c_and_resume(self):
         """Also where it has ended the reader of the progress, too: nothing is left, and the run is not lost."""
         broken = BrokenPipeError("gone")
-        for number, gone in ((signal.SIGINT, None), (signal.SIGTERM, None), (signal.SIGINT, broken)):
+        for number, gone in (
+            (signal.SIGINT, None),
+            (signal.SIGTERM, None),
+            (signal.SIGINT, broken),
+        ):
             with self.subTest(number):
                 self.progress = mock.Mock(**{"append.side_effect": gone})
                 controller = self.begin(16, peers=3)
@@ -372,5 +396,7 @@ class FleetRunTest(FleetRunCase):
                 again = self.fleet_run(self.store.claim(self.run_id))
                 self.assertEqual("complete", again.run())
                 self.assertEqual({"done": 24}, self.states())
-                self.assertEqual(set(), done & {pair for _, pair, _ in self.launcher.log}, "measured twice")
+                self.assertEqual(
+                    set(), done & {pair for _, pair, _ in self.launcher.log}, "measured twice"
+                )
                 self.check_consistent()

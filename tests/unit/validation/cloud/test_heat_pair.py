@@ -21,7 +21,9 @@ HOSTS = {"client": "a", "server": "b"}
 STACK = stacks.Stack("id-n", "n")
 HEAT = "^/orchestration"
 ALL = "GET|POST|DELETE"
-REFUSED = api_server.Answer(401, {"error": {"message": "The request you have made requires authentication."}})
+REFUSED = api_server.Answer(
+    401, {"error": {"message": "The request you have made requires authentication."}}
+)
 BUSY = api_server.Answer(503, {})
 #: Answers that are none: a proxy's page, one that is cut off.
 RUBBISH = (
@@ -47,15 +49,27 @@ class HeatCase(testcase.TestCase):
         self.cloud = self.useFixture(api_server.ApiServer())
         self.api = api.Api(self.connect, retry_for_s=600)
         self.stacks = stacks.Stacks(self.api)
-        for name, value in (("APPEAR_S", 0.3), ("POLL_S", 0.05), ("RETRY_S", 0.2), ("DELETE_S", 600)):
+        for name, value in (
+            ("APPEAR_S", 0.3),
+            ("POLL_S", 0.05),
+            ("RETRY_S", 0.2),
+            ("DELETE_S", 600),
+        ):
             self.useFixture(fixtures.MockPatchObject(stacks, name, value))
         self.useFixture(fixtures.MockPatchObject(heat_pair, "POLL_S", 0.05))
         self.useFixture(fixtures.FakeLogger())
 
     def connect(self, path="/identity/v3"):
-        auth = {"auth_url": self.cloud.url + path, "username": "u", "password": "secret", "project_name": "p"}
+        auth = {
+            "auth_url": self.cloud.url + path,
+            "username": "u",
+            "password": "secret",
+            "project_name": "p",
+        }
         auth |= {"user_domain_name": "Default", "project_domain_name": "Default"}
-        return openstack.connect(auth=auth, region_name="RegionOne", orchestration_status_code_retries=0)
+        return openstack.connect(
+            auth=auth, region_name="RegionOne", orchestration_status_code_retries=0
+        )
 
     def add_fault(self, answer, times=1, methods=ALL, path=HEAT):
         self.cloud.faults += [(methods, path, answer)] * times
@@ -71,17 +85,27 @@ class HeatCase(testcase.TestCase):
         return model.MeasurePlan("r", (ARM,), tuple(plugins.jobs(["cpu"])), 1, time_limit_s)
 
     def measure(self, launcher=None, **changes):
-        return (launcher or self.launcher()).measure(model.HostPair("a", "b"), self.plan(**changes))
+        return (launcher or self.launcher()).measure(
+            model.HostPair("a", "b"), self.plan(**changes)
+        )
 
 
 class AnswerTest(HeatCase):
     def test_what_may_pass_is_asked_for_again(self):
         self.cloud.add_stack("n", reason="done")
-        for answer in (BUSY, *(api_server.Answer(status) for status in (429, 500, 504)), REFUSED, RUBBISH[1]):
+        for answer in (
+            BUSY,
+            *(api_server.Answer(status) for status in (429, 500, 504)),
+            REFUSED,
+            RUBBISH[1],
+        ):
             with self.subTest(answer):
                 for ask, expected in (
                     (lambda: self.stacks.status(STACK), ("CREATE_COMPLETE", "done")),
-                    (lambda: self.stacks.servers(STACK), {"client": "client-id", "server": "server-id"}),
+                    (
+                        lambda: self.stacks.servers(STACK),
+                        {"client": "client-id", "server": "server-id"},
+                    ),
                     (lambda: self.stacks.owned("n"), []),
                 ):
                     self.add_fault(answer)
@@ -100,7 +124,9 @@ class AnswerTest(HeatCase):
         self.assertRaises(api.Interrupted, self.stacks.status, STACK)
 
     def test_a_refusal_is_not_repeated(self):
-        self.add_fault(api_server.Answer(400, {"error": {"message": "Quota exceeded for instances"}}))
+        self.add_fault(
+            api_server.Answer(400, {"error": {"message": "Quota exceeded for instances"}})
+        )
         error = self.assertRaises(stacks.StackError, self.stacks.create, "n", {}, [], 1)
         self.assertIs(model.ErrorClass.QUOTA, error.kind)
         self.assertEqual(["POST"], self.asked())
@@ -125,7 +151,12 @@ class AnswerTest(HeatCase):
     def test_only_stacks_of_the_run_are_owned(self):
         run_id = run_store.new_id()
         ours, other = f"nova-perf-{run_id}-a-b-tuned-1", "nova-perf-run1-a-b-c-1"
-        foreign = [f"nova-perf-{run_id[:-1]}-a-b-1", "nova-perf-dashboard", "nova-perf-tuning-demo-site", "mine"]
+        foreign = [
+            f"nova-perf-{run_id[:-1]}-a-b-1",
+            "nova-perf-dashboard",
+            "nova-perf-tuning-demo-site",
+            "mine",
+        ]
         for name in (ours, other, *foreign):
             self.cloud.add_stack(name)
         for number, tags in enumerate((["production"], None)):
@@ -141,7 +172,11 @@ class RemovalTest(HeatCase):
 
         def deleted(_name):
             attempts.append(clock.monotonic())
-            return None if len(attempts) == 4 else ("DELETE_FAILED", "Conflict: client_port: Port in use")
+            return (
+                None
+                if len(attempts) == 4
+                else ("DELETE_FAILED", "Conflict: client_port: Port in use")
+            )
 
         self.cloud.deleted = deleted
         self.cloud.add_stack("n")
@@ -153,7 +188,10 @@ class RemovalTest(HeatCase):
     def test_what_stays_is_told_with_heats_reason(self):
         self.useFixture(simulated_cloud.RemovalClock())
         self.useFixture(fixtures.MockPatchObject(stacks, "DELETE_S", 1.0))
-        self.cloud.deleted = lambda name: ("DELETE_FAILED", "Conflict: resources.client_port: Port in use")
+        self.cloud.deleted = lambda name: (
+            "DELETE_FAILED",
+            "Conflict: resources.client_port: Port in use",
+        )
         self.cloud.add_stack("n")
         [problem] = self.stacks.delete([STACK])
         self.assertIn("stack n: still there after 1 s: ", problem)
@@ -164,7 +202,9 @@ class RemovalTest(HeatCase):
         self.useFixture(fixtures.MockPatchObject(stacks, "DELETE_S", 1.0))
         self.add_fault(BUSY, 2000)
         watched = stacks.Stacks(api.Api(self.connect, retry_for_s=0.8))
-        problems = watched.delete(stacks.Stack(f"id-{number}", f"n{number}") for number in range(128))
+        problems = watched.delete(
+            stacks.Stack(f"id-{number}", f"n{number}") for number in range(128)
+        )
         self.assertEqual(128, len(problems))
         self.assertIn("stack n127: still there after 1 s: ", problems[-1])
 
@@ -191,7 +231,11 @@ class RemovalTest(HeatCase):
 
                 with mock.patch.object(stacks.Stacks, "delete", healed):
                     outcome = self.measure()
-                self.assertEqual([model.ErrorClass.API], [error.kind for error in outcome.errors], outcome.errors)
+                self.assertEqual(
+                    [model.ErrorClass.API],
+                    [error.kind for error in outcome.errors],
+                    outcome.errors,
+                )
                 self.assertEqual({}, self.cloud.stacks)
 
 
@@ -211,18 +255,24 @@ class LauncherTest(HeatCase):
 
     def test_networks_without_addresses_are_refused(self):
         cloud = mock.Mock(**{"image.find_image.return_value.status": "active"})
-        launcher = heat_pair.HeatPairLauncher(model.GuestSettings(network="n"), api.Api(lambda: cloud))
+        launcher = heat_pair.HeatPairLauncher(
+            model.GuestSettings(network="n"), api.Api(lambda: cloud)
+        )
         for network in (None, mock.Mock(subnet_ids=[])):
             with self.subTest(network):
                 cloud.network.find_network.return_value = network
-                self.assertRaisesRegex(model.CloudError, "'n', or it", launcher.check, self.plan(1200.0))
+                self.assertRaisesRegex(
+                    model.CloudError, "'n', or it", launcher.check, self.plan(1200.0)
+                )
 
     def test_where_any_finds_no_second_host_the_remedy_is_named(self):
         reason = "Resource CREATE failed: ResourceInError: resources.client: Message: No valid host was found."
         self.cloud.status = "CREATE_FAILED", reason
         for pair, named in ((model.HostPair("", ""), True), (model.HostPair("a", "b"), False)):
             [error] = self.launcher().measure(pair, self.plan()).errors
-            self.assertEqual((model.ErrorClass.NO_HOST, named), (error.kind, "--hosts all" in error.reason))
+            self.assertEqual(
+                (model.ErrorClass.NO_HOST, named), (error.kind, "--hosts all" in error.reason)
+            )
 
     def test_an_existing_network_must_exist_and_needs_no_external_one(self):
         cloud = mock.MagicMock()
@@ -233,7 +283,9 @@ class LauncherTest(HeatCase):
         cloud.network.networks.assert_not_called()
         for found in (None, mock.Mock(subnet_ids=[])):
             cloud.network.find_network.return_value = found
-            error = self.assertRaises(model.CloudError, cloud_check.check, api.Api(lambda: cloud), settings, ())
+            error = self.assertRaises(
+                model.CloudError, cloud_check.check, api.Api(lambda: cloud), settings, ()
+            )
             self.assertIn("there is no network 'shared'", str(error))
 
     def test_refused_credentials_end_the_run(self):
@@ -290,7 +342,9 @@ class CollectTest(HeatCase):
         self.assertEqual({"tuned": model.HostPair("a", "b")}, outcome.hosts)
         self.assertEqual(["client", "server"], sorted(outcome.guests["tuned"]))
         self.assertEqual(list(range(6)), sorted({trial.order for trial in outcome.trials}))
-        self.assertEqual(("", [], {None}), (outcome.host_cpu_source, outcome.errors, self.courses(outcome)))
+        self.assertEqual(
+            ("", [], {None}), (outcome.host_cpu_source, outcome.errors, self.courses(outcome))
+        )
 
     def courses(self, outcome):
         return {trial.course for trial in outcome.trials}
@@ -342,7 +396,9 @@ class LeaseTest(HeatCase):
                 launcher.own(self.lease(calls))
                 self.assertRaises(run_store.TakenOverError, self.measure, launcher)
                 self.assertEqual(calls, len(self.asked()), reached.output)
-                self.assertEqual(calls > 0, bool(self.cloud.stacks), "its stack is the new owner's to remove")
+                self.assertEqual(
+                    calls > 0, bool(self.cloud.stacks), "its stack is the new owner's to remove"
+                )
                 self.assertRaises(run_store.TakenOverError, launcher.cleanup, "r")
                 self.assertEqual(calls, len(self.asked()))
 
@@ -352,8 +408,14 @@ class LeaseTest(HeatCase):
         self.add_fault(BUSY, 2)
         self.measure(launcher, time_limit_s=0.4)
         # What Nova's versions are is part of the first question to it.
-        asked = [(method, path) for method, path, *_ in self.cloud.requests if not path.endswith("/compute/v2.1")]
-        changing = [method in ("POST", "DELETE") and "/servers/" not in path for method, path in asked]
+        asked = [
+            (method, path)
+            for method, path, *_ in self.cloud.requests
+            if not path.endswith("/compute/v2.1")
+        ]
+        changing = [
+            method in ("POST", "DELETE") and "/servers/" not in path for method, path in asked
+        ]
         self.assertEqual(changing, self.checked, asked)
 
     def test_stacks_of_an_earlier_owner_go_before_a_pair_is_measured(self):
@@ -383,7 +445,11 @@ class SilenceTest(HeatCase):
         with fixtures.MockPatchObject(heat_pair, "time", still):
             self.measure(launcher, time_limit_s=time_limit_s)
         [request] = self.cloud.made
-        return request["parameters"]["time_limit"], request["timeout_mins"], time_limit_s - heat_pair.CLOSING_S
+        return (
+            request["parameters"]["time_limit"],
+            request["timeout_mins"],
+            time_limit_s - heat_pair.CLOSING_S,
+        )
 
     def test_the_wait_condition_ends_before_the_pair(self):
         for boot_s, limit_s in ((60.0, 1200.0), (20.0, 200.0), (300.0, 1200.0)):
@@ -392,11 +458,15 @@ class SilenceTest(HeatCase):
                 wait_s, heat_min, left_s = self.given(launcher, limit_s)
                 self.assertLess(wait_s + boot_s + 5, left_s)
                 self.assertGreater(wait_s, boot_s + 5 * 3, "guests that work have the time for it")
-                self.assertGreater(60 * heat_min, left_s, "Heat's own limit would not say who was silent")
+                self.assertGreater(
+                    60 * heat_min, left_s, "Heat's own limit would not say who was silent"
+                )
 
     def test_guests_that_work_have_their_time_where_it_is_scarce(self):
         launcher = self.launcher(boot_s=60.0, slot_s=5)
-        wait_s, _, left_s = self.given(launcher, launcher.expected_s(self.plan()) + heat_pair.CLOSING_S)
+        wait_s, _, left_s = self.given(
+            launcher, launcher.expected_s(self.plan()) + heat_pair.CLOSING_S
+        )
         self.assertGreater(wait_s, left_s - 2)
 
     def test_why_guests_told_nothing(self):
@@ -417,7 +487,9 @@ class SilenceTest(HeatCase):
     def test_boot_time_counts_in_what_a_pair_needs(self):
         launcher = self.launcher(boot_s=1800.0)
         short_s = launcher.expected_s(self.plan()) + heat_pair.CLOSING_S - 1
-        error = self.assertRaises(model.CloudError, launcher.check, self.plan(time_limit_s=short_s))
+        error = self.assertRaises(
+            model.CloudError, launcher.check, self.plan(time_limit_s=short_s)
+        )
         self.assertIn("1800 s of it until its guests are ready (--boot-time)", str(error))
         self.assertEqual([], self.asked())
 
@@ -425,14 +497,29 @@ class SilenceTest(HeatCase):
 class ClassifyTest(testcase.TestCase):
     def test_reasons_of_heat_and_nova(self):
         for reason, kind in (
-            ("ResourceInError: resources.client: Message: No valid host was found. , Code: 500", "NO_HOST"),
+            (
+                "ResourceInError: resources.client: Message: No valid host was found. , Code: 500",
+                "NO_HOST",
+            ),
             ("Forbidden: Quota exceeded for instances: Requested 1, but already used 10", "QUOTA"),
-            ("OverQuotaClient: resources.network: Quota exceeded for resources: ['network'].", "QUOTA"),
+            (
+                "OverQuotaClient: resources.network: Quota exceeded for resources: ['network'].",
+                "QUOTA",
+            ),
             ("WaitConditionTimeout: resources.report: 1 of 3 received - ready", "NO_SIGNAL"),
             ("WaitConditionFailure: resources.report: fio failed", "BENCHMARK_FAILED"),
-            ("You have reached the maximum stacks per tenant, 512. Please delete some stacks.", "QUOTA"),
-            ("Project 4f is over a limit for [Resource servers is over limit of 10 due to 10]", "QUOTA"),
-            ("client: MessagingTimeout: resources.client: Timed out waiting for a reply", "STACK_FAILED"),
+            (
+                "You have reached the maximum stacks per tenant, 512. Please delete some stacks.",
+                "QUOTA",
+            ),
+            (
+                "Project 4f is over a limit for [Resource servers is over limit of 10 due to 10]",
+                "QUOTA",
+            ),
+            (
+                "client: MessagingTimeout: resources.client: Timed out waiting for a reply",
+                "STACK_FAILED",
+            ),
             ("Create timed out", "STACK_FAILED"),
         ):
             with self.subTest(reason):
@@ -451,8 +538,12 @@ class ClassifyTest(testcase.TestCase):
                     f"report: WaitConditionFailure: resources.report: {said}",
                     f"Resource CREATE failed: WaitConditionFailure: resources.report: {said}",
                 ):
-                    self.assertIs(model.ErrorClass.BENCHMARK_FAILED, stacks.classify(reason), reason)
-                reason = f"report: WaitConditionTimeout: resources.report: 1 of 3 received - {said}"
+                    self.assertIs(
+                        model.ErrorClass.BENCHMARK_FAILED, stacks.classify(reason), reason
+                    )
+                reason = (
+                    f"report: WaitConditionTimeout: resources.report: 1 of 3 received - {said}"
+                )
                 self.assertIs(model.ErrorClass.NO_SIGNAL, stacks.classify(reason), reason)
 
     def test_a_client_that_waits_for_its_server_in_vain(self):

@@ -14,7 +14,9 @@ MANAGED = "CUSTOM_PERF_MANAGED_BY_COMPUTE"
 class HostTest(openstack_program.ProgramTestCase):
     def setUp(self):
         super().setUp()
-        self.cloud.add_host("cmp2.example.org", disabled_reason="nova-perf: validation FAIL", status="disabled")
+        self.cloud.add_host(
+            "cmp2.example.org", disabled_reason="nova-perf: validation FAIL", status="disabled"
+        )
         self.cloud.add_host("cmp1", {VALIDATED, "CUSTOM_PERF_BUDGET_A", "CUSTOM_OTHER"})
         self.cloud.add_host("cmp3", {VALIDATED, MANAGED}, state="down")
 
@@ -26,7 +28,9 @@ class HostTest(openstack_program.ProgramTestCase):
         self.assertEqual(["API", "", "nova-compute"], [row["Set By"] for row in rows])
         self.assertEqual(["up", "up", "down"], [row["State"] for row in rows])
         self.assertEqual("nova-perf: validation FAIL", rows[1]["Disabled Reason"])
-        self.assertEqual(["cmp1", "cmp3"], [row["Host"] for row in self.perf("host", "list", "--validated")])
+        self.assertEqual(
+            ["cmp1", "cmp3"], [row["Host"] for row in self.perf("host", "list", "--validated")]
+        )
 
     def test_list_names_hosts_whose_guests_cannot_move_to_others(self):
         for name, qemu in (("old", 7_002_000), ("mid", 8_002_000), ("new", 10_002_001)):
@@ -34,7 +38,9 @@ class HostTest(openstack_program.ProgramTestCase):
         done = self.run_openstack("perf", "host", "list")
         lines = [line for line in done.err.splitlines() if "hw_machine_type" in line]
         self.assertEqual((0, 2), (done.code, len(lines)), done.err)
-        self.assertTrue("USO" in lines[0] and "to old:" in lines[0] and "to mid, old:" in lines[1], lines)
+        self.assertTrue(
+            "USO" in lines[0] and "to old:" in lines[0] and "to mid, old:" in lines[1], lines
+        )
 
     def test_show_finds_a_host_with_or_without_domain(self):
         shown = self.perf("host", "show", "cmp1.example.org")
@@ -42,7 +48,9 @@ class HostTest(openstack_program.ProgramTestCase):
         self.assertEqual("cmp2.example.org", self.perf("host", "show", "cmp2")["host"])
 
     def test_no_such_host(self):
-        self.assertIn("there are cmp1, cmp2.example.org, cmp3", self.refused("host", "show", "cmp9"))
+        self.assertIn(
+            "there are cmp1, cmp2.example.org, cmp3", self.refused("host", "show", "cmp9")
+        )
         self.cloud.add_host("cmp2.example.com")
         self.assertIn("give one in full", self.refused("host", "show", "cmp2"))
 
@@ -94,7 +102,9 @@ class PublishTest(openstack_program.ProgramTestCase):
         done = self.publish("--disable-on-fail", verdict="FAIL", budgets={"net-10g": "FAIL"})
         service = self.cloud.service("cmp1")
         self.assertEqual(["disabled", "disabled"], [done["Service"], service["status"]])
-        self.assertTrue(service["disabled_reason"].startswith("nova-perf: validation FAIL of net-10g at 20"))
+        self.assertTrue(
+            service["disabled_reason"].startswith("nova-perf: validation FAIL of net-10g at 20")
+        )
         self.assertEqual("none", self.publish()["Service"])
         done = self.publish("--disable-on-fail")
         self.assertEqual(["enabled", "enabled"], [done["Service"], service["status"]])
@@ -121,11 +131,17 @@ class PublishTest(openstack_program.ProgramTestCase):
         self.cloud.before_traits_put = write
         self.publish()
         self.assert_traits(
-            VALIDATED, "CUSTOM_PERF_BUDGET_NET_10G", "CUSTOM_OTHER0", "CUSTOM_OTHER1", "CUSTOM_OTHER2"
+            VALIDATED,
+            "CUSTOM_PERF_BUDGET_NET_10G",
+            "CUSTOM_OTHER0",
+            "CUSTOM_OTHER1",
+            "CUSTOM_OTHER2",
         )
 
     def test_a_writer_that_never_rests_is_one_line(self):
-        self.cloud.before_traits_put = lambda provider: provider.update(generation=provider["generation"] + 1)
+        self.cloud.before_traits_put = lambda provider: provider.update(
+            generation=provider["generation"] + 1
+        )
         self.assertIn("409", self.refused("publish", self.write_result()))
 
     def test_never_against_nova_compute(self):
@@ -157,7 +173,9 @@ class PublishTest(openstack_program.ProgramTestCase):
 
     def test_a_host_that_never_reported(self):
         self.cloud.add_host("fresh", hypervisor=False)
-        self.assertIn("has no hypervisor", self.refused("publish", "--withdraw", "--host", "fresh"))
+        self.assertIn(
+            "has no hypervisor", self.refused("publish", "--withdraw", "--host", "fresh")
+        )
 
 
 class ResultsOfValidationTest(openstack_program.ProgramTestCase):
@@ -205,10 +223,14 @@ class ResultsOfValidationTest(openstack_program.ProgramTestCase):
         for trial in data.trials:
             trial.value *= 1 - 0.3 * (trial.arm == "tuned")
         self.hosts = {f"h{number}": self.cloud.add_host(f"h{number}") for number in range(6)}
-        samples.tell(data, created=datetime.datetime.now(datetime.UTC).isoformat(), launcher="heat")
+        samples.tell(
+            data, created=datetime.datetime.now(datetime.UTC).isoformat(), launcher="heat"
+        )
         store.save(data, self.path)
         rows = self.perf("publish", self.path)
-        self.assertEqual({("PASS", "as recorded")}, {(row["Verdict"], row["Judged"]) for row in rows})
+        self.assertEqual(
+            {("PASS", "as recorded")}, {(row["Verdict"], row["Judged"]) for row in rows}
+        )
         self.assertEqual(6, len(self.validated()))
         text = "budgets: [{benchmark: iperf3, arm: tuned, baseline: untuned, max_loss: 0.05}]"
         budget = self.write_file("budget.yaml", text)

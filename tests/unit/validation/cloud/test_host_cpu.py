@@ -21,7 +21,8 @@ from tests.support import agent_samples, patience, testcase
 
 NAME = "nova_perf_guest_host_cpu_seconds_total"
 LINES = "".join(
-    f'{NAME}{{guest="instance-1",class="{kind}"}} {number}.5\n' for number, kind in enumerate(overhead.CLASSES)
+    f'{NAME}{{guest="instance-1",class="{kind}"}} {number}.5\n'
+    for number, kind in enumerate(overhead.CLASSES)
 )
 CLASSES = dict(zip(overhead.CLASSES, (0.5, 1.5, 2.5, 3.5, 4.5), strict=True))
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
@@ -74,7 +75,9 @@ class AskTest(testcase.TestCase):
 
     def test_answers_of_an_agent_are_read(self):
         body = f'# HELP x y\nother{{a="b"}} NaN\n{LINES}'.encode()
-        swapped = LINES.replace('guest="instance-1",class="vcpu"', 'class="vcpu",guest="instance-1"').encode()
+        swapped = LINES.replace(
+            'guest="instance-1",class="vcpu"', 'class="vcpu",guest="instance-1"'
+        ).encode()
         chunked = b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
         for parts, expected in (
             ([HEAD, b"Content-Length: %d\r\n\r\n" % len(body), body], {"instance-1": CLASSES}),
@@ -85,7 +88,9 @@ class AskTest(testcase.TestCase):
             ([HEAD, b"\r\n# nothing of it\n"], {}),
         ):
             with self.subTest(parts):
-                self.assertEqual(expected, host_cpu.ask(serve(self, parts), ["instance-1"], AMPLE_S))
+                self.assertEqual(
+                    expected, host_cpu.ask(serve(self, parts), ["instance-1"], AMPLE_S)
+                )
 
     def test_it_takes_too_long(self):
         for parts in (None, [HEAD, b"\r\n", *[b"x" * 4096] * 600]):
@@ -102,7 +107,9 @@ class AskTest(testcase.TestCase):
             with self.subTest(scheme=scheme, first=drips[0]):
                 url = serve(self, drips, 0.05).replace("http:", f"{scheme}:")
                 begun = time.monotonic()
-                error = self.assertRaises(host_cpu.AgentError, host_cpu.ask, url, ["instance-1"], SHORT_S)
+                error = self.assertRaises(
+                    host_cpu.AgentError, host_cpu.ask, url, ["instance-1"], SHORT_S
+                )
                 self.assertIn(f"no full answer of 127.0.0.1 within {SHORT_S:g} s", str(error))
                 self.assertLess(time.monotonic() - begun, 10 * SHORT_S)
 
@@ -114,7 +121,9 @@ class AskTest(testcase.TestCase):
 
     def test_it_is_no_answer(self):
         elsewhere = serve(self, [HEAD, b"\r\n", LINES.encode()])
-        redirect = f"HTTP/1.1 302 Found\r\nLocation: {elsewhere}\r\nContent-Length: 0\r\n\r\n".encode()
+        redirect = (
+            f"HTTP/1.1 302 Found\r\nLocation: {elsewhere}\r\nContent-Length: 0\r\n\r\n".encode()
+        )
         self.assertIn("HTTP 302", self.refused([redirect]))
         self.assertIn("HTTP 500", self.refused([b"HTTP/1.1 500 No\r\n\r\n"]))
         for output in (b"", b"\0\xff\n" * 100, b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 ok\r\n\r\n"):
@@ -122,7 +131,9 @@ class AskTest(testcase.TestCase):
                 self.assertIn("no answer of 127.0.0.1", self.refused([output]))
         tls = serve(self, [HEAD]).replace("http:", "https:")
         self.assertRaises(host_cpu.AgentError, host_cpu.ask, tls, [], AMPLE_S)
-        self.assertRaises(host_cpu.AgentError, host_cpu.ask, "http://no-such-host.invalid/", [], SHORT_S)
+        self.assertRaises(
+            host_cpu.AgentError, host_cpu.ask, "http://no-such-host.invalid/", [], SHORT_S
+        )
 
     def test_it_is_no_metrics(self):
         guest = f'{NAME}{{guest="instance-1",class='
@@ -133,13 +144,17 @@ class AskTest(testcase.TestCase):
             f'{NAME}_more{{guest="instance-1"}} 1',
         ):  # fmt: skip
             with self.subTest(line):
-                self.assertIn("no agent writes", self.refused([HEAD, b"\r\n", line.encode() + b"\n"]), line)
+                self.assertIn(
+                    "no agent writes", self.refused([HEAD, b"\r\n", line.encode() + b"\n"]), line
+                )
 
     def test_it_repeats_lines_about_a_guest(self):
         for text in (LINES + LINES, LINES * 999):
             error = self.refused([HEAD, b"\r\n", text.encode()])
             self.assertIn("more than 6 lines about 'instance-1'", error)
-        others = "".join(LINES.replace("instance-1", f"instance-1{number}") for number in range(100))
+        others = "".join(
+            LINES.replace("instance-1", f"instance-1{number}") for number in range(100)
+        )
         url = serve(self, [HEAD, b"\r\n", (others + LINES).encode()])
         self.assertEqual({"instance-1": CLASSES}, host_cpu.ask(url, ["instance-1"], AMPLE_S))
 
@@ -153,9 +168,14 @@ class AskTest(testcase.TestCase):
         self.useFixture(fixtures.EnvironmentVariable("no_proxy"))
         asked = []
         url = serve(self, [HEAD, b"\r\n", LINES.encode()], asked=asked)
-        for given, expected in ((url, False), (url.replace("http://", "http://agent:its-own@"), True)):
+        for given, expected in (
+            (url, False),
+            (url.replace("http://", "http://agent:its-own@"), True),
+        ):
             with self.subTest(given):
-                self.assertEqual({"instance-1": CLASSES}, host_cpu.ask(given, ["instance-1"], AMPLE_S))
+                self.assertEqual(
+                    {"instance-1": CLASSES}, host_cpu.ask(given, ["instance-1"], AMPLE_S)
+                )
                 self.assertEqual(expected, b"Authorization: " in asked.pop())
 
     def test_certificates_of_the_environment_are_trusted(self):
@@ -169,13 +189,19 @@ class AskTest(testcase.TestCase):
         wait = 'nova_perf_guest_vcpu_wait_seconds_total{guest="instance-1"} 7.5\n'
         for text, more in ((LINES, {}), (LINES + wait, {host_cpu.WAIT: 7.5})):
             with self.subTest(more):
-                found = host_cpu.ask(serve(self, [HEAD, b"\r\n", text.encode()]), ["instance-1"], AMPLE_S)
+                found = host_cpu.ask(
+                    serve(self, [HEAD, b"\r\n", text.encode()]), ["instance-1"], AMPLE_S
+                )
                 self.assertEqual({"instance-1": {**CLASSES, **more}}, found)
 
 
 class UrlTest(testcase.TestCase):
     def test_url_must_name_the_host(self):
-        for text in ("http://{host}:9751/metrics", "https://{host}/m", "http://proxy/{host}/metrics?x=1"):
+        for text in (
+            "http://{host}:9751/metrics",
+            "https://{host}/m",
+            "http://proxy/{host}/metrics?x=1",
+        ):
             host_cpu.check_url(text)
         for text in ("http://h:9751/", "http://{}/", "ftp://{host}/", "{host}"):
             with self.subTest(text):
@@ -194,7 +220,10 @@ class Cloud:
 
     def get_server(self, server_id):
         name = "instance-1" if server_id == "client" else "instance-2"
-        shown = {"OS-EXT-SRV-ATTR:hypervisor_hostname": self.host, "OS-EXT-SRV-ATTR:instance_name": name}
+        shown = {
+            "OS-EXT-SRV-ATTR:hypervisor_hostname": self.host,
+            "OS-EXT-SRV-ATTR:instance_name": name,
+        }
         return server.Server.existing(id=server_id, **(shown if self.host else {}))
 
 
@@ -223,7 +252,9 @@ class SamplerTest(testcase.TestCase):
         return made
 
     def used(self, sampler, servers=("client", "server")):
-        return patience.until(lambda: sampler.used(servers, time.time() - 0.6, time.time() - 0.3), "readings")
+        return patience.until(
+            lambda: sampler.used(servers, time.time() - 0.6, time.time() - 0.3), "readings"
+        )
 
     def test_all_classes_of_a_real_agent(self):
         sampler = self.sampler(self.agent())
@@ -246,11 +277,15 @@ class SamplerTest(testcase.TestCase):
         for server_id, number in (("client", slow), ("server", port)):
             cloud.host = f"127.0.0.1:{number}"
             sampler.watch([server_id])
-        quick = patience.until(lambda: len(sampler._guests["server"].samples) > 20, "samples of the quick one")
+        quick = patience.until(
+            lambda: len(sampler._guests["server"].samples) > 20, "samples of the quick one"
+        )
         self.assertTrue(quick)
         moments = [moment for moment, _ in sampler._guests["server"].samples]
         self.assertLess(max(later - before for before, later in itertools.pairwise(moments)), 1.5)
-        patience.until(lambda: "within 2 s" in sampler._guests["client"].fault, "the deadline of the slow one")
+        patience.until(
+            lambda: "within 2 s" in sampler._guests["client"].fault, "the deadline of the slow one"
+        )
 
     def test_why_it_is_not_known(self):
         for cloud, url, why in (
@@ -262,7 +297,9 @@ class SamplerTest(testcase.TestCase):
                 sampler = self.sampler(url, cloud)
 
                 def output(sampler=sampler, why=why):
-                    self.assertIsNone(sampler.used(["client", "server"], time.time() - 0.5, time.time() - 0.1))
+                    self.assertIsNone(
+                        sampler.used(["client", "server"], time.time() - 0.5, time.time() - 0.1)
+                    )
                     return any(why in fault for fault in sampler.faults.values())
 
                 patience.until(output, "a line of the log")
@@ -284,11 +321,18 @@ class SeriesTest(testcase.TestCase):
             (fallen, 11.5, 12.5, None),
             (fallen, 13.0, 13.5, (1.0, 0.0)),
             (fallen, 10.25, 10.75, (1.0, 0.0)),
-            ([(10, 100, 9), (11, 101, 9), (12, 1, 0), (13, 110, 20)], 10.5, 12.5, None),  # another process
+            (
+                [(10, 100, 9), (11, 101, 9), (12, 1, 0), (13, 110, 20)],
+                10.5,
+                12.5,
+                None,
+            ),  # another process
             ([(10, 1, 0.5), (11, 5, 0.47), (12, 9, 0.5)], 10.5, 11.5, (4.0, 0.0)),  # readings lag
         ):
             with self.subTest(readings):
-                series = [(moment, {"vcpu": vcpu, "worker": worker}) for moment, vcpu, worker in readings]
+                series = [
+                    (moment, {"vcpu": vcpu, "worker": worker}) for moment, vcpu, worker in readings
+                ]
                 used = host_cpu.used_between(series, begin, end)
                 found = used and (round(used["vcpu"], 6), round(abs(used["worker"]), 6))
                 self.assertEqual(expected, found, (readings, begin, end))

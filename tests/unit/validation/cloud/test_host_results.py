@@ -20,7 +20,9 @@ class ReadTest(directories.DirectoryCase):
 
     def test_budgets_of_which_none_is_for_the_run(self):
         """Its hosts were compared with each other, which is not what was asked."""
-        found = self.read(budget_file.Budget("iperf3", "tuned", 0.15, baseline="untuned", host_group="gold"))
+        found = self.read(
+            budget_file.Budget("iperf3", "tuned", 0.15, baseline="untuned", host_group="gold")
+        )
         self.assertEqual({"INVALID"}, {host.verdict for host in found.hosts})
         self.assertEqual({C.NO_BUDGET_APPLIES, C.ONLY_COMPARED}, found.left_out[0].codes)
         self.assertFalse(found.recorded)
@@ -39,7 +41,9 @@ class ReadTest(directories.DirectoryCase):
         [host] = found.hosts
         self.assertEqual(["iperf3 tuned/host"], list(host.losses))
         [note] = found.left_out
-        self.assertEqual((C.LOSSES_LEFT_OUT, 1, 2), (note.code, note.params["count"], note.params["of"]))
+        self.assertEqual(
+            (C.LOSSES_LEFT_OUT, 1, 2), (note.code, note.params["count"], note.params["of"])
+        )
 
     def test_without_budgets_the_recorded_verdicts_count(self):
         found = self.read()

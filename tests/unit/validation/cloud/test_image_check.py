@@ -9,7 +9,10 @@ from tests.support import openstack_program, testcase
 CASES = {
     "emulated-nic": ({"hw_vif_model": "e1000"}, {"hw_vif_model": "virtio"}),
     "emulated-disk": ({"hw_disk_bus": "ide"}, {"hw_disk_bus": "virtio"}),
-    "emulated-scsi": ({"hw_disk_bus": "scsi"}, {"hw_disk_bus": "scsi", "hw_scsi_model": "virtio-scsi"}),
+    "emulated-scsi": (
+        {"hw_disk_bus": "scsi"},
+        {"hw_disk_bus": "scsi", "hw_scsi_model": "virtio-scsi"},
+    ),
     "windows-not-said": ({"os_distro": "windows"}, {"os_distro": "windows", "os_type": "windows"}),
     "hpet": ({"hw_time_hpet": "True"}, {"hw_time_hpet": "false"}),
     "multiqueue-off": ({"hw_vif_multiqueue_enabled": "no"}, {"hw_vif_multiqueue_enabled": "yes"}),
@@ -18,7 +21,10 @@ CASES = {
 
 class RulesTest(testcase.TestCase):
     def found(self, properties, name="image", flavor=None):
-        return {finding.rule for finding in image_rules.findings(name, properties, profiles.shipped(), flavor)}
+        return {
+            finding.rule
+            for finding in image_rules.findings(name, properties, profiles.shipped(), flavor)
+        }
 
     def test_each_rule_fires_and_stays_silent(self):
         self.assertEqual({rule.id for rule in image_rules.RULES}, {*CASES, "windows-sockets"})
@@ -52,16 +58,23 @@ class RulesTest(testcase.TestCase):
         ):
             with self.subTest(name):
                 self.assertEqual(expected, self.found(windows, name, (vcpus, specs)), name)
-        self.assertEqual(set(), self.found({**windows, "hw_cpu_max_sockets": "2"}, "win10", (4, {})))
+        self.assertEqual(
+            set(), self.found({**windows, "hw_cpu_max_sockets": "2"}, "win10", (4, {}))
+        )
         windows = {"os_type": "windows", "os_distro": "win10"}
         self.assertEqual({"windows-sockets"}, self.found(windows, "x", (4, {})))
         self.assertEqual(set(), self.found({"os_distro": "debian"}, "win10", (4, {})))
 
     def test_flavor_and_image_together(self):
-        flavor = (4, {"perf:iothreads": "2", "hw:vif_multiqueue_enabled": "true", "perf:vif_queues": "4"})
+        flavor = (
+            4,
+            {"perf:iothreads": "2", "hw:vif_multiqueue_enabled": "true", "perf:vif_queues": "4"},
+        )
         self.assertEqual(set(), self.found({}, flavor=flavor))
         self.assertEqual({"emulated-disk"}, self.found({"hw_disk_bus": "ide"}, flavor=flavor))
-        self.assertEqual({"flavor-and-image"}, self.found({"hw_perf_iothreads": "3"}, flavor=flavor))
+        self.assertEqual(
+            {"flavor-and-image"}, self.found({"hw_perf_iothreads": "3"}, flavor=flavor)
+        )
 
     def test_wrong_properties_are_found(self):
         self.assertEqual({"unknown-spec"}, self.found({"hw_perf_iothreds": "3"}))
@@ -70,8 +83,12 @@ class RulesTest(testcase.TestCase):
 
 class FlavorRulesTest(testcase.TestCase):
     def found(self, vcpus=4, **specs):
-        facts = flavor_rules.FlavorFacts(vcpus, {key.replace("_", ":", 1): val for key, val in specs.items()})
-        return {finding.rule for finding in rules.run(flavor_rules.RULES, facts, strict=True).findings}
+        facts = flavor_rules.FlavorFacts(
+            vcpus, {key.replace("_", ":", 1): val for key, val in specs.items()}
+        )
+        return {
+            finding.rule for finding in rules.run(flavor_rules.RULES, facts, strict=True).findings
+        }
 
     def test_each_costly_flavor_has_its_finding(self):
         pinned = {"hw_cpu_policy": "dedicated", "hw_emulator_threads_policy": "share"}
@@ -98,7 +115,9 @@ class CommandTest(openstack_program.ProgramTestCase):
         done = self.run_openstack("perf", "image", "check", "bad", "--flavor", "f", "-f", "json")
         self.assertEqual(["", 1], [done.err, done.code])
         self.assertEqual({"emulated-nic", "emulated-disk"}, {row["Rule"] for row in done.data})
-        self.assertEqual(0, self.run_openstack("perf", "image", "check", "bad", "--fail-on", "error").code)
+        self.assertEqual(
+            0, self.run_openstack("perf", "image", "check", "bad", "--fail-on", "error").code
+        )
 
     def test_no_such_image(self):
         self.assertIn("there is no image 'x'", self.refused("image", "check", "x"))

@@ -26,7 +26,8 @@ class UploadTest(openstack_program.ProgramTestCase):
         out, err = io.StringIO(), io.StringIO()
         self.useFixture(
             fixtures.MonkeyPatch(
-                "sys.argv", ["upload", "--os-cloud", "test", "--directory", directory, "perf-guest"]
+                "sys.argv",
+                ["upload", "--os-cloud", "test", "--directory", directory, "perf-guest"],
             )
         )
         code = None
@@ -77,7 +78,11 @@ class UploadTest(openstack_program.ProgramTestCase):
         self.useFixture(fixtures.MonkeyPatch(f"{__name__}.TOOL.TIMEOUT_S", 0.2))
         self.cloud.faults = [("GET", "^/image", None)] * 9
         self.assert_one_line(self.upload("111"))
-        for settings in ({"url": "http://127.0.0.1:1"}, {"url": f"{self.cloud.url}/image"}, {"password": "wrong"}):
+        for settings in (
+            {"url": "http://127.0.0.1:1"},
+            {"url": f"{self.cloud.url}/image"},
+            {"password": "wrong"},
+        ):
             with self.subTest(settings):
                 self.write_clouds(**settings)
                 self.assert_one_line(self.upload("111"))

@@ -32,13 +32,17 @@ def peers_of(pairs):
 
 
 class ScheduleTest(testcase.TestCase):
-    @hypothesis.given(strategies.integers(3, 60), strategies.integers(1, 8), strategies.integers(0, 100))
+    @hypothesis.given(
+        strategies.integers(3, 60), strategies.integers(1, 8), strategies.integers(0, 100)
+    )
     def test_every_host_meets_so_many_peers(self, count, peers, seed):
         pairs = model.schedule(names(count), peers, seed)
         wanted = min(peers, count - 1)
         met = sorted(len(some) for some in peers_of(pairs).values())
         self.assertEqual([wanted] * (count - 1) + [wanted + wanted % 2 * count % 2], met)
-        self.assertEqual(len(pairs), len({frozenset((pair.client, pair.server)) for pair in pairs}))
+        self.assertEqual(
+            len(pairs), len({frozenset((pair.client, pair.server)) for pair in pairs})
+        )
         clients = collections.Counter(pair.client for pair in pairs)
         servers = collections.Counter(pair.server for pair in pairs)
         self.assertLessEqual(max(abs(clients[name] - servers[name]) for name in names(count)), 2)
@@ -49,7 +53,9 @@ class ScheduleTest(testcase.TestCase):
         strategies.integers(0, 9),
     )
     def test_order_and_repetitions_do_not_matter(self, hosts, peers, seed):
-        self.assertEqual(model.schedule(hosts, peers, seed), model.schedule(hosts[::-1] * 2, peers, seed))
+        self.assertEqual(
+            model.schedule(hosts, peers, seed), model.schedule(hosts[::-1] * 2, peers, seed)
+        )
 
     def test_pairs_can_be_measured_side_by_side(self):
         for count, peers in ((10, 2), (10, 3), (40, 4)):
@@ -57,7 +63,9 @@ class ScheduleTest(testcase.TestCase):
                 pairs = model.schedule(names(count), peers)
                 for begin in range(0, len(pairs) - count // 4, count // 4):
                     some = pairs[begin : begin + count // 4]
-                    met = collections.Counter(name for pair in some for name in (pair.client, pair.server))
+                    met = collections.Counter(
+                        name for pair in some for name in (pair.client, pair.server)
+                    )
                     self.assertLessEqual(max(met.values()), 2, (count, peers, begin))
 
     def test_few_hosts(self):
@@ -65,5 +73,7 @@ class ScheduleTest(testcase.TestCase):
         first, second = model.schedule(["a", "b"], 3)
         self.assertEqual((first.client, first.server), (second.server, second.client))
         self.assertRaises(ValueError, model.schedule, [], 1)
-        self.assertEqual([model.HostPair(name, name) for name in "ab"], model.schedule(["b", "a"], 0))
+        self.assertEqual(
+            [model.HostPair(name, name) for name in "ab"], model.schedule(["b", "a"], 0)
+        )
         self.assertRaises(ValueError, model.schedule, ["a", "b"], -1)

@@ -22,7 +22,11 @@ class OwnerTest(testcase.TestCase):
     def test_its_text_is_read_again_and_fits_the_column(self):
         process = {"pid": 1 << 22, "started": 1 << 63}
         longest = self.changed(machine="m" * 64, boot_id="b" * 36, namespace="9" * 10, **process)
-        for name in (owner.Owner.new(), longest, self.changed(machine="a:b", boot_id="", namespace="")):
+        for name in (
+            owner.Owner.new(),
+            longest,
+            self.changed(machine="a:b", boot_id="", namespace=""),
+        ):
             with self.subTest(name):
                 self.assertEqual(name, owner.Owner.parse(str(name)))
                 self.assertLessEqual(len(str(name)), 200)
@@ -34,18 +38,27 @@ class OwnerTest(testcase.TestCase):
     def test_a_process_that_proc_shows(self):
         self.assertEqual((True, True), self.lives(owner.Owner.new()))
         another = self.changed(started=owner.Owner.new().started + 1)
-        self.assertEqual((False, False), self.lives(another), "its pid is another process's by now")
+        self.assertEqual(
+            (False, False), self.lives(another), "its pid is another process's by now"
+        )
         with subprocess.Popen(["sleep", "60"]) as process:
             _state, started = owner._process(str(process.pid))
             child = self.changed(pid=process.pid, started=started)
             self.assertEqual((True, True), self.lives(child))
             process.kill()
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-            self.assertEqual((True, False), self.lives(child), "it has ended, and nobody has asked for its code")
+            self.assertEqual(
+                (True, False), self.lives(child), "it has ended, and nobody has asked for its code"
+            )
         self.assertEqual((False, False), self.lives(child))
 
     def test_pids_that_mean_another_process_decide_nothing(self):
-        for values in ({"boot_id": "another"}, {"namespace": "1"}, {"boot_id": ""}, {"namespace": ""}):
+        for values in (
+            {"boot_id": "another"},
+            {"namespace": "1"},
+            {"boot_id": ""},
+            {"namespace": ""},
+        ):
             with self.subTest(values):
                 self.assertEqual((True, False), self.lives(self.changed(**values)))
         self.patch(owner, "_boot_id", lambda: "")

@@ -17,7 +17,10 @@ GOOD, SLOW, UNCERTAIN = verdict.Verdict.PASS, verdict.Verdict.FAIL, verdict.Verd
 
 def states(figures, limit=0.1, count=1):
     """``figures`` is (client, server) -> value."""
-    logs = {model.HostPair(*pair): math.log(value) if value else -math.inf for pair, value in figures.items()}
+    logs = {
+        model.HostPair(*pair): math.log(value) if value else -math.inf
+        for pair, value in figures.items()
+    }
     return peer_comparison.judge(logs, limit, count).states
 
 
@@ -62,18 +65,41 @@ class RuleTest(testcase.TestCase):
         for pair, value in pairs.items():
             for arm, factor in (("untuned", 1.0), ("tuned", 1.0 if "d" in pair else 1.2)):
                 for noise in (0.5, 1.0, 1.01):
-                    measured.append((model.HostPair(*pair), samples.trial(arm=arm, value=value * factor * noise)))
-            measured.append((model.HostPair(*pair), samples.trial(metric="retransmits", primary=False, value=1.0)))
+                    measured.append(
+                        (
+                            model.HostPair(*pair),
+                            samples.trial(arm=arm, value=value * factor * noise),
+                        )
+                    )
+            measured.append(
+                (
+                    model.HostPair(*pair),
+                    samples.trial(metric="retransmits", primary=False, value=1.0),
+                )
+            )
             measured.append((model.HostPair(*pair), samples.trial(value=None, error="lost")))
         comparisons = peer_comparison.compare(measured, 0.1)
-        middles = {figure: round(math.exp(comparison.middle), 6) for figure, comparison in comparisons.items()}
+        middles = {
+            figure: round(math.exp(comparison.middle), 6)
+            for figure, comparison in comparisons.items()
+        }
         self.assertEqual({("iperf3", "untuned"): 100.0, ("iperf3", "tuned"): 120.0}, middles)
-        self.assertEqual([SLOW, SLOW], [comparison.states["d"] for comparison in comparisons.values()])
+        self.assertEqual(
+            [SLOW, SLOW], [comparison.states["d"] for comparison in comparisons.values()]
+        )
 
     def test_lower_is_better_and_zero_is_best(self):
-        pairs = {("a", "b"): 10, ("b", "c"): 10, ("c", "a"): 10, ("a", "d"): 14, ("d", "b"): 15, ("e", "a"): 0}
+        pairs = {
+            ("a", "b"): 10,
+            ("b", "c"): 10,
+            ("c", "a"): 10,
+            ("a", "d"): 14,
+            ("d", "b"): 15,
+            ("e", "a"): 0,
+        }
         measured = [
-            (model.HostPair(*pair), samples.trial(value=value, better="lower")) for pair, value in pairs.items()
+            (model.HostPair(*pair), samples.trial(value=value, better="lower"))
+            for pair, value in pairs.items()
         ]
         [comparison] = peer_comparison.compare(measured, 0.1).values()
         self.assertEqual((GOOD, SLOW, GOOD), tuple(comparison.states[host] for host in "ade"))
@@ -87,7 +113,9 @@ class RuleTest(testcase.TestCase):
             with self.subTest(better):
                 measured = []
                 for pair, value in pairs.items():
-                    measured.append((model.HostPair(*pair), samples.trial(value=value, better=better)))
+                    measured.append(
+                        (model.HostPair(*pair), samples.trial(value=value, better=better))
+                    )
                 self.assertEqual({}, peer_comparison.compare(measured, 0.1))
 
     def test_two_hosts_alone_are_compared_by_their_boots(self):
@@ -95,14 +123,21 @@ class RuleTest(testcase.TestCase):
         for name, boots, expected in (
             ("equal", two, (GOOD, GOOD)),
             ("slow", {**two, "b": [40, 41]}, (GOOD, SLOW)),
-            ("slower by more than the limit, but boots differ", {**two, "b": [50, 80]}, (GOOD, UNCERTAIN)),
+            (
+                "slower by more than the limit, but boots differ",
+                {**two, "b": [50, 80]},
+                (GOOD, UNCERTAIN),
+            ),
             ("stands still", {**two, "b": [0, 40]}, None),
             ("one boot says nothing", {"a": [100], "b": [40]}, None),
             ("with each other", {"ab": [100, 100], "ba": [40, 40]}, None),
         ):
             with self.subTest(name):
                 measured = [
-                    (model.HostPair(pair[0], pair[-1]), samples.trial(boot=boot, value=value * noise))
+                    (
+                        model.HostPair(pair[0], pair[-1]),
+                        samples.trial(boot=boot, value=value * noise),
+                    )
                     for pair, values in boots.items()
                     for boot, value in enumerate(values)
                     for noise in (0.5, 1.0, 1.01)
@@ -111,7 +146,9 @@ class RuleTest(testcase.TestCase):
                 self.assertEqual(expected is not None, comparison.enough)
                 if expected:
                     self.assertEqual(dict(zip("ab", expected, strict=True)), comparison.states)
-                    self.assertAlmostEqual(math.log(math.sqrt(100 * 102) * 2.51 / 3), comparison.middle)
+                    self.assertAlmostEqual(
+                        math.log(math.sqrt(100 * 102) * 2.51 / 3), comparison.middle
+                    )
 
     def test_equal_hosts_alone_are_not_slow(self):
         """Noise of a third of the limit between boots, or trials of one of two speeds; 1 % promised."""
@@ -148,13 +185,19 @@ class FleetTest(testcase.TestCase):
         for count in (3, 4, 5, 10, 50):
             with self.subTest(count):
                 wrong = sum(
-                    SLOW in states(fleet(count, 2, seed, set(), 0.05), 0.15).values() for seed in range(300)
+                    SLOW in states(fleet(count, 2, seed, set(), 0.05), 0.15).values()
+                    for seed in range(300)
                 )
                 self.assertLessEqual(wrong, 3, count)
 
     def test_one_slow_host_is_found_and_its_peers_stay_good(self):
         for count, peers in ((3, 2), (4, 2), (6, 2), (6, 3), (10, 3), (30, 3)):
             with self.subTest(count):
-                rounds = [states(fleet(count, peers, seed, {"h001"}, 0.03, 0.65), 0.15) for seed in range(100)]
-                self.assertGreaterEqual([found["h001"] for found in rounds].count(SLOW), 97, (count, peers))
+                rounds = [
+                    states(fleet(count, peers, seed, {"h001"}, 0.03, 0.65), 0.15)
+                    for seed in range(100)
+                ]
+                self.assertGreaterEqual(
+                    [found["h001"] for found in rounds].count(SLOW), 97, (count, peers)
+                )
                 self.assertEqual(1, max(list(found.values()).count(SLOW) for found in rounds))

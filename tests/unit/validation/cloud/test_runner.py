@@ -46,7 +46,9 @@ class PeerTest(directories.DirectoryCase):
             self.write_file(f"numbers/{name}", "")
         text = self.functions(RUNNER.read_text(encoding="utf-8")) + PEER
         command = [*shell, "-c", text]
-        done = subprocess.run(command, cwd=self.directory / "numbers", capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=self.directory / "numbers", capture_output=True, text=True, check=False
+        )
         return done.stdout, json.loads((self.directory / "runs").read_text(encoding="utf-8"))
 
     def test_words_of_the_peer_are_numbers_or_nothing(self):

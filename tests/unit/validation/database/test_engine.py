@@ -58,7 +58,9 @@ class EngineTest(directories.DirectoryCase):
         self.assertIn("another version; update nova-perf-tuning", str(error))
 
     def test_mistakes_are_one_line_without_the_password(self):
-        file = self.write_file("file", "no database at all, but long enough to be taken for one " * 50)
+        file = self.write_file(
+            "file", "no database at all, but long enough to be taken for one " * 50
+        )
         for url, output in (
             ("results.db", "is no SQLAlchemy URL"),
             ("nosuch://user:geheim@host/db?password=geheim", "nosuch"),
@@ -77,7 +79,9 @@ class EngineTest(directories.DirectoryCase):
                 self.assertEqual(1, len(str(error).splitlines()))
 
     def test_where_it_is(self):
-        self.useFixture(fixtures.EnvironmentVariable(engine.URL_VARIABLE, "mysql+pymysql://host/perf"))
+        self.useFixture(
+            fixtures.EnvironmentVariable(engine.URL_VARIABLE, "mysql+pymysql://host/perf")
+        )
         self.assertEqual("mysql+pymysql://host/perf", engine.default_url())
         self.useFixture(fixtures.EnvironmentVariable(engine.URL_VARIABLE))
         self.assertRegex(engine.default_url(), r"^sqlite:///.*/nova-perf-tuning/results\.db$")
@@ -98,7 +102,9 @@ class EngineTest(directories.DirectoryCase):
         ):
             with self.subTest(original):
                 if isinstance(original, pymysql.Error):
-                    original.sqlstate = "HY000"  # of most errors, and that of a deadlock is of PostgreSQL too
+                    original.sqlstate = (
+                        "HY000"  # of most errors, and that of a deadlock is of PostgreSQL too
+                    )
                 error = kind("", {}, original, connection_invalidated=invalidated)
                 work = mock.Mock(side_effect=[error, "done"])
                 if tries == 2:

@@ -15,15 +15,25 @@ C = ablation.Call
 class ArmsTest(testcase.TestCase):
     def test_one_knob_less_each(self):
         wanted = request.Request(
-            profile="balanced", vif_queues=4, iothreads=2, vif_host_offload={"tso4": True, "csum": False}
+            profile="balanced",
+            vif_queues=4,
+            iothreads=2,
+            vif_host_offload={"tso4": True, "csum": False},
         )
         found = ablation.arms(wanted)
         self.assertEqual(
-            ["perf:vif_queues", "perf:vif_host_offload.csum", "perf:vif_host_offload.tso4", "perf:iothreads"],
+            [
+                "perf:vif_queues",
+                "perf:vif_host_offload.csum",
+                "perf:vif_host_offload.tso4",
+                "perf:iothreads",
+            ],
             list(found),
         )
         for spec, arm in found.items():
-            self.assertEqual({spec}, wanted.extra_specs().keys() - arm.request.extra_specs().keys())
+            self.assertEqual(
+                {spec}, wanted.extra_specs().keys() - arm.request.extra_specs().keys()
+            )
         self.assertEqual("no-vif_host_offload-tso4", found["perf:vif_host_offload.tso4"].name)
 
     def test_every_shipped_profile(self):
@@ -53,7 +63,9 @@ class JudgeTest(testcase.TestCase):
     def test_the_budget_without_each(self):
         budget = budget_file.Budget("iperf3", "tuned", 0.15)
         found = ablation.judge(self.run_of(queues=700.0, iothreads=1000.0), [budget])
-        self.assertEqual([verdict.Verdict.FAIL, verdict.Verdict.PASS], [knob.met_without for knob in found])
+        self.assertEqual(
+            [verdict.Verdict.FAIL, verdict.Verdict.PASS], [knob.met_without for knob in found]
+        )
         self.assertEqual([C.PAYS, C.REMOVABLE], [knob.call for knob in found])
 
     def test_no_effect_but_a_worse_verdict_is_not_removable(self):
@@ -76,7 +88,9 @@ class JudgeTest(testcase.TestCase):
         self.assertEqual([C.UNDECIDED], [knob.call for knob in ablation.judge(data)])
 
     def test_what_is_too_noisy_to_tell_is_not_removable(self):
-        [knob] = ablation.judge(simulated([1.2], 2, boots=3, blocks=4, trial=0.3, between=0.3, benchmarks=1))
+        [knob] = ablation.judge(
+            simulated([1.2], 2, boots=3, blocks=4, trial=0.3, between=0.3, benchmarks=1)
+        )
         self.assertEqual((C.UNDECIDED, []), (knob.call, ablation.removable([knob])))
         effect = knob.findings["b0"].effect
         self.assertTrue(effect.low < 1 < effect.high, knob)
@@ -88,7 +102,9 @@ class JudgeTest(testcase.TestCase):
                 trial.value *= 1.25 / 0.85
         [knob] = ablation.judge(data)
         self.assertEqual(C.MIXED, knob.call)
-        self.assertEqual([C.PAYS, C.HARMS, C.PAYS], [finding.call for finding in knob.findings.values()])
+        self.assertEqual(
+            [C.PAYS, C.HARMS, C.PAYS], [finding.call for finding in knob.findings.values()]
+        )
         self.assertEqual([], ablation.removable([knob]))
 
     def test_a_benchmark_without_a_pair_decides_nothing(self):
@@ -128,7 +144,9 @@ class PowerTest(testcase.TestCase):
     def shares(self, effect, runs=20, **plan):
         """Return call -> share of the knobs that got it, where each has the same true effect."""
         calls = [
-            knob.call for seed in range(runs) for knob in ablation.judge(simulated([effect] * 5, seed, **plan))
+            knob.call
+            for seed in range(runs)
+            for knob in ablation.judge(simulated([effect] * 5, seed, **plan))
         ]
         return {call: count / len(calls) for call, count in collections.Counter(calls).items()}
 
@@ -152,6 +170,10 @@ def simulated(effects, seed=1, *, boots, blocks, trial, between, benchmarks=3):
             for block in range(blocks):
                 for arm, value in arms.items():
                     measured = 1000 * value * math.exp(boot_noise[arm] + rng.gauss(0, trial))
-                    trials.append(samples.trial(benchmark=label, arm=arm, boot=boot, block=block, value=measured))
+                    trials.append(
+                        samples.trial(
+                            benchmark=label, arm=arm, boot=boot, block=block, value=measured
+                        )
+                    )
     left_out = {arm: {"spec": f"perf:{arm[3:]}", "value": "1"} for arm in arms if arm != "tuned"}
     return samples.of(trials, ablation=left_out, arms={arm: {} for arm in arms})

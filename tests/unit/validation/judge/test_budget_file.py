@@ -42,13 +42,19 @@ class ApplicableTest(testcase.TestCase):
         other = B("iperf3", "tuned", 0.1, metric="client_cpu", host_group="gpu*")
         for budget, expected in ((own, [own]), (other, [general, other])):
             with self.subTest(budget):
-                known = budget_file.applicable([general, budget], {"host_group": "gpu7"}, {"iperf3": "throughput"})
+                known = budget_file.applicable(
+                    [general, budget], {"host_group": "gpu7"}, {"iperf3": "throughput"}
+                )
                 self.assertEqual(expected, known)
         data = samples.results({"host": 1000.0, "tuned": 900.0}, host_group="gpu7")
-        self.assertEqual([own], [judgement.budget for judgement in verdict.judge_all(data, [general, own])])
+        self.assertEqual(
+            [own], [judgement.budget for judgement in verdict.judge_all(data, [general, own])]
+        )
 
     def test_why_none_applies(self):
-        data = samples.results({"untuned": 1000.0, "again": 1000.0}, accelerator="tcg", host_group="gen1")
+        data = samples.results(
+            {"untuned": 1000.0, "again": 1000.0}, accelerator="tcg", host_group="gen1"
+        )
         output = budget_file.why_none(data)
         self.assertIs(C.NO_BUDGET_APPLIES, output.code)
         known = {"arms": ["untuned", "again"], "benchmarks": ["iperf3"], "accelerator": "tcg"}
@@ -63,12 +69,17 @@ class ApplicableTest(testcase.TestCase):
             B("cpu", "x", 0.1),
         ]
         found = budget_file.for_measured(known, kinds, ["host", "tuned"], "kvm")
-        self.assertEqual(["iperf3:streams=1", "iperf3:streams=4", "cpu"], [budget.benchmark for budget in found])
+        self.assertEqual(
+            ["iperf3:streams=1", "iperf3:streams=4", "cpu"], [budget.benchmark for budget in found]
+        )
         of_host = budget_file.for_measured(known, kinds, ["host"], None)
         self.assertEqual(["cpu"], [budget.benchmark for budget in of_host])
 
     def test_what_nobody_told_the_host_group_or_flavor_for(self):
-        group, flavor = B("iperf3", "tuned", 0.1, host_group="gen3"), B("iperf3", "tuned", 0.2, flavor="big")
+        group, flavor = (
+            B("iperf3", "tuned", 0.1, host_group="gen3"),
+            B("iperf3", "tuned", 0.2, flavor="big"),
+        )
         both = B("iperf3", "tuned", 0.1, host_group="gen3", flavor="big")
         for known, output, expected in (
             ([group], {}, ["host_group"]),
@@ -82,8 +93,14 @@ class ApplicableTest(testcase.TestCase):
             with self.subTest(known):
                 data = samples.results({"host": 1000.0, "tuned": 900.0}, **output)
                 found = budget_file.left_out(data, known)
-                unknown = [(why.code, why.params["unknown"], why.params["budgets"]) for why in found]
-                wanted = [(C.PLACE_UNKNOWN, expected, ["iperf3, tuned against host"])] if expected else []
+                unknown = [
+                    (why.code, why.params["unknown"], why.params["budgets"]) for why in found
+                ]
+                wanted = (
+                    [(C.PLACE_UNKNOWN, expected, ["iperf3, tuned against host"])]
+                    if expected
+                    else []
+                )
                 self.assertEqual(wanted, unknown, (known, output))
 
 
@@ -98,23 +115,49 @@ class LoadTest(directories.DirectoryCase):
             "guards: {max_steal: 0.1}\nbudgets: [{benchmark: fio, metric: iops, baseline: host, arm: guest,"
             " max_host_cpu_per_unit: 0.2, confidence: 0.9, accelerator: kvm}]"
         )
-        self.assertEqual((None, 0.2, 0.9), (budget.max_loss, budget.max_host_cpu_per_unit, budget.confidence))
+        self.assertEqual(
+            (None, 0.2, 0.9), (budget.max_loss, budget.max_host_cpu_per_unit, budget.confidence)
+        )
         self.assertEqual(("kvm", 0.1), (budget.accelerator, budget.guards.max_steal))
 
     def test_mistakes_name_the_place_and_what_is_wanted(self):
         for text, output in (
             ("", "the document"),
             ("budgets: []", "budgets: [] where a list of one budget or more"),
-            ("budgets: [{benchmark: fio, arm: a}]", "budgets[0] (fio): limits nothing; give max_loss"),
-            ("budgets: [{benchmark: fio, arm: host, max_loss: 0.1}]", "arm and baseline are both 'host'"),
-            ("budgets: [{benchmark: fio, arm: a, max_loss: 40}]", "budgets[0].max_loss: 40 where a share below 1"),
-            ("budgets: [{benchmark: fio, arm: a, max_loss: 40%}]", "budgets[0].max_loss: '40%' where a share"),
+            (
+                "budgets: [{benchmark: fio, arm: a}]",
+                "budgets[0] (fio): limits nothing; give max_loss",
+            ),
+            (
+                "budgets: [{benchmark: fio, arm: host, max_loss: 0.1}]",
+                "arm and baseline are both 'host'",
+            ),
+            (
+                "budgets: [{benchmark: fio, arm: a, max_loss: 40}]",
+                "budgets[0].max_loss: 40 where a share below 1",
+            ),
+            (
+                "budgets: [{benchmark: fio, arm: a, max_loss: 40%}]",
+                "budgets[0].max_loss: '40%' where a share",
+            ),
             ("budgets: [{benchmark: fio, arm: a, maxloss: 1}]", "('maxloss' was unexpected)"),
-            ("budgets: [{benchmark: fio, arm: a, max_loss: 0.1, accelerator: KVM}]", "budgets[0].accelerator"),
-            ("budgets: [{benchmark: fio, arm: a, max_loss: 0.1, confidence: 95}]", "a share from 0.5 to 0.999"),
-            ("guards: {max_steal: 5}\nbudgets: [{benchmark: a, arm: b, max_loss: 0.1}]", "guards.max_steal: 5"),
+            (
+                "budgets: [{benchmark: fio, arm: a, max_loss: 0.1, accelerator: KVM}]",
+                "budgets[0].accelerator",
+            ),
+            (
+                "budgets: [{benchmark: fio, arm: a, max_loss: 0.1, confidence: 95}]",
+                "a share from 0.5 to 0.999",
+            ),
+            (
+                "guards: {max_steal: 5}\nbudgets: [{benchmark: a, arm: b, max_loss: 0.1}]",
+                "guards.max_steal: 5",
+            ),
             ("budgets: [{benchmark: fio, arm: a, max_loss: .nan}]", ".nan is no limit"),
-            ("budgets: [{benchmark: fio, arm: a, max_loss: 0.1, confidence: .nan}]", ".nan is no limit"),
+            (
+                "budgets: [{benchmark: fio, arm: a, max_loss: 0.1, confidence: .nan}]",
+                ".nan is no limit",
+            ),
             ("budgets: [", "line 1"),
             ("#" * 300_000, "larger than"),
         ):
@@ -131,14 +174,20 @@ class ShippedTest(testcase.TestCase):
             self.assertTrue(budget.optional, budget)
 
     def test_they_judge_what_was_measured(self):
-        data = samples.results({"host": 1000.0, "untuned": 800.0, "tuned": 990.0}, boots=4, blocks=4)
+        data = samples.results(
+            {"host": 1000.0, "untuned": 800.0, "tuned": 990.0}, boots=4, blocks=4
+        )
         data.environment.accelerator = "kvm"
         found = verdict.judge_all(data, budget_file.load("default"))
-        self.assertTrue({"host", "untuned"} == {judgement.budget.baseline for judgement in found}, found)
+        self.assertTrue(
+            {"host", "untuned"} == {judgement.budget.baseline for judgement in found}, found
+        )
         self.assertEqual(verdict.Verdict.PASS, verdict.overall(found), found)
 
     def test_host_budgets_stay_where_the_accelerator_is_not_known(self):
-        data = samples.results({"host": 1000.0, "untuned": 300.0, "tuned": 300.0}, boots=4, blocks=6)
+        data = samples.results(
+            {"host": 1000.0, "untuned": 300.0, "tuned": 300.0}, boots=4, blocks=6
+        )
         budgets = budget_file.load("default")
         for output, expected in (
             ({"accelerator": "kvm"}, verdict.Verdict.FAIL),
@@ -148,21 +197,29 @@ class ShippedTest(testcase.TestCase):
             with self.subTest(output):
                 found = samples.of(data.trials, **environments.to_dict(data.environment))
                 samples.tell(found, **output)
-                self.assertEqual(expected, verdict.overall(verdict.judge_all(found, budgets)), output)
+                self.assertEqual(
+                    expected, verdict.overall(verdict.judge_all(found, budgets)), output
+                )
                 self.assertEqual([], budget_file.left_out(found, budgets))
 
     def test_what_is_left_out_is_told(self):
-        data = samples.results({"host": 1000.0, "untuned": 300.0, "tuned": 300.0}, boots=4, blocks=6)
+        data = samples.results(
+            {"host": 1000.0, "untuned": 300.0, "tuned": 300.0}, boots=4, blocks=6
+        )
         budgets = budget_file.load("default")
         for environment in ({"accelerator": "tcg"}, {"launcher": "heat"}):
             with self.subTest(environment):
                 data = samples.of(data.trials, **environment)
                 [why] = budget_file.left_out(data, budgets)
                 self.assertEqual(
-                    (C.NOT_MEASURED, {"budgets": ["iperf3, tuned against host"]}), (why.code, why.params)
+                    (C.NOT_MEASURED, {"budgets": ["iperf3, tuned against host"]}),
+                    (why.code, why.params),
                 )
                 self.assertEqual(
-                    ["untuned"], [judgement.budget.baseline for judgement in verdict.judge_all(data, budgets)]
+                    ["untuned"],
+                    [judgement.budget.baseline for judgement in verdict.judge_all(data, budgets)],
                 )
         data.trials = [trial for trial in data.trials if trial.arm != "host"]
-        self.assertEqual([C.NOT_MEASURED], [why.code for why in budget_file.left_out(data, budgets)])
+        self.assertEqual(
+            [C.NOT_MEASURED], [why.code for why in budget_file.left_out(data, budgets)]
+        )

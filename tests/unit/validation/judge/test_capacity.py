@@ -29,22 +29,34 @@ class CapacityTest(testcase.TestCase):
 
     def test_known_answer(self):
         """1 Gbit/s; vhost 0.4, emulator 0.05, softirq 0.05 CPU seconds per Gbit: 0.5 CPUs per guest."""
-        blocks = [trial(block=at, boot=at % 2, order=at, vhost=4.0, emulator=0.5, softirq=0.5) for at in range(8)]
+        blocks = [
+            trial(block=at, boot=at % 2, order=at, vhost=4.0, emulator=0.5, softirq=0.5)
+            for at in range(8)
+        ]
         found = fitting(results(*blocks), 10, 0.8)
         self.assertEqual(
             [(capacity.ALL, 16), ("vhost", 20), ("emulator", 160), ("softirq", 160)],
             [(limit.resource, limit.guests) for limit in found.limits],
         )
         first = found.limits[0]
-        self.assertEqual((16, 16, 16, 1.0, ()), (first.fewest, first.careful, first.most, found.rate, found.notes))
+        self.assertEqual(
+            (16, 16, 16, 1.0, ()),
+            (first.fewest, first.careful, first.most, found.rate, found.notes),
+        )
 
     def test_interval_and_rate(self):
-        blocks = [trial(block=at, boot=at % 4, order=at, vhost=4.0 + (at % 4) / 2) for at in range(12)]
-        limit = {limit.resource: limit for limit in fitting(results(*blocks), rate=0.25).limits}["vhost"]
+        blocks = [
+            trial(block=at, boot=at % 4, order=at, vhost=4.0 + (at % 4) / 2) for at in range(12)
+        ]
+        limit = {limit.resource: limit for limit in fitting(results(*blocks), rate=0.25).limits}[
+            "vhost"
+        ]
         self.assertTrue(50 < limit.fewest < limit.guests < limit.most < 90, limit)
         self.assertEqual(limit.fewest, limit.careful)
         [first, *_] = fitting(results(*blocks[:1])).limits
-        self.assertEqual((20, None, None, 20), (first.guests, first.fewest, first.most, first.careful))
+        self.assertEqual(
+            (20, None, None, 20), (first.guests, first.fewest, first.most, first.careful)
+        )
         self.assertEqual([C.ONE_BOOT], [note.code for note in fitting(results(*blocks[:1])).notes])
 
     def test_cost_at_another_rate_is_warned_of(self):
@@ -59,7 +71,9 @@ class CapacityTest(testcase.TestCase):
         blocks = [trial(block=at, boot=at % 2, order=at, vhost=4.0) for at in range(8)]
         blocks[0].wait_s = 0.6
         [note] = fitting(results(*blocks)).notes
-        self.assertEqual((C.SOME_WAITED, 1, 8), (note.code, note.params["count"], note.params["of"]))
+        self.assertEqual(
+            (C.SOME_WAITED, 1, 8), (note.code, note.params["count"], note.params["of"])
+        )
 
     def test_what_does_not_count(self):
         """Trials that guards reject, that failed, or whose CPU is not known: too many leave no sample."""
@@ -73,7 +87,11 @@ class CapacityTest(testcase.TestCase):
                 blocks = [trial(block=at, order=at, vhost=1.0) for at in range(10)]
                 blocks[:2] = [dataclasses.replace(measured, **changes) for measured in blocks[:2]]
                 found = fitting(results(*blocks))
-                self.assertEqual((8, 80, True), (found.trials, found.limits[0].guests, bool(found.notes)), changes)
+                self.assertEqual(
+                    (8, 80, True),
+                    (found.trials, found.limits[0].guests, bool(found.notes)),
+                    changes,
+                )
                 blocks[2] = dataclasses.replace(blocks[2], **changes)
                 self.refused(code, results(*blocks))
 
@@ -82,7 +100,10 @@ class CapacityTest(testcase.TestCase):
 
         Of both together the logarithms of 0.05 and 0.15 have their middle at 0.087.
         """
-        blocks = [trial(block=at, order=at, vhost=1.0, softirq=0.5 if at % 2 else -0.5) for at in range(8)]
+        blocks = [
+            trial(block=at, order=at, vhost=1.0, softirq=0.5 if at % 2 else -0.5)
+            for at in range(8)
+        ]
         limits = {limit.resource: limit.guests for limit in fitting(results(*blocks)).limits}
         self.assertEqual((None, 92), (limits["softirq"], limits[capacity.ALL]))
 
@@ -98,7 +119,9 @@ class CapacityTest(testcase.TestCase):
     def test_a_fleet_has_pairs_and_no_softirqs(self):
         blocks = [trial(block=at, order=at, vhost=4.0) for at in range(8)]
         for measured in blocks:
-            measured.host_cpu_s = {name: value for name, value in measured.host_cpu_s.items() if name != "softirq"}
+            measured.host_cpu_s = {
+                name: value for name, value in measured.host_cpu_s.items() if name != "softirq"
+            }
         fleet = samples.of(blocks, fleet={})
         found = fitting(fleet)
         self.assertEqual(40, found.limits[0].guests)

@@ -30,10 +30,16 @@ CASES = (
 class GuardTest(testcase.TestCase):
     def found(self, trials, limits=None, accelerator=None):
         limits = trial_filter.Limits(**(limits or {}))
-        return {run[2]: fault for run, fault in trial_filter.faults(trials, accelerator, limits).items()}
+        return {
+            run[2]: fault
+            for run, fault in trial_filter.faults(trials, accelerator, limits).items()
+        }
 
     def trials(self, usual, changed=None):
-        some = [samples.trial(arm=("host", "tuned")[at % 2], order=at, conditions=dict(usual)) for at in range(8)]
+        some = [
+            samples.trial(arm=("host", "tuned")[at % 2], order=at, conditions=dict(usual))
+            for at in range(8)
+        ]
         for trial in some[3::4]:
             trial.conditions = {**usual, **(changed or {})}
         return some
@@ -52,7 +58,9 @@ class GuardTest(testcase.TestCase):
             with self.subTest(sent=sent):
                 trials = self.trials({"sender_packets": sent, "sender_dropped": dropped})
                 found = self.found(trials)
-                self.assertEqual({(C.DROPS, share)}, {(why.code, why.params["share"]) for why in found.values()})
+                self.assertEqual(
+                    {(C.DROPS, share)}, {(why.code, why.params["share"]) for why in found.values()}
+                )
 
     def test_waiting_vcpus(self):
         """Under emulation all arms wait alike."""
@@ -69,7 +77,9 @@ class GuardTest(testcase.TestCase):
         ):
             with self.subTest(accelerator):
                 found = self.found(trials, accelerator=accelerator, limits={"max_wait": limit})
-                self.assertEqual({code} - {None}, {fault.code for fault in found.values()}, accelerator)
+                self.assertEqual(
+                    {code} - {None}, {fault.code for fault in found.values()}, accelerator
+                )
 
     def test_arms_at_different_frequencies(self):
         for tuned, codes in (
@@ -92,8 +102,12 @@ class CircumstancesTest(directories.DirectoryCase):
         self.root = str(self.directory)
         self.write_file("proc/stat", "cpu0 100 0 100 800 0 0 0 0 0 0\n")
         for cpu in (0, 1):
-            self.write_file(f"sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count", "5")
-            self.write_file(f"sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_max_freq", "3000000")
+            self.write_file(
+                f"sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count", "5"
+            )
+            self.write_file(
+                f"sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_max_freq", "3000000"
+            )
         self.write_file("sys/class/net/tap0/statistics/rx_packets", "1000")
         self.write_file("sys/class/net/tap0/statistics/rx_dropped", "7")
 
@@ -103,7 +117,12 @@ class CircumstancesTest(directories.DirectoryCase):
     def test_conditions_of_a_quiet_host_are_zero(self):
         found = host_environment.conditions(self.look(), self.look())
         self.assertTrue(abs(found.pop("clock_step_s")) < 1)
-        still = {"max_mhz": 3000.0, "sender_dropped": 0.0, "sender_packets": 0.0, "throttle_events": 0.0}
+        still = {
+            "max_mhz": 3000.0,
+            "sender_dropped": 0.0,
+            "sender_packets": 0.0,
+            "throttle_events": 0.0,
+        }
         self.assertEqual(still, found)
 
     def test_conditions_tell_what_happened_on_the_host(self):
@@ -114,12 +133,15 @@ class CircumstancesTest(directories.DirectoryCase):
         self.write_file("sys/class/net/tap0/statistics/rx_dropped", "17")
         found = host_environment.conditions(before, self.look())
         self.assertEqual((0.5, 3.0), tuple(found[n] for n in ("steal_share", "throttle_events")))
-        self.assertEqual((2000.0, 10.0), tuple(found[n] for n in ("sender_packets", "sender_dropped")))
+        self.assertEqual(
+            (2000.0, 10.0), tuple(found[n] for n in ("sender_packets", "sender_dropped"))
+        )
 
     def stat(self, *spent):
         """Write (busy, idle, stolen) of each CPU."""
         lines = [
-            f"cpu{cpu} {busy} 0 0 {idle} 0 0 0 {stolen} 0 0\n" for cpu, (busy, idle, stolen) in enumerate(spent)
+            f"cpu{cpu} {busy} 0 0 {idle} 0 0 0 {stolen} 0 0\n"
+            for cpu, (busy, idle, stolen) in enumerate(spent)
         ]
         self.write_file("proc/stat", "".join(lines))
         return self.look()
@@ -135,7 +157,8 @@ class CircumstancesTest(directories.DirectoryCase):
     def test_frequency_in_the_window_of_the_cpus_that_worked(self):
         for cpu in range(4):
             self.write_file(
-                f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq", str(1_000_000 * (1 + cpu))
+                f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq",
+                str(1_000_000 * (1 + cpu)),
             )
         series = sampling.Series(functools.partial(host_environment.mhz_by_cpu, self.root), 1.0)
         for _ in range(3):
@@ -144,9 +167,13 @@ class CircumstancesTest(directories.DirectoryCase):
             self.write_file(f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq", "800000")
         series.take()
         before, after = self.stat(*[(0, 0, 0)] * 4), self.stat(*[(n, 9, 0) for n in (1, 4, 5, 9)])
-        self.assertEqual(3500.0, host_environment.conditions(before, after, series.means())["busy_mhz"])
+        self.assertEqual(
+            3500.0, host_environment.conditions(before, after, series.means())["busy_mhz"]
+        )
         self.assertNotIn("busy_mhz", host_environment.conditions(before, before, series.means()))
 
     def test_a_host_that_tells_nothing(self):
-        found = host_environment.conditions(*[host_environment.look("tap0", f"{self.root}/dev") for _ in range(2)])
+        found = host_environment.conditions(
+            *[host_environment.look("tap0", f"{self.root}/dev") for _ in range(2)]
+        )
         self.assertEqual(["clock_step_s"], list(found))

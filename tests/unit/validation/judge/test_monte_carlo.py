@@ -19,18 +19,27 @@ class MonteCarloTest(testcase.TestCase):
                         for promise in case.promises:
                             kept = promise.kept(found[promise.verdict], 1000)
                             self.assertTrue(
-                                kept or (promise.least and not quiet), (label, quiet, case.name, found)
+                                kept or (promise.least and not quiet),
+                                (label, quiet, case.name, found),
                             )
 
     def test_what_is_simulated_is_what_the_code_does(self):
         recorded, _ = monte_carlo.load()
-        names = {1: verdict.Verdict.PASS, -1: verdict.Verdict.FAIL, 0: verdict.Verdict.INCONCLUSIVE}
+        names = {
+            1: verdict.Verdict.PASS,
+            -1: verdict.Verdict.FAIL,
+            0: verdict.Verdict.INCONCLUSIVE,
+        }
         for figures in (1, 2):
             with self.subTest(figures):
                 plan = monte_carlo.Plan(figures=figures)
                 random = np.random.default_rng(figures)
                 for loss in (0.0, 0.05, 0.1):
-                    logs = monte_carlo.draw(random, recorded["cpu"], loss, plan, monte_carlo.outliers, 12)
+                    logs = monte_carlo.draw(
+                        random, recorded["cpu"], loss, plan, monte_carlo.outliers, 12
+                    )
                     found, boots = monte_carlo.judge(logs, plan)
                     output = [monte_carlo.decide(validation, plan) for validation in logs]
-                    self.assertEqual(list(zip(map(names.get, found), boots.tolist(), strict=True)), output)
+                    self.assertEqual(
+                        list(zip(map(names.get, found), boots.tolist(), strict=True)), output
+                    )

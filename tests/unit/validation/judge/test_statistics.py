@@ -27,7 +27,9 @@ class EstimateTest(testcase.TestCase):
 
     def test_one_boot_has_no_interval(self):
         found = statistics.estimate({7: [1.0, 2.0]})
-        self.assertEqual((1.5, None, None, 2, 1), (found.value, found.low, found.high, found.n, found.boots))
+        self.assertEqual(
+            (1.5, None, None, 2, 1), (found.value, found.low, found.high, found.n, found.boots)
+        )
         self.assertIsNone(statistics.estimate({7: []}))
 
     def test_both_looks_share_the_error(self):
@@ -44,7 +46,9 @@ class EstimateTest(testcase.TestCase):
 
     @hypothesis.given(
         strategies.dictionaries(
-            strategies.integers(0, 5), strategies.lists(strategies.floats(1e-9, 1e9), max_size=5), max_size=5
+            strategies.integers(0, 5),
+            strategies.lists(strategies.floats(1e-9, 1e9), max_size=5),
+            max_size=5,
         )
     )
     def test_the_interval_holds_the_figure(self, values):
@@ -81,6 +85,8 @@ class RatioTest(testcase.TestCase):
     def test_only_blocks_that_both_have(self):
         measured = [("a", 0, 0.5), ("a", 0, 1.5), ("a", 1, 1.0)]
         measured += [("b", 0, 2.0), ("b", 2, 1.0), ("b", 1, None), ("b", 1, 0.0)]
-        trials = [samples.trial(arm=arm, block=block, value=value) for arm, block, value in measured]
+        trials = [
+            samples.trial(arm=arm, block=block, value=value) for arm, block, value in measured
+        ]
         self.assertEqual({0: [-math.log(2.0)]}, statistics.log_ratios(trials, "a", "b"))
         self.assertIsNone(ratio(trials, "a", "c"))

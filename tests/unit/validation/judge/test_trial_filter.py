@@ -12,7 +12,9 @@ C = reasons.ReasonCode
 class SelectTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
-        self.data = samples.results({"host": 1000.0, "untuned": 900.0, "tuned": 950.0}, boots=4, blocks=5)
+        self.data = samples.results(
+            {"host": 1000.0, "untuned": 900.0, "tuned": 950.0}, boots=4, blocks=5
+        )
         self.mine = [trial for trial in self.data.trials if trial.arm == "tuned"]
 
     def select(self, **changes):
@@ -31,7 +33,8 @@ class SelectTest(testcase.TestCase):
         self.assertEqual((37, 3, None), (len(found.trials), found.pairs_excluded, found.invalid))
         [note] = found.notes
         self.assertEqual(
-            (C.EXCLUDED, 3, 20, "pairs"), (note.code, *(note.params[n] for n in ("count", "of", "what")))
+            (C.EXCLUDED, 3, 20, "pairs"),
+            (note.code, *(note.params[n] for n in ("count", "of", "what"))),
         )
         self.assertIn(C.STEAL, note.codes)
         self.assertEqual((), self.select(limits=trial_filter.Limits(max_steal=0.6)).notes)
@@ -47,7 +50,15 @@ class SelectTest(testcase.TestCase):
         self.mine[4].conditions = {"throttle_events": 1}
         found = self.select().invalid
         self.assertEqual({C.TOO_MANY_LOST, C.THROTTLING}, found.codes)
-        expected = {"arm": "tuned", "count": 5, "of": 20, "failed": 1, "zeros": 1, "missing": 1, "excluded": 2}
+        expected = {
+            "arm": "tuned",
+            "count": 5,
+            "of": 20,
+            "failed": 1,
+            "zeros": 1,
+            "missing": 1,
+            "excluded": 2,
+        }
         self.assertEqual(expected, {name: found.params[name] for name in expected})
         swapped = trial_filter.select(self.data, self.data.trials, "untuned", "tuned")
         self.assertEqual(found, swapped.invalid)
@@ -63,7 +74,9 @@ class LostTest(testcase.TestCase):
         return trial_filter.lost(trial_filter.Figure.of(self.data.trials), gaps, arm).missing
 
     def remove(self, condition):
-        self.data.trials = [trial for trial in self.data.trials if trial.arm != "tuned" or not condition(trial)]
+        self.data.trials = [
+            trial for trial in self.data.trials if trial.arm != "tuned" or not condition(trial)
+        ]
 
     def test_blocks_of_others(self):
         self.assertEqual(0, self.missing())
@@ -77,9 +90,15 @@ class LostTest(testcase.TestCase):
         """In the last boot, and where the session noted it."""
         self.remove(lambda trial: trial.block == 2)
         self.assertEqual(3, self.missing())
-        samples.tell(self.data, errors=[{"boot": 0, "error": "no boot", "code": environments.IncidentCode.BOOT}])
+        samples.tell(
+            self.data,
+            errors=[{"boot": 0, "error": "no boot", "code": environments.IncidentCode.BOOT}],
+        )
         self.assertEqual(3, self.missing())
-        samples.tell(self.data, errors=[{"boot": 0, "error": "cut", "code": environments.IncidentCode.TIME_LIMIT}])
+        samples.tell(
+            self.data,
+            errors=[{"boot": 0, "error": "cut", "code": environments.IncidentCode.TIME_LIMIT}],
+        )
         self.assertEqual(2, self.missing())
         self.remove(lambda trial: trial.boot == 3)
         self.assertEqual(5, self.missing(), "one block may be cut, not a whole boot")
@@ -112,10 +131,14 @@ class LostTest(testcase.TestCase):
                     trial.better = better
                 gaps = trial_filter.Gaps.of(self.data.environment)
                 found = trial_filter.lost(trial_filter.Figure.of(self.data.trials), gaps, "tuned")
-                self.assertEqual((blocks, 1, 1, 2), (found.blocks, found.failed, found.zeros, found.count))
+                self.assertEqual(
+                    (blocks, 1, 1, 2), (found.blocks, found.failed, found.zeros, found.count)
+                )
 
     def test_the_host_of_a_fleet_is_not_booted(self):
-        self.data.trials = [trial for trial in self.data.trials if trial.arm != "host" or trial.boot]
+        self.data.trials = [
+            trial for trial in self.data.trials if trial.arm != "host" or trial.boot
+        ]
         self.assertEqual(3, self.missing("host"))
         samples.tell(self.data, fleet={})
         self.assertEqual(0, self.missing("host"))

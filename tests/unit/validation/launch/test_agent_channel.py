@@ -14,11 +14,14 @@ from tests.support import testcase
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4)
+    ),
     max_leaves=10,
 )
 STATUS = st.fixed_dictionaries(
-    {"exited": st.booleans() | JSON}, optional={"exitcode": JSON, "out-data": JSON, "err-data": JSON}
+    {"exited": st.booleans() | JSON},
+    optional={"exitcode": JSON, "out-data": JSON, "err-data": JSON},
 )
 
 
@@ -41,7 +44,9 @@ class AgentChannelTest(testcase.TestCase):
     def test_exit_code_and_output_of_a_process_are_read(self) -> None:
         self.answer({"exited": False})
         self.assertIsNone(self.channel.exited(7))
-        self.answer({"exited": True, "exitcode": 3, "out-data": base64.b64encode(b"x\xff").decode()})
+        self.answer(
+            {"exited": True, "exitcode": 3, "out-data": base64.b64encode(b"x\xff").decode()}
+        )
         self.assertEqual(base.Finished(3, "x\ufffd", ""), self.channel.exited(7))
 
     def test_output_is_cut(self) -> None:

@@ -13,8 +13,12 @@ from nova_perf_tuning.validation.launch import base, libvirt, network
 from nova_perf_tuning.validation.launch import domain as domain_module
 from tests.support import corpus, testcase
 
-FILES = domain_module.GuestFiles("/i/vmlinuz", "/i/initrd", "/r/a.root.qcow2", "/r/a.scratch.img", "/r/a.console")
-TUNED = request.Request(vif_queues=2, vif_rx_queue_size=512, iothreads=2, disk_queues=1, vhost_placement="spread")
+FILES = domain_module.GuestFiles(
+    "/i/vmlinuz", "/i/initrd", "/r/a.root.qcow2", "/r/a.scratch.img", "/r/a.console"
+)
+TUNED = request.Request(
+    vif_queues=2, vif_rx_queue_size=512, iothreads=2, disk_queues=1, vhost_placement="spread"
+)
 
 
 def domain(kvm: bool = False, bridge: str = "npb1") -> str:
@@ -34,12 +38,19 @@ class BaseDomainTest(testcase.TestCase):
         read = parsing.parse_domain(domain())
         self.assertEqual(("qemu", 2, 0), (read.type, read.vcpus, read.iothreads))
         [interface] = read.interfaces
-        self.assertEqual(Interface("bridge", "npt1", "fa:16:3e:00:00:01", "virtio", "qemu", 1), interface)
+        self.assertEqual(
+            Interface("bridge", "npt1", "fa:16:3e:00:00:01", "virtio", "qemu", 1), interface
+        )
         root = etree.fromstring(domain())
-        disks = [(disk.find("target").get("bus"), disk.find("driver").get("type")) for disk in root.iter("disk")]
+        disks = [
+            (disk.find("target").get("bus"), disk.find("driver").get("type"))
+            for disk in root.iter("disk")
+        ]
         self.assertEqual([("virtio", "qcow2"), ("virtio", "raw")], disks)
         self.assertEqual("300", root.findtext("memory"))
-        self.assertTrue(parsing.parse_inventory(domain()).free_page_reporting)  # as Nova 32 and later have it
+        self.assertTrue(
+            parsing.parse_inventory(domain()).free_page_reporting
+        )  # as Nova 32 and later have it
 
     def test_kvm_has_libvirts_choice_of_backend_and_the_hosts_cpu_model(self) -> None:
         root = etree.fromstring(domain(kvm=True))
@@ -49,7 +60,9 @@ class BaseDomainTest(testcase.TestCase):
 
     def test_emulated_guest_does_not_trust_its_tsc(self) -> None:
         self.assertIn("tsc=unstable", etree.fromstring(domain()).findtext("os/cmdline"))
-        self.assertNotIn("mitigations=off", etree.fromstring(domain(kvm=True)).findtext("os/cmdline"))
+        self.assertNotIn(
+            "mitigations=off", etree.fromstring(domain(kvm=True)).findtext("os/cmdline")
+        )
 
     def test_names_are_escaped(self) -> None:
         root = etree.fromstring(domain(bridge="<&\"'>"))
@@ -72,9 +85,13 @@ class PortTest(testcase.TestCase):
 class FindingsTest(testcase.TestCase):
     def test_auto_is_compared_with_the_domain_of_each_guest(self) -> None:
         automatic = request.Request(vif_queues="auto")
-        made = transform.transform(corpus.text("virtio-blk.xml").replace(">4</vcpu>", ">2</vcpu>"), automatic)
+        made = transform.transform(
+            corpus.text("virtio-blk.xml").replace(">4</vcpu>", ">2</vcpu>"), automatic
+        )
         sound = corpus.GUEST_NIC.replace("Combined:\t1", "Combined:\t2")
-        truths = tuple(probe.parse(f"== signature\nKVMKVMKVM\n{text}") for text in (corpus.GUEST_NIC, sound))
+        truths = tuple(
+            probe.parse(f"== signature\nKVMKVMKVM\n{text}") for text in (corpus.GUEST_NIC, sound)
+        )
         guests = (types.SimpleNamespace(transformed=made),) * 2
         arm = libvirt.BootedArm(base.Arm("tuned", automatic), guests, truths)
         [finding] = libvirt.findings(arm, "kvm", 2)

@@ -31,7 +31,11 @@ class ImageTest(directories.DirectoryCase):
     def test_the_smallest_image_that_has_all_programs(self) -> None:
         """What was added is taken by those alone who need something of it; what no image has is named."""
         with mock.patch.dict(os.environ, {"NOVA_PERF_CACHE": str(self.directory)}):
-            for link, inside in (("image", "fio"), ("full-image", "fio smbd"), ("own-image", "fio netperf")):
+            for link, inside in (
+                ("image", "fio"),
+                ("full-image", "fio smbd"),
+                ("own-image", "fio netperf"),
+            ):
                 self.write_file(f"{link}/complete", "")
                 self.write_file(f"{link}/programs", inside)
             (self.directory / "own-image" / "added").write_text(
@@ -47,7 +51,9 @@ class ImageTest(directories.DirectoryCase):
                     self.assertEqual(str(self.directory / link), image.default_directory(wanted))
             for wanted in (["cyclictest"], ["netperf", "smbd"], ["/a"]):
                 with self.subTest(wanted):
-                    with self.assertRaisesRegex(base.LaunchError, f"no guest image has all of {wanted[0]}"):
+                    with self.assertRaisesRegex(
+                        base.LaunchError, f"no guest image has all of {wanted[0]}"
+                    ):
                         image.default_directory(wanted)
 
     def test_added_files_that_differ_between_host_and_guests(self) -> None:
@@ -82,7 +88,9 @@ class ImageTest(directories.DirectoryCase):
             (programs / name).chmod(0o755)
             sums += f"{hashlib.sha256(name.encode()).hexdigest()}  /some/where/{name}\n"
         wanted = {"fio", "nova-perf-bench", "netperf"}
-        with mock.patch.dict(os.environ, {"NOVA_PERF_CACHE": str(self.directory), "PATH": "/nonexistent"}):
+        with mock.patch.dict(
+            os.environ, {"NOVA_PERF_CACHE": str(self.directory), "PATH": "/nonexistent"}
+        ):
             (self.directory / "sums").write_text(sums)
             built = image.load(str(self.directory))
             image.check_same_programs(built, wanted)

@@ -15,7 +15,9 @@ class RunDirectoryTest(directories.DirectoryCase):
         self.removed: list[tuple[str, str]] = []
 
     def sweep(self) -> list[str]:
-        return run_directory.sweep(lambda run_id, path: self.removed.append((run_id, path)), self.parent)
+        return run_directory.sweep(
+            lambda run_id, path: self.removed.append((run_id, path)), self.parent
+        )
 
     def dead_run(self) -> str:
         """Make the directory of a run that nobody has locked any more."""
@@ -55,7 +57,9 @@ class RunDirectoryTest(directories.DirectoryCase):
     def test_what_cannot_be_removed_is_kept_for_the_next_sweep(self) -> None:
         dead = self.dead_run()
         refuse = mock.Mock(side_effect=base.LaunchError("busy"))
-        with self.assertLogs("nova_perf_tuning.validation.launch.run_directory", "WARNING") as logs:
+        with self.assertLogs(
+            "nova_perf_tuning.validation.launch.run_directory", "WARNING"
+        ) as logs:
             self.assertEqual([], run_directory.sweep(refuse, self.parent))
         self.assertIn("busy", logs.output[0])
         self.assertEqual([dead], self.sweep())

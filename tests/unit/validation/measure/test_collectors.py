@@ -22,7 +22,8 @@ LOC:        100        200  Local timer interrupts
 ERR:          3
 """
 AFTER = (
-    BEFORE.replace("24:         10", "25:         17") + " 24:         10          9  PCI-MSI 1-edge  eth0-rx-0\n"
+    BEFORE.replace("24:         10", "25:         17")
+    + " 24:         10          9  PCI-MSI 1-edge  eth0-rx-0\n"
 )
 
 
@@ -34,23 +35,33 @@ def collector(kind, start):
 class ReadTest(testcase.TestCase):
     def test_only_what_occurred_is_told_by_cpu(self):
         watching = collectors.Interrupts()
-        tables = iter({"interrupts": collectors.parse_counts(text), "softirqs": {}} for text in (BEFORE, AFTER))
+        tables = iter(
+            {"interrupts": collectors.parse_counts(text), "softirqs": {}}
+            for text in (BEFORE, AFTER)
+        )
         watching.read = lambda: next(tables)
         new, old = watching.start()()["interrupts"]
-        self.assertEqual(("25", {"0": 17, "2": 5}), (new["name"], new["cpus"]), "that is new counts whole")
+        self.assertEqual(
+            ("25", {"0": 17, "2": 5}), (new["name"], new["cpus"]), "that is new counts whole"
+        )
         self.assertEqual(("24", {"2": 4}), (old["name"], old["cpus"]))
         self.assertEqual("PCI-MSI 1-edge eth0-rx-0", old["about"])
 
     def test_events_that_a_virtual_machine_cannot_count_are_null(self):
         rest = '"unit" : "", "event-runtime" : 0, "pcnt-running" : 50.00'
-        lines = [f'{{"counter-value" : "<not supported>", "event" : "cycles", {rest}}}', "perf says hello"]
+        lines = [
+            f'{{"counter-value" : "<not supported>", "event" : "cycles", {rest}}}',
+            "perf says hello",
+        ]
         lines += [f'{{"counter-value" : "977.000000", "event" : "context-switches", {rest}}}']
         cycles, switches = collectors.parse_perf("\n".join(lines))
         self.assertEqual(("cycles", None), (cycles["event"], cycles["value"]))
         self.assertEqual((977.0, 50.0), (switches["value"], switches["running_percent"]))
 
     def test_an_unknown_kind_is_refused(self):
-        error = self.assertRaises(collectors.CollectorError, collectors.attach, ["interrupts", "nope"], "/none")
+        error = self.assertRaises(
+            collectors.CollectorError, collectors.attach, ["interrupts", "nope"], "/none"
+        )
         self.assertIn("there is no collector 'nope'; there are interrupts, perf", str(error))
         attached = collectors.attach(["interrupts", "interrupts"], "/none")
         self.assertEqual((collectors.Interrupts,), attached.kinds)
@@ -77,12 +88,17 @@ class AttachmentTest(directories.DirectoryCase):
         self.assertEqual(["division by zero"] * 2, errors)
         (self.directory / "collected" / "collected").symlink_to("gone")
         for output in (self.directory, self.directory / "collected"):
-            self.assertRaises(collectors.CollectorError, collectors.attach, ["interrupts"], str(output))
+            self.assertRaises(
+                collectors.CollectorError, collectors.attach, ["interrupts"], str(output)
+            )
 
     def test_a_link_of_the_output_s_owner_is_not_followed(self):
         outside = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         (self.directory / "collected").symlink_to(outside)
-        with testtools.ExpectedException(NotADirectoryError, ".*collected.*"), self.attachment.around(7, {}):
+        with (
+            testtools.ExpectedException(NotADirectoryError, ".*collected.*"),
+            self.attachment.around(7, {}),
+        ):
             pass
         self.assertEqual([], os.listdir(outside))
 

@@ -22,7 +22,12 @@ CASES = (
     ({"guest_cpu_s": None}, 1.0, None, C.GUEST_BUSY_UNKNOWN),
     ({"wait_s": None}, 1.0, None, C.WAIT_UNKNOWN),
     # As it was measured: the guest booked 6 s of waiting as its own work.
-    ({"host_cpu_s": {"vcpu": 3.0, "total": 3.5}, "guest_cpu_s": 6.99, "wait_s": 6.0}, 0.5, None, C.VCPUS_WAITED),
+    (
+        {"host_cpu_s": {"vcpu": 3.0, "total": 3.5}, "guest_cpu_s": 6.99, "wait_s": 6.0},
+        0.5,
+        None,
+        C.VCPUS_WAITED,
+    ),
     ({"host_cpu_s": {"vcpu": 0.0, "total": 0.0}}, None, None, C.COUNTERS_STILL),
     ({"host_cpu_s": {"vcpu": 5.0, "total": 4.0}}, None, None, C.COUNTERS_VCPU),
     ({"host_cpu_s": {**_CPU, "softirq": 9.0}}, 1.0, 1.5, None),  # no part of the total
@@ -45,7 +50,9 @@ class CostTest(testcase.TestCase):
 
     def test_per_unit_and_second(self):
         trial = samples.trial()
-        self.assertEqual((0.2, 0.3), (overhead.per_unit(1.0, trial), overhead.per_second(1.5, trial)))
+        self.assertEqual(
+            (0.2, 0.3), (overhead.per_unit(1.0, trial), overhead.per_second(1.5, trial))
+        )
         for work in (None, 0.0):
             with self.subTest(work):
                 self.assertIsNone(overhead.per_unit(1.0, samples.trial(work=work)))
@@ -53,7 +60,10 @@ class CostTest(testcase.TestCase):
 
     def test_recorded_guests_contradict_nothing(self):
         """Those of the Monte Carlo runs, and of the report's picture in the documentation."""
-        for path, least in ((monte_carlo.RECORDING, 100), (TOP / "doc/source/data/run.json.xz", 1)):
+        for path, least in (
+            (monte_carlo.RECORDING, 100),
+            (TOP / "doc/source/data/run.json.xz", 1),
+        ):
             with lzma.open(path, "rt", encoding="utf-8") as file:
                 recorded = store.from_dict(json.load(file), "recorded")
             costs = [overhead.cost(trial) for trial in recorded.trials]

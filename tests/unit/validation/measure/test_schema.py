@@ -12,7 +12,8 @@ class ContainersTest(testcase.TestCase):
         for text in ("[" + "[]," * 1_000_000 + "[]]", '[{"a":' * 1_000_000):
             error = self.assertRaises(schema.InputError, schema.parse_json, text, "results.json")
             self.assertEqual(
-                "results.json: it has more than 1000000 lists and objects, too many to read", str(error)
+                "results.json: it has more than 1000000 lists and objects, too many to read",
+                str(error),
             )
 
     def test_those_in_text_do_not_count(self):

@@ -51,7 +51,9 @@ class SwallowedSignalTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.lost = self.useFixture(lost_signals.Swallowing())
-        self.useFixture(fixtures.MonkeyPatch(f"{host_environment.__name__}.idle_softirq", lambda: 0.0))
+        self.useFixture(
+            fixtures.MonkeyPatch(f"{host_environment.__name__}.idle_softirq", lambda: 0.0)
+        )
         self.useFixture(fixtures.MonkeyPatch(f"{trial.__name__}.run", self.run_trial))
         self.ran = 0
         self.stop_at = 0
@@ -119,22 +121,29 @@ class TimetableTest(testcase.TestCase):
     def test_plan_that_fits(self):
         self.assertEqual([4, 4, 4], self.run_session(boots=3, blocks=4, limit_s=600.0))
         self.assertEqual((45, 45), (self.times.done, self.times.total))
-        self.assertEqual([], [1 for at, left_s in self.output if abs(at + left_s - self.now) > 1.0])
+        self.assertEqual(
+            [], [1 for at, left_s in self.output if abs(at + left_s - self.now) > 1.0]
+        )
 
     def test_every_boot_has_its_share(self):
         """Boots are worth more than blocks; and one of them is worth nothing without a block."""
         for limit_s, wanted in ((400.0, [5, 5, 5]), (170.0, [1, 1]), (60.0, [0])):
             with self.subTest(limit_s):
-                self.assertEqual(wanted, self.run_session(boots=3, blocks=40, limit_s=limit_s), limit_s)
+                self.assertEqual(
+                    wanted, self.run_session(boots=3, blocks=40, limit_s=limit_s), limit_s
+                )
                 self.assertLessEqual(self.now, self.times.deadline)
 
     def test_before_anything_is_known(self):
         times = session.Timetable(session.Plan(ARMS, (self.job,), 2, 3, 0, 6000.0))
-        self.assertEqual((2 * 2 * 10.0 + 24 * 4.5, 0, 24), (times.expected_s(), times.done, times.total))
+        self.assertEqual(
+            (2 * 2 * 10.0 + 24 * 4.5, 0, 24), (times.expected_s(), times.done, times.total)
+        )
 
     def test_one_look_at_half_of_the_boots(self):
         for planned, looks in ((12, [6]), (7, [4]), (6, [3]), (5, []), (1, [])):
             with self.subTest(planned):
                 self.assertEqual(
-                    looks, [boots for boots in range(1, planned + 5) if session.look_due(boots, planned)]
+                    looks,
+                    [boots for boots in range(1, planned + 5) if session.look_due(boots, planned)],
                 )

@@ -17,7 +17,9 @@ class StoreCase(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
         self.path = f"{self.directory}/results.json"
-        self.document = json.loads(json.dumps(store.to_dict(samples.results({"host": 3.0, "tuned": 2.0}))))
+        self.document = json.loads(
+            json.dumps(store.to_dict(samples.results({"host": 3.0, "tuned": 2.0})))
+        )
         self.rows = self.document["trials"]
         self.environment = self.document["environment"]
 
@@ -38,7 +40,13 @@ class FileTest(StoreCase):
     def test_round_trip(self):
         data = samples.results({"host": 3.0, "tuned": 2.0}, accelerator="tcg")
         data.trials[0].course = samples.course()
-        lost = {"value": None, "error": "guest lost", "guest_cpu_s": None, "wait_s": None, "work": None}
+        lost = {
+            "value": None,
+            "error": "guest lost",
+            "guest_cpu_s": None,
+            "wait_s": None,
+            "work": None,
+        }
         data.trials.append(samples.trial(order=len(data.trials), window_s=0.0, **lost))
         store.save(data, self.path)
         self.assertEqual(data, store.load(self.path))
@@ -64,7 +72,10 @@ class FileTest(StoreCase):
             ("[]", "the document"),
             ("NaN", "NaN is no number"),
             (with_environment("")[:-1] + "[" * 100_000, "nested more than 64 levels deep"),
-            ('{"schema": 2, "environment": {}, "trials": ' + "[" * 100_000, "nested more than 64 levels deep"),
+            (
+                '{"schema": 2, "environment": {}, "trials": ' + "[" * 100_000,
+                "nested more than 64 levels deep",
+            ),
             (with_environment('"seed": 1, "seed": 2'), "'seed' twice in one object"),
             ('{"schema": 3, "environment": {}, "trials": []}', "schema"),
             ('{"environment": {}, "trials": []}', "'schema' is a required property"),
@@ -82,7 +93,9 @@ class FileTest(StoreCase):
         self.write_file("results.json", b"\xff\xfe{}")
         self.assertIn("no UTF-8", str(self.assertRaises(schema.InputError, store.load, self.path)))
         os.truncate(self.path, store.MAX_BYTES + 1)
-        self.assertIn("larger than", str(self.assertRaises(schema.InputError, store.load, self.path)))
+        self.assertIn(
+            "larger than", str(self.assertRaises(schema.InputError, store.load, self.path))
+        )
         self.assertRaises(schema.InputError, store.load, str(self.directory))
 
     def test_wrong_trials_are_named(self):
@@ -110,7 +123,9 @@ class FileTest(StoreCase):
             before, self.rows[1] = self.rows[1], {**self.rows[1], key: value}
             self.refused("trials[1]")
             self.rows[1] = before
-        self.rows[1].update(value=None, error="lost", window_s=0, work=None, work_unit="", wait_s=-0.01)
+        self.rows[1].update(
+            value=None, error="lost", window_s=0, work=None, work_unit="", wait_s=-0.01
+        )
         self.load()
 
     @hypothesis.given(strategies.data())

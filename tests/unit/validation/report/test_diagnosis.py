@@ -16,9 +16,13 @@ def results(losses, **environment):
     """Return results in which tuned guests lose ``losses``: benchmark -> share."""
     trials = []
     for label, loss in losses.items():
-        measured = samples.results({"untuned": 1000.0, "tuned": 1000.0 * (1 - loss)}, boots=5, noise=0.005)
+        measured = samples.results(
+            {"untuned": 1000.0, "tuned": 1000.0 * (1 - loss)}, boots=5, noise=0.005
+        )
         benchmark = plugins.of_label(label, {})
-        metric, unit, better = benchmark.primary if benchmark else ("throughput", "Mbit/s", "higher")
+        metric, unit, better = (
+            benchmark.primary if benchmark else ("throughput", "Mbit/s", "higher")
+        )
         named = {"benchmark": label, "metric": metric, "unit": unit, "better": better}
         trials += [dataclasses.replace(trial, **named) for trial in measured.trials]
     return samples.of(trials, seed=1, **environment)
@@ -52,7 +56,9 @@ class DiagnosisTest(testcase.TestCase):
             with self.subTest(losses):
                 found = output(results(losses), **fields)
                 said = found.headline.params
-                self.assertEqual(("FAIL", "tuned", "untuned"), (said["verdict"], said["arm"], said["baseline"]))
+                self.assertEqual(
+                    ("FAIL", "tuned", "untuned"), (said["verdict"], said["arm"], said["baseline"])
+                )
                 self.assertEqual((culprit, culprit), (found.culprit, said["culprit"]), losses)
                 self.assertEqual(culprit != "host CPU", C.ABLATE in codes(found))
 
@@ -63,7 +69,9 @@ class DiagnosisTest(testcase.TestCase):
     def test_sentence_and_culprit_are_of_one_budget(self):
         data = results({"iperf3": 0.0, "cpu": 0.3})
         budgets = [
-            budget_file.Budget("iperf3", "tuned", 0.05, baseline="untuned", max_host_cpu_per_unit=0.01),
+            budget_file.Budget(
+                "iperf3", "tuned", 0.05, baseline="untuned", max_host_cpu_per_unit=0.01
+            ),
             budget_file.Budget("cpu", "tuned", 0.05, baseline="untuned"),
         ]
         found = diagnosis.diagnose(data, verdict.judge_all(data, budgets))
@@ -81,7 +89,9 @@ class DiagnosisTest(testcase.TestCase):
     def test_each_kind_points_somewhere_or_tells_how_to_find_out(self):
         for kind in (benchmark.kind for benchmark in plugins.load_all()):
             better = plugins.of_label(kind, {}).primary[2]
-            data = results({kind: 0.3 if better == "higher" else -0.5}, benchmarks={kind: {"kind": kind}})
+            data = results(
+                {kind: 0.3 if better == "higher" else -0.5}, benchmarks={kind: {"kind": kind}}
+            )
             found = output(data, metric=data.trials[0].metric)
             self.assertEqual("FAIL", found.headline.params["verdict"])
             self.assertEqual(bool(found.culprit), C.MEASURE_PARTS not in codes(found), kind)
@@ -90,7 +100,13 @@ class DiagnosisTest(testcase.TestCase):
     def test_advice_fits_what_makes_it_invalid(self):
         floor = {"noise_floor": {"created": "x", "losses": {"cpu": {"events_per_second": 0.3}}}}
         unread = {"accelerator": "kvm", "arms": {"tuned": {"virtualization": "unknown"}}}
-        odd = {"arms": {"tuned": {"findings": [{"code": "disk_queues", "text": "vda: 4 queues, the disk has 1"}]}}}
+        odd = {
+            "arms": {
+                "tuned": {
+                    "findings": [{"code": "disk_queues", "text": "vda: 4 queues, the disk has 1"}]
+                }
+            }
+        }
         for environment, budget, conditions, code in (
             ({}, {"arm": "guest"}, {}, C.NO_ARM),
             ({}, {"benchmark": "cpux"}, {}, C.NO_BENCHMARK),
@@ -108,13 +124,18 @@ class DiagnosisTest(testcase.TestCase):
                     trial.conditions = conditions
                 found = output(data, **budget)
                 [why] = found.headline.params["why"]
-                self.assertEqual(("INVALID", True), (found.headline.params["verdict"], code in why.codes), found)
+                self.assertEqual(
+                    ("INVALID", True), (found.headline.params["verdict"], code in why.codes), found
+                )
                 trials = code in (C.STEAL, C.THROTTLING)
                 self.assertEqual([C.SEE_TRIALS if trials else C.CORRECT_BUDGET], codes(found))
 
     def test_headline_of_other_verdicts_says_why(self):
         met, both = output(results({"cpu": 0.0})), output(results({"cpu": 0.0, "fio": 0.01}))
-        self.assertEqual(("PASS", C.WITHIN), (met.headline.params["verdict"], met.headline.params["why"][0].code))
+        self.assertEqual(
+            ("PASS", C.WITHIN),
+            (met.headline.params["verdict"], met.headline.params["why"][0].code),
+        )
         self.assertEqual((C.ALL_MET, {"count": 2}), (both.headline.code, both.headline.params))
         few = results({"cpu": 0.05})
         few.trials = [trial for trial in few.trials if trial.boot < 1]

@@ -25,7 +25,9 @@ TESTS = {
 def measured(tests=TESTS, boots=3, blocks=4, noise=0.01):
     """Return results in which the judged figure is the same in all arms, and the others are as given."""
     rng = random.Random(7)
-    data = samples.results(dict.fromkeys(("host", "untuned", "tuned"), 100.0), boots, blocks, noise)
+    data = samples.results(
+        dict.fromkeys(("host", "untuned", "tuned"), 100.0), boots, blocks, noise
+    )
     for trial in list(data.trials):
         for metric, (better, arms) in tests.items():
             figure = {"metric": metric, "unit": "1/s", "better": better, "primary": False}
@@ -43,19 +45,28 @@ def ratios(results, metric, **options):
 def rows(html):
     """Return the cells of each row of the table of figures."""
     table = html[html.index("Test by test") :].partition("</table>")[0]
-    return [re.findall(r"<t[dh][^>]*>([^<]*)", row) for row in re.findall("<tr>(.*?)</tr>", table, re.DOTALL)]
+    return [
+        re.findall(r"<t[dh][^>]*>([^<]*)", row)
+        for row in re.findall("<tr>(.*?)</tr>", table, re.DOTALL)
+    ]
 
 
 class EveryFigureTest(testcase.TestCase):
     def test_each_ratio_has_its_interval_and_points_to_the_better(self):
-        for metric, true in (("syscall", (4, 1 / 8, 1 / 2)), ("pipe", (1 / 4, 8, 2)), ("p99", (2, 1 / 4, 1 / 2))):
+        for metric, true in (
+            ("syscall", (4, 1 / 8, 1 / 2)),
+            ("pipe", (1 / 4, 8, 2)),
+            ("p99", (2, 1 / 4, 1 / 2)),
+        ):
             with self.subTest(metric):
                 found = ratios(measured(), metric)
                 order = [("tuned", "untuned"), ("untuned", "host"), ("tuned", "host")]
                 self.assertEqual(order, list(found))
                 for pair, value in zip(order, true, strict=True):
                     estimate = found[pair].ratio
-                    self.assertTrue(estimate.low < estimate.value < estimate.high, (metric, pair, estimate))
+                    self.assertTrue(
+                        estimate.low < estimate.value < estimate.high, (metric, pair, estimate)
+                    )
                     self.assertAlmostEqual(1, estimate.value / value, delta=0.03)
 
     def test_what_a_guard_rejects_or_fails_counts_for_no_figure(self):
@@ -67,14 +78,20 @@ class EveryFigureTest(testcase.TestCase):
                 trial.conditions = {"steal_share": 0.5}
         pair = ratios(data, "syscall")["tuned", "untuned"]
         [note] = pair.notes
-        self.assertEqual(({C.EXCLUDED, C.STEAL}, 2, 20), (note.codes, note.params["count"], note.params["of"]))
+        self.assertEqual(
+            ({C.EXCLUDED, C.STEAL}, 2, 20), (note.codes, note.params["count"], note.params["of"])
+        )
         self.assertTrue(3.9 < pair.ratio.low < pair.ratio.high < 4.1)
-        lenient = ratios(data, "syscall", limits=trial_filter.Limits(max_steal=0.6))["tuned", "untuned"]
+        lenient = ratios(data, "syscall", limits=trial_filter.Limits(max_steal=0.6))[
+            "tuned", "untuned"
+        ]
         self.assertEqual((), lenient.notes)
 
         orders = {trial.order for trial in data.trials if trial.arm == "tuned" and trial.boot < 2}
         whole = ratios(data, "syscall")["untuned", "host"].ratio.value
-        data.trials = [trial for trial in data.trials if trial.order not in orders or trial.primary]
+        data.trials = [
+            trial for trial in data.trials if trial.order not in orders or trial.primary
+        ]
         for trial in data.trials:
             if trial.order in orders:
                 trial.value, trial.error = None, "cut"
@@ -90,7 +107,11 @@ class EveryFigureTest(testcase.TestCase):
         data = measured()
         data.trials = [trial for trial in data.trials if trial.primary or trial.arm == "tuned"]
         self.assertEqual({}, ratios(data, "pipe"))
-        [row] = [row for row in rows(report.render(data, summary.summarise(data), [])) if row[0] == "pipe"]
+        [row] = [
+            row
+            for row in rows(report.render(data, summary.summarise(data), []))
+            if row[0] == "pipe"
+        ]
         self.assertEqual(["-", "-", "-", "-", "-"], [row[3], row[4], *row[6:]])
 
     def test_report_has_arms_and_ratios_side_by_side(self):
@@ -99,7 +120,16 @@ class EveryFigureTest(testcase.TestCase):
         head, judged, *others = rows(html)
         arms = ["host", "untuned", "tuned"]
         self.assertEqual(
-            ["figure", "unit", "better", *arms, "tuned / untuned", "untuned / host", "tuned / host"], head
+            [
+                "figure",
+                "unit",
+                "better",
+                *arms,
+                "tuned / untuned",
+                "untuned / host",
+                "tuned / host",
+            ],
+            head,
         )
         self.assertEqual("throughput", judged[0])
         self.assertEqual(list(TESTS), [row[0] for row in others])
@@ -112,4 +142,8 @@ class EveryFigureTest(testcase.TestCase):
         output = json.loads(json.dumps(report.as_json(data, summary.summarise(data), [])))
         figure = output["benchmarks"][0]["secondary"][0]
         self.assertEqual("syscall", figure["metric"])
-        self.assertTrue(figure["comparisons"][0]["ratio"]["low"] < 4 < figure["comparisons"][0]["ratio"]["high"])
+        self.assertTrue(
+            figure["comparisons"][0]["ratio"]["low"]
+            < 4
+            < figure["comparisons"][0]["ratio"]["high"]
+        )

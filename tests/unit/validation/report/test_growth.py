@@ -12,10 +12,14 @@ from tests.support import samples, testcase
 
 
 def results_of(arms):
-    data = samples.results({f"arm{number}": 100.0 + number for number in range(arms)}, boots=2, blocks=1)
+    data = samples.results(
+        {f"arm{number}": 100.0 + number for number in range(arms)}, boots=2, blocks=1
+    )
     for trial in list(data.trials):
         figure = {"metric": "p99", "unit": "ms", "better": "lower", "primary": False}
-        data.trials.append(samples.trial(arm=trial.arm, boot=trial.boot, order=trial.order, value=2.0, **figure))
+        data.trials.append(
+            samples.trial(arm=trial.arm, boot=trial.boot, order=trial.order, value=2.0, **figure)
+        )
     return data
 
 
@@ -69,15 +73,23 @@ class NamesTest(testcase.TestCase):
             with self.subTest(field):
                 names = [f"name{number}" for number in range(most)]
                 self.assertEqual(most, len(self.load(**{field: names}).trials))
-                error = self.assertRaises(schema.InputError, self.load, **{field: [*names, "one more"]})
+                error = self.assertRaises(
+                    schema.InputError, self.load, **{field: [*names, "one more"]}
+                )
                 self.assertIn(f"results.json: trials[{most}].{field}: ", str(error))
                 self.assertIn(f"at most {most} ", str(error))
 
     def test_names_in_the_environment_are_as_long_as_in_trials(self):
-        for field, value in (("arms", {}), ("benchmarks", {}), ("ablation", {"spec": "perf:x", "value": "1"})):
+        for field, value in (
+            ("arms", {}),
+            ("benchmarks", {}),
+            ("ablation", {"spec": "perf:x", "value": "1"}),
+        ):
             for name in ("", "x" * 201):
                 document = store.to_dict(samples.results({"host": 3.0}))
                 document["environment"][field] = {name: value}
                 with self.subTest(field, name=name):
-                    error = self.assertRaises(schema.InputError, store.from_dict, document, "results.json")
+                    error = self.assertRaises(
+                        schema.InputError, store.from_dict, document, "results.json"
+                    )
                     self.assertIn(f"environment.{field}", str(error))

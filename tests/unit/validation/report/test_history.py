@@ -16,7 +16,12 @@ class HistoryTest(directories.DirectoryCase):
         self.addCleanup(self.engine.dispose)
 
     def add(self, host="one", day=1, value=100.0, request=None, **environment):
-        output = {**MACHINE, "host": host, "created": f"2026-10-{day:02}T10:00:00+00:00", **environment}
+        output = {
+            **MACHINE,
+            "host": host,
+            "created": f"2026-10-{day:02}T10:00:00+00:00",
+            **environment,
+        }
         data = samples.results({"untuned": value}, seed=day, noise=0.002, **output)
         if request is not None:
             data.environment.arms["untuned"].request = request
@@ -30,7 +35,9 @@ class HistoryTest(directories.DirectoryCase):
 
     def test_change_is_reported_with_what_changed(self):
         for day in range(1, 13):
-            self.add(day=day, value=100.0 if day < 7 else 80.0, kernel="6.1" if day < 7 else "6.12")
+            self.add(
+                day=day, value=100.0 if day < 7 else 80.0, kernel="6.1" if day < 7 else "6.12"
+            )
         [found] = history.series(self.engine, "one")
         self.assertEqual([6], [change.index for change in found.changes])
         change = found.change(found.changes[0])
@@ -42,7 +49,9 @@ class HistoryTest(directories.DirectoryCase):
         for day in range(1, 13):
             self.add(day=day, value=80.0 if day < 7 else 100.0)
         [found] = history.series(self.engine, "one")
-        self.assertEqual([reasons.ReasonCode.IMPROVED], [found.change(one).code for one in found.changes])
+        self.assertEqual(
+            [reasons.ReasonCode.IMPROVED], [found.change(one).code for one in found.changes]
+        )
 
     def test_trials_that_do_not_count_are_not_kept(self):
         data = samples.results({"untuned": 100.0}, noise=0.002)
@@ -62,10 +71,16 @@ class HistoryTest(directories.DirectoryCase):
     def test_filter_by_tags(self):
         for day, tags in enumerate(({}, {"kernel": "new"}, {"kernel": "new", "rack": "a 1"}), 1):
             self.add(day=day, tags=tags)
-        for tags, days in (({}, [1, 2, 3]), ({"kernel": "new"}, [2, 3]), ({"kernel": "new", "rack": "a"}, [])):
+        for tags, days in (
+            ({}, [1, 2, 3]),
+            ({"kernel": "new"}, [2, 3]),
+            ({"kernel": "new", "rack": "a"}, []),
+        ):
             with self.subTest(tags):
                 found = history.series(self.engine, tags=tags)
-                self.assertEqual(days, [point.at.day for series in found for point in series.points])
+                self.assertEqual(
+                    days, [point.at.day for series in found for point in series.points]
+                )
 
     def test_trials_that_tools_watched_are_another_series(self):
         self.add()
@@ -75,7 +90,9 @@ class HistoryTest(directories.DirectoryCase):
         history.add(self.engine, data)
         self.assertEqual([1, 1], [len(series.points) for series in history.series(self.engine)])
         [note] = summary.notes(data, [])
-        self.assertEqual((reasons.ReasonCode.WATCHED, ["perf"]), (note.code, note.params["collectors"]))
+        self.assertEqual(
+            (reasons.ReasonCode.WATCHED, ["perf"]), (note.code, note.params["collectors"])
+        )
 
     def test_other_requests_are_another_series(self):
         balanced = {"perf:profile": "balanced", "perf:vif_queues": "auto"}

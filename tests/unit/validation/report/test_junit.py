@@ -21,7 +21,9 @@ class JunitTest(testcase.TestCase):
         super().setUp()
         created = {"created": "2026-11-20T10:00:00+00:00", "host": HOSTILE}
         self.data = samples.results({"host": 1000.0, "tuned": 600.0}, boots=4, **created)
-        self.data.trials.append(samples.trial(arm="tuned", boot=4, value=None, error=HOSTILE, order=99))
+        self.data.trials.append(
+            samples.trial(arm="tuned", boot=4, value=None, error=HOSTILE, order=99)
+        )
 
     def test_each_verdict_has_its_junit_outcome(self):
         suite = ElementTree.fromstring(junit.junit(self.data, judged(self.data)))
@@ -40,9 +42,14 @@ class JunitTest(testcase.TestCase):
         self.assertIn("no budget was given", suite[0].find("error").get("message"))
 
     def test_findings_of_guests(self):
-        output = ["client: its clock source is hpet", "server: vda: 4 queues were asked for, the disk has 1"]
+        output = [
+            "client: its clock source is hpet",
+            "server: vda: 4 queues were asked for, the disk has 1",
+        ]
         findings = [{"code": "disk_queues", "text": line} for line in output]
-        samples.tell(self.data, arms={"tuned": {"findings": findings}, "untuned": {"virtualization": "kvm"}})
+        samples.tell(
+            self.data, arms={"tuned": {"findings": findings}, "untuned": {"virtualization": "kvm"}}
+        )
         for case in ElementTree.fromstring(junit.junit(self.data, judged(self.data))):
             self.assertIn(f"warning: guests of tuned: {output[0]}\n", case.find("system-out").text)
             self.assertIn(f"warning: guests of tuned: {output[1]}", case.find("system-out").text)
@@ -50,7 +57,13 @@ class JunitTest(testcase.TestCase):
     def test_hosts_of_a_fleet(self):
         hosts = [
             {"host": "one", "verdict": "PASS", "reasons": [], "peers": 2, "measured": 2},
-            {"host": "two", "verdict": "FAIL", "reasons": ["loses with all peers"], "peers": 2, "measured": 2},
+            {
+                "host": "two",
+                "verdict": "FAIL",
+                "reasons": ["loses with all peers"],
+                "peers": 2,
+                "measured": 2,
+            },
             {"host": "three", "verdict": None, "reasons": [], "peers": 2, "measured": 0},
         ]
         samples.tell(self.data, fleet={"run": "r", "verdict": "FAIL", "hosts": hosts, "pairs": []})

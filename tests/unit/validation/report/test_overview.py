@@ -16,19 +16,38 @@ def fleet(ratios, verdicts=(), benchmark="iperf3", better="higher", blocks=0):
     """Return results of a fleet; :param ratios: (client, server) -> share of the median host; None: failed."""
     names = sorted({host for pair in ratios for host in pair})
     hosts = [
-        {"host": name, "verdict": dict(verdicts).get(name, "PASS"), "reasons": [], "peers": 1, "measured": 1}
+        {
+            "host": name,
+            "verdict": dict(verdicts).get(name, "PASS"),
+            "reasons": [],
+            "peers": 1,
+            "measured": 1,
+        }
         for name in names
     ]
     pairs = samples.pairs(len(ratios))
     trials = []
     for row, ((client, server), ratio) in zip(pairs, ratios.items(), strict=True):
-        figure = {"benchmark": benchmark, "arm": "tuned", "unit": "x", "median": 1.0, "host": client}
+        figure = {
+            "benchmark": benchmark,
+            "arm": "tuned",
+            "unit": "x",
+            "median": 1.0,
+            "host": client,
+        }
         row |= {"client": client, "server": server, "state": "failed" if ratio is None else "done"}
         row["figures"] = [] if ratio is None else [{**figure, "against_median": ratio}]
-        places = ({"boot": row["number"], "block": block, "order": len(trials)} for block in range(blocks or 1))
+        places = (
+            {"boot": row["number"], "block": block, "order": len(trials)}
+            for block in range(blocks or 1)
+        )
         trial = samples.trial(benchmark=benchmark, arm="tuned", better=better)
-        beside = dataclasses.replace(trial, better="higher" if better == "lower" else "lower", primary=False)
-        trials += [dataclasses.replace(row, **place) for place in places for row in (trial, beside)]
+        beside = dataclasses.replace(
+            trial, better="higher" if better == "lower" else "lower", primary=False
+        )
+        trials += [
+            dataclasses.replace(row, **place) for place in places for row in (trial, beside)
+        ]
     run = {"run": "r", "verdict": "FAIL", "max_loss": 0.15, "hosts": hosts, "pairs": pairs}
     return samples.of(trials, benchmarks={benchmark: {"kind": benchmark}}, fleet=run)
 
@@ -36,7 +55,9 @@ def fleet(ratios, verdicts=(), benchmark="iperf3", better="higher", blocks=0):
 class FleetTest(testcase.TestCase):
     def losses(self, *arguments, **options):
         seen = overview.overview(fleet(*arguments, **options))
-        return {host.host: None if loss is None else round(loss, 3) for host, loss in seen.hosts}, seen.pairs
+        return {
+            host.host: None if loss is None else round(loss, 3) for host, loss in seen.hosts
+        }, seen.pairs
 
     def test_a_host_is_as_good_as_its_best_pair(self):
         ring = {("a", "b"): 0.7, ("b", "c"): 1.02, ("c", "a"): 0.75, ("d", "c"): None}
@@ -54,7 +75,9 @@ class FleetTest(testcase.TestCase):
     def test_a_thousand_hosts_are_a_small_page(self):
         names = [f"compute-{number:04d}.example.net" for number in range(1000)]
         ring = {
-            (name, names[(n + step) % 1000]): 1 - n % 7 / 99 for step in (1, 9) for n, name in enumerate(names)
+            (name, names[(n + step) % 1000]): 1 - n % 7 / 99
+            for step in (1, 9)
+            for n, name in enumerate(names)
         }
         ring[names[9], names[18]] = 5e-324  # less than any host can measure
         data = fleet(ring, [(names[7], "FAIL")], better="lower", blocks=3)
@@ -84,12 +107,16 @@ class AuditsTest(directories.DirectoryCase):
 
     def test_hosts_of_the_same_outcome_are_one_row_the_worst_first(self):
         kinds = (0, 1, 0, 2, 0, 0, 0)
-        files = [self.write(f"h{number}", self.documents[kind]) for number, kind in enumerate(kinds)]
+        files = [
+            self.write(f"h{number}", self.documents[kind]) for number, kind in enumerate(kinds)
+        ]
         out = str(self.directory / "all.html")
         self.assertEqual(f"{out}\n", program.shown(self, "report", "--audits", *files, "-o", out))
         page = (self.directory / "all.html").read_text()
         rows = page.partition('class="audits"')[2].partition("</table>")[0].split("<tr>")[2:]
-        self.assertEqual(["1", "1", "5"], [row.partition('"n">')[2].partition("<")[0] for row in rows])
+        self.assertEqual(
+            ["1", "1", "5"], [row.partition('"n">')[2].partition("<")[0] for row in rows]
+        )
         self.assertTrue("h3" in rows[0] and "cell error" in rows[0] and "h1" in rows[1])
         self.assertIn("h0, h2, h4, h5, h6", rows[2])
         self.assertIn("nova-vcpu-pin-set", page)

@@ -53,7 +53,9 @@ def page(results, budgets=()):
 class ReportTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
-        self.data = samples.results({"host": 1000.0, "untuned": 500.0, "tuned": 600.0}, accelerator="tcg")
+        self.data = samples.results(
+            {"host": 1000.0, "untuned": 500.0, "tuned": 600.0}, accelerator="tcg"
+        )
 
     def test_says_what_was_found(self):
         _, seen = page(self.data, [budget_file.Budget("iperf3", "tuned", 0.1)])
@@ -66,7 +68,11 @@ class ReportTest(testcase.TestCase):
     def test_counters_that_say_nothing_are_named(self):
         """CPU of few trials would be a selection, and of counters that contradict each other nothing holds."""
         wrong = {"vcpu": 9.0, "total": 1.0}
-        for count, cpu, code in ((1, wrong, "contradicted"), (2, {}, "few_counters"), (1, {}, None)):
+        for count, cpu, code in (
+            (1, wrong, "contradicted"),
+            (2, {}, "few_counters"),
+            (1, {}, None),
+        ):
             with self.subTest(count=count, code=code):
                 data = samples.results({"untuned": 500.0, "tuned": 600.0})
                 mine = [trial for trial in data.trials if trial.arm == "tuned"]
@@ -102,8 +108,16 @@ class ReportTest(testcase.TestCase):
                 self.assertEqual(outcome, found["outcome"])
 
     def test_environment_that_harms_figures_is_named(self):
-        benchmarks = {"fio": {"parameters": {"directory": "."}}, "cpu": {"parameters": {"threads": "1"}}}
-        noisy = {"load_at_start": 5.5, "cpus": 2, "vhost_net": False, "scratch_filesystem": "tmpfs"}
+        benchmarks = {
+            "fio": {"parameters": {"directory": "."}},
+            "cpu": {"parameters": {"threads": "1"}},
+        }
+        noisy = {
+            "load_at_start": 5.5,
+            "cpus": 2,
+            "vhost_net": False,
+            "scratch_filesystem": "tmpfs",
+        }
         data = samples.results({"untuned": 500.0, "tuned": 600.0}, benchmarks=benchmarks, **noisy)
         _, seen = page(data)
         found = report.as_json(data, summary.summarise(data), [])
@@ -118,7 +132,11 @@ class ReportTest(testcase.TestCase):
         samples.tell(data, arms={"untuned": {}, "tuned": {"findings": [finding]}})
         text, seen = page(data, [budget_file.Budget("iperf3", "tuned", 0.05, baseline="untuned")])
         headline = seen.text.index("FAIL: tuned against untuned in iperf3: -20.")
-        self.assertTrue(headline < seen.text.index("Look for a rate limit") < seen.text.index("4 things to know"))
+        self.assertTrue(
+            headline
+            < seen.text.index("Look for a rate limit")
+            < seen.text.index("4 things to know")
+        )
         self.assertEqual(1, text.count('class="banner"'))
         self.assertIn("It points at the network", seen.text)
         self.assertIn("its clock source is hpet", seen.text)
@@ -145,18 +163,30 @@ class ReportTest(testcase.TestCase):
                 html, seen = page(data)
                 self.assertIn("A/A run: what is noise on vm", " ".join(seen.text.split()))
                 self.assertIn("<title>A/A run on vm</title>", html)
-                self.assertRegex(seen.text, "Noise of (again|tuned) over untuned: both are the same")
+                self.assertRegex(
+                    seen.text, "Noise of (again|tuned) over untuned: both are the same"
+                )
                 self.assertIn("(an A/A run): differences between them are noise", seen.text)
                 self.assertNotIn("Gain of", seen.text)
         data = samples.results({"untuned": 500.0, "again": 600.0}, boots=6)
         output = text.of(summary.headline(summary.summarise(data)))
-        self.assertRegex(output, r"^A/A run, again against untuned: noise alone makes a difference in iperf3 \(\+")
+        self.assertRegex(
+            output,
+            r"^A/A run, again against untuned: noise alone makes a difference in iperf3 \(\+",
+        )
 
     def test_loads_nothing_and_runs_nothing(self):
         text, seen = page(self.data)
-        self.assertEqual(set(), {"script", "link", "img", "iframe", "object", "form"} & set(seen.tags))
         self.assertEqual(
-            [], [name for name, _ in seen.attributes if name in ("src", "href") or name.startswith("on")]
+            set(), {"script", "link", "img", "iframe", "object", "form"} & set(seen.tags)
+        )
+        self.assertEqual(
+            [],
+            [
+                name
+                for name, _ in seen.attributes
+                if name in ("src", "href") or name.startswith("on")
+            ],
         )
         self.assertNotRegex(text, r"url\(|@import|https?://")
 
@@ -174,7 +204,8 @@ class ReportTest(testcase.TestCase):
                 trial.wait_s = 6.0
         _, seen = page(self.data)
         self.assertRegex(
-            seen.text, "iperf3 on tuned: no full overhead .*: vCPUs waited in 9 of 9 trials, up to 60%"
+            seen.text,
+            "iperf3 on tuned: no full overhead .*: vCPUs waited in 9 of 9 trials, up to 60%",
         )
         self.assertNotIn("iperf3 on untuned", seen.text)
         self.assertEqual(2, seen.text.count("not valid") - seen.text.count("What is not valid"))
@@ -203,10 +234,18 @@ class ReportTest(testcase.TestCase):
         arm = dict.fromkeys(("request", "reasons", "native_specs_not_applied"), {HOSTILE: HOSTILE})
         arm |= {"notes": [HOSTILE], "settings": [setting]}
         output = {
-            "arms": {HOSTILE: {**arm, "xml": HOSTILE}, HOSTILE + "2": {**arm, "xml": "<a>" + HOSTILE}},
-            "benchmarks": {HOSTILE: {"kind": HOSTILE, "summary": HOSTILE, "commands": [[HOSTILE]]}},
+            "arms": {
+                HOSTILE: {**arm, "xml": HOSTILE},
+                HOSTILE + "2": {**arm, "xml": "<a>" + HOSTILE},
+            },
+            "benchmarks": {
+                HOSTILE: {"kind": HOSTILE, "summary": HOSTILE, "commands": [[HOSTILE]]}
+            },
             "errors": [{"boot": 0, "arm": HOSTILE, "error": HOSTILE}],
-            **dict.fromkeys(("host", "cpu_model", "accelerator", "created", "kernel", "qemu", "libvirt"), HOSTILE),
+            **dict.fromkeys(
+                ("host", "cpu_model", "accelerator", "created", "kernel", "qemu", "libvirt"),
+                HOSTILE,
+            ),
             "guest": {"vcpus": 2, HOSTILE: 320},
             HOSTILE: {HOSTILE: [HOSTILE, {HOSTILE: None}]},
         }
@@ -214,7 +253,9 @@ class ReportTest(testcase.TestCase):
 
     def test_hostile_text_stays_text(self):
         data = self.hostile()
-        store.from_dict(json.loads(json.dumps(store.to_dict(data))), "hostile.json")  # no check keeps it out
+        store.from_dict(
+            json.loads(json.dumps(store.to_dict(data))), "hostile.json"
+        )  # no check keeps it out
         text, seen = page(data, [budget_file.Budget(HOSTILE, HOSTILE, 0.1, metric=HOSTILE)])
         self.assertEqual(set(), {"script", "img"} & set(seen.tags))
         self.assertFalse([name for name, _ in seen.attributes if name.startswith("on")])
@@ -265,7 +306,9 @@ class CourseTest(testcase.TestCase):
         self.assertEqual((2e8, 1.2), (net.top, cpu.top))
         self.assertTrue(net.bars["net"].endswith("M2 50.0h1v50.0h-1z"))
         vcpu, vhost, wait = cpu.bars.values()
-        self.assertTrue(vcpu.startswith("M0 16.7h1v83.3h-1z") and vhost.startswith("M0 0.0h1v16.7h-1z"))
+        self.assertTrue(
+            vcpu.startswith("M0 16.7h1v83.3h-1z") and vhost.startswith("M0 0.0h1v16.7h-1z")
+        )
         self.assertEqual(1, wait.count("M"), "no vCPU waited before")
 
     def test_the_map_has_a_row_for_each_cpu_and_few_numbers(self):
@@ -285,7 +328,15 @@ class ChartTest(testcase.TestCase):
         self.assertEqual([10, 100, 1000], wide.ticks)
 
     def test_values_lie_on_the_axis_in_their_order(self):
-        for values in ([1.0], [1.0, 1.0], [1e-9, 1e15], [3.0, 3.1, 2.9], [0.0, 5.0], [290.0, 1310.0], [2.1, 9.4]):
+        for values in (
+            [1.0],
+            [1.0, 1.0],
+            [1e-9, 1e15],
+            [3.0, 3.1, 2.9],
+            [0.0, 5.0],
+            [290.0, 1310.0],
+            [2.1, 9.4],
+        ):
             with self.subTest(values):
                 axis = charts.axis(values)
                 places = [axis.place(value) for value in sorted(values)]

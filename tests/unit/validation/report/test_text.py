@@ -11,17 +11,80 @@ reason = reasons.reason
 
 #: Parameters of every code: each line is made of some of them.
 _ANY = {
-    **{"figure": "loss", "value": 0.021, "low": 0.01, "high": 0.03, "confidence": 0.95, "promised": 0.9},
-    **{"unit": "", "limit": 0.05, "boots": 1, "needed": 2, "figures": 3, "floor": 0.05, "created": "2026-01-01"},
-    **{"arm": "tuned", "baseline": "untuned", "benchmark": "fio", "metric": "iops", "named": True, "spread": 0.03},
-    **{"arms": ["x"], "benchmarks": ["cpu"], "known": ["cpu"], "collectors": ["perf"], "budgets": ["a", "b"]},
+    **{
+        "figure": "loss",
+        "value": 0.021,
+        "low": 0.01,
+        "high": 0.03,
+        "confidence": 0.95,
+        "promised": 0.9,
+    },
+    **{
+        "unit": "",
+        "limit": 0.05,
+        "boots": 1,
+        "needed": 2,
+        "figures": 3,
+        "floor": 0.05,
+        "created": "2026-01-01",
+    },
+    **{
+        "arm": "tuned",
+        "baseline": "untuned",
+        "benchmark": "fio",
+        "metric": "iops",
+        "named": True,
+        "spread": 0.03,
+    },
+    **{
+        "arms": ["x"],
+        "benchmarks": ["cpu"],
+        "known": ["cpu"],
+        "collectors": ["perf"],
+        "budgets": ["a", "b"],
+    },
     **{"accelerator": "kvm", "wanted": "kvm", "found": "xen", "unknown": ["host_group"]},
     **{"host_group": "", "memory_encryption": "", "flavor": "gold"},
-    **{"count": 3, "of": 9, "failed": 2, "zeros": 0, "missing": 1, "excluded": 1, "what": "pairs", "more": 2},
-    **{"vcpu": 9.0, "total": 1.0, "guest": 9.0, "wait": 0.0, "share": 0.1, "most": 0.2, "seconds": -2.0},
-    **{"first": 3000.0, "now": 2000.0, "mhz": {"a": 3000.0, "b": 2000.0}, "measured": 1.0, "rate": 0.25},
-    **{"ended": "time limit", "load": 5.5, "cpus": 2, "filesystem": "tmpfs", "finding": "no queues"},
-    **{"verdict": "FAIL", "culprit": "CPU", "hosts": ["a"], "example": "a: x", "why": (reason(C.NO_RESULT),)},
+    **{
+        "count": 3,
+        "of": 9,
+        "failed": 2,
+        "zeros": 0,
+        "missing": 1,
+        "excluded": 1,
+        "what": "pairs",
+        "more": 2,
+    },
+    **{
+        "vcpu": 9.0,
+        "total": 1.0,
+        "guest": 9.0,
+        "wait": 0.0,
+        "share": 0.1,
+        "most": 0.2,
+        "seconds": -2.0,
+    },
+    **{
+        "first": 3000.0,
+        "now": 2000.0,
+        "mhz": {"a": 3000.0, "b": 2000.0},
+        "measured": 1.0,
+        "rate": 0.25,
+    },
+    **{
+        "ended": "time limit",
+        "load": 5.5,
+        "cpus": 2,
+        "filesystem": "tmpfs",
+        "finding": "no queues",
+    },
+    **{
+        "verdict": "FAIL",
+        "culprit": "CPU",
+        "hosts": ["a"],
+        "example": "a: x",
+        "why": (reason(C.NO_RESULT),),
+    },
     **{"ratio": 1.2, "at": "2026-10-01T10:00:00", "versions": {"kernel": ("6.1", "6.12")}},
     "outcomes": [{"benchmark": "cpu", "outcome": "gain", "ratio": 1.2}],
 }
@@ -29,19 +92,51 @@ _CPU = {"figure": "cpu", "value": 0.2, "low": 0.1, "high": 0.3, "unit": "Gbit"}
 #: Code and what differs from these -> its line, or how it begins.
 CASES = (
     (C.WITHIN, {}, "-2.1% (95% interval -3.0% to -1.0%), allowed -5.0%"),
-    (C.WITHIN, {"low": -0.01, "limit": -0.1}, "-2.1% (95% interval -3.0% to +1.0%), demanded +10.0%"),
+    (
+        C.WITHIN,
+        {"low": -0.01, "limit": -0.1},
+        "-2.1% (95% interval -3.0% to +1.0%), demanded +10.0%",
+    ),
     (C.BEYOND, _CPU, "service CPU per Gbit 0.2 s (95% interval 0.1 s to 0.3 s), allowed 0.05 s"),
     (C.TOO_FEW_BOOTS, {}, "-2.1%, allowed -5.0%: no interval from 1 boot; at least 2"),
     (C.FAILED, {"excluded": 0}, "3 of 9 trials of 'tuned' failed or are missing"),
     (C.EXCLUDED, {"count": 1}, "1 of 9 pairs excluded: no pair of it gave a result"),
-    (C.TOO_MANY_LOST, {}, "3 of 9 trials of 'tuned' failed or are missing or were excluded (limit 5%): no pair"),
-    (C.FREQUENCY_GAP, {}, "arms ran at different CPU frequencies: a 3000 MHz, b 2000 MHz (limit 5%)"),
-    (C.SLOW, {"low": 0.2, "high": 0.3}, "fio (tuned): slower than the other hosts by 20% to 30% in all its pairs"),
-    (C.HOST_BEYOND, {}, "fio (tuned): -3.0% to -1.0% against 'untuned' in all its pairs, allowed -5.0%"),
-    (C.HOST_MAYBE_BEYOND, {"figure": "cpu"}, "fio (tuned): service CPU per unit 0.01 s to 0.03 s in"),
-    (C.PLACE_UNKNOWN, {}, "budgets left out, since the results name no host group (give --host-group): a; b"),
+    (
+        C.TOO_MANY_LOST,
+        {},
+        "3 of 9 trials of 'tuned' failed or are missing or were excluded (limit 5%): no pair",
+    ),
+    (
+        C.FREQUENCY_GAP,
+        {},
+        "arms ran at different CPU frequencies: a 3000 MHz, b 2000 MHz (limit 5%)",
+    ),
+    (
+        C.SLOW,
+        {"low": 0.2, "high": 0.3},
+        "fio (tuned): slower than the other hosts by 20% to 30% in all its pairs",
+    ),
+    (
+        C.HOST_BEYOND,
+        {},
+        "fio (tuned): -3.0% to -1.0% against 'untuned' in all its pairs, allowed -5.0%",
+    ),
+    (
+        C.HOST_MAYBE_BEYOND,
+        {"figure": "cpu"},
+        "fio (tuned): service CPU per unit 0.01 s to 0.03 s in",
+    ),
+    (
+        C.PLACE_UNKNOWN,
+        {},
+        "budgets left out, since the results name no host group (give --host-group): a; b",
+    ),
     (C.COMPARED, {}, "Tuned against untuned: a gain in cpu (+20.0%)."),
-    (C.JUDGED, {"of": 3}, "FAIL: tuned against untuned in fio: no pair of it gave a result (and 2 more of 3"),
+    (
+        C.JUDGED,
+        {"of": 3},
+        "FAIL: tuned against untuned in fio: no pair of it gave a result (and 2 more of 3",
+    ),
     (C.HOSTS_JUDGED, {"of": 2}, "FAIL: 1 of 2 hosts: a (a: x)."),
     (C.IMPROVED, {}, "+20.0% (better) from 2026-10-01 10:00 on; kernel 6.1 -> 6.12"),
     (C.WORSENED, {"ratio": 0.8, "versions": {}}, "-20.0% (worse) from 2026-10-01 10:00 on"),
@@ -58,7 +153,9 @@ class TextTest(testcase.TestCase):
                 self.assertRegex(text.of(reason(code, **_ANY)), form)
         for code, changes, line in CASES:
             with self.subTest(code):
-                self.assertTrue(text.of(reason(code, **{**_ANY, **changes})).startswith(line), code)
+                self.assertTrue(
+                    text.of(reason(code, **{**_ANY, **changes})).startswith(line), code
+                )
 
     def test_notes_follow_and_are_found(self):
         excluded = reason(C.EXCLUDED, count=1, of=9, what="pairs", why=(reason(C.NO_RESULT),))
@@ -68,7 +165,11 @@ class TextTest(testcase.TestCase):
         self.assertEqual("no_result", data.of(noted)["notes"][0]["params"]["why"][0]["code"])
 
     def test_each_kind_of_reason_is_shown_once(self):
-        some = [reason(C.THROTTLING, count=1.0), reason(C.NO_RESULT), reason(C.THROTTLING, count=2.0)]
+        some = [
+            reason(C.THROTTLING, count=1.0),
+            reason(C.NO_RESULT),
+            reason(C.THROTTLING, count=2.0),
+        ]
         self.assertEqual(tuple(some[:2]), reasons.distinct(some))
 
 
@@ -86,4 +187,6 @@ class FigureTest(testcase.TestCase):
         ):
             with self.subTest(ends):
                 low, value, high = ends
-                self.assertEqual(output, text.gain(statistics.Estimate(value, low, high, 9, 3, 0.95)))
+                self.assertEqual(
+                    output, text.gain(statistics.Estimate(value, low, high, 9, 3, 0.95))
+                )

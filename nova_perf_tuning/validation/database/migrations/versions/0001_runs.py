@@ -24,7 +24,9 @@ def upgrade() -> None:
     )
     op.create_table(
         "pairs",
-        sa.Column("run_id", sa.String(32), sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+        sa.Column(
+            "run_id", sa.String(32), sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True
+        ),
         sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("client", sa.String(255), nullable=False),
         sa.Column("server", sa.String(255), nullable=False),
