@@ -241,17 +241,23 @@ class Reconciler:
             written then.
         """
         with self.journal.writing() as journal:
-            done, learned = self._round(journal, excused)
-            for _round in range(1, refusals_module.ROUNDS):
+            rounds = refusals_module.ROUNDS
+            done, learned = self._round(journal, excused, last=rounds == 1)
+            for number in range(2, rounds + 1):
                 if not learned:
                     break
-                more, learned = self._round(journal, excused)
+                more, learned = self._round(journal, excused, last=number == rounds)
                 done = _together(done, more)
         self.limit.forget(self._clock())
         return done
 
-    def _round(self, journal: journal_module.Journal, excused: bool) -> tuple[Pass, bool]:
-        """Plan with what is known, write the difference; return whether the kernel refused news."""
+    def _round(
+        self, journal: journal_module.Journal, excused: bool, *, last: bool
+    ) -> tuple[Pass, bool]:
+        """Plan with what is known, write the difference; return whether the kernel refused news.
+
+        :param last: no round follows in this pass.
+        """
         facts, boot = self._host.facts(), self._host.boot()
         plan = self._host.plan(facts, self.refusals.known(facts, boot))
         kinds = self._host.kinds()
@@ -274,7 +280,7 @@ class Reconciler:
         wanted += self._extra(wanted + silent)
         self._forget_unwanted(wanted)
         todo, drifted = self._differences(wanted, current, kinds, excused)
-        outcomes, learned = self._write(todo, kinds, journal, boot, facts)
+        outcomes, learned = self._write(todo, kinds, journal, boot, facts, last=last)
         self.wanted = wanted
         self._note(outcomes)
         withdrawn: list[Restoration] = []
@@ -290,10 +296,13 @@ class Reconciler:
         journal: journal_module.Journal,
         boot: str,
         facts: model.HostFacts,
+        *,
+        last: bool,
     ) -> tuple[list[apply_module.Outcome], bool]:
         """Write settings; return what became of them and whether the kernel refused what is news.
 
-        Interrupts come first: what else is wanted follows from where the kernel lets them be.
+        Interrupts come first: what else is wanted follows from where the kernel lets them be. The
+        last round writes everything: guests' threads must not wait for interrupts without end.
         """
         interrupts: list[Setting] = []
         others: list[Setting] = []
@@ -306,7 +315,7 @@ class Reconciler:
         if interrupts:
             outcomes += apply_module.apply(interrupts, kinds, journal, boot)
         learned = self.refusals.learn(outcomes, facts, boot)
-        if others and not learned:
+        if others and (last or not learned):
             outcomes += apply_module.apply(others, kinds, journal, boot)
         return outcomes, learned
 

@@ -48,8 +48,8 @@ _SIGNS: Final = (
     ("moved", "mark comes", "v", "comes here"),
 )
 _MARGIN, _TITLE, _HEAD, _LINE = 14, 50, 38, 17
-#: Lines of marks in a cell, the least width of a state, and lines between nodes that can be told
-#: apart.
+#: Lines of marks in a cell, the least width of a state, and lines between nodes that a reader
+#: can distinguish.
 _LINES, _STATE, _FAR_WIRES = 3, 330, 60
 #: What is counted under the title: attribute of a CPU and its noun.
 _NOUNS = {
@@ -351,7 +351,7 @@ class _Picture:
 
     def _wires(self, parent: etree._Element, work: Sequence[Work]) -> None:
         """Draw a line from each NIC to each cell that serves it; far ones only while they can be
-        told apart.
+        distinguished.
         """
         served: dict[str, dict[int, bool]] = {}  # NIC -> cell -> whether it is far
         for item in work:

@@ -63,7 +63,7 @@ class Work(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class Mark:
-    """All work of one kind in one cell of the picture; interrupts of a CPU are told apart by their
+    """All work of one kind in one cell of the picture; interrupts of a CPU are counted for each
     NIC.
 
     :ivar names: whom it serves, with how many; :ivar targets: named once, on the first CPU of

@@ -210,7 +210,7 @@ class ToldTest(agent_bench.LoopCase):
             ("irqbalance_without_script", 4242), (irqbalance["code"], irqbalance["pid"])
         )
 
-    def test_every_code_of_a_finding_is_told(self):
+    def test_every_code_of_a_finding_is_shown(self):
         """Another program, what others write, what a person applied, and what the kernel does not take."""
         for pid, name in ((4242, "irqbalance"), (4243, "tuned")):
             comm = self.root / f"proc/{pid}/comm"
@@ -228,11 +228,11 @@ class ToldTest(agent_bench.LoopCase):
         self.host.takes_writes = False
         self.host.vectors[third].affinity = "7"
         agent.make_pass({"look"})
-        told = {finding["code"]: finding for finding in agent.state().findings}
-        self.assertEqual({code.key for code in findings.FindingCode}, set(told))
-        person = told["applied_by_person"]
+        shown = {finding["code"]: finding for finding in agent.state().findings}
+        self.assertEqual({code.key for code in findings.FindingCode}, set(shown))
+        person = shown["applied_by_person"]
         self.assertEqual((f"irq:{second}", "7", "nic-irq-on-dedicated"),
                          (person["target"], person["current"], person["cause"]))  # fmt: skip
-        daemon = told["competing_daemon"]
+        daemon = shown["competing_daemon"]
         self.assertEqual(("tuned", 4243), (daemon["cause"], daemon["pid"]))
-        self.assertEqual(f"irq:{third}", told["not_in_force"]["target"])
+        self.assertEqual(f"irq:{third}", shown["not_in_force"]["target"])

@@ -65,6 +65,13 @@ class RefusalTest(agent_bench.BenchCase):
         )
         self.assertEqual((False, []), (self.agent.overdue(), self.agent.drifting()))
 
+    def test_what_is_no_interrupt_is_written_in_the_last_round_at_least(self):
+        """As where each round finds another full CPU."""
+        self.patch(refusals, "ROUNDS", 1)
+        self.host.fill(1)
+        self._pass()
+        self.assertIn("xps", {write[0] for write in self.host.writes})
+
     def test_where_the_vectors_of_a_cpu_are_full_another_one_is_taken_at_once(self):
         self.host.fill(1)
         first = self._pass()
