@@ -30,3 +30,7 @@ def code(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno is not None:
         return errno.errorcode.get(error.errno, "os_error").lower()
     return re.sub(r"(?<!^)(?=[A-Z][a-z])", "_", type(error).__name__).lower()
+
+
+class CloudError(PerfTuningError):
+    """No pair can be measured on this cloud: wrong credentials, no image, no Heat, no rights."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import base
+from nova_perf_tuning.validation.measure import messages
 from nova_perf_tuning.validation.measure.reasons import Reason
 from nova_perf_tuning.validation.report import data, summary, text
 
@@ -45,6 +46,6 @@ def show(
         rows.append((reading.metric, text.number(reading.value), reading.unit, better, judged))
     command.print_table(("figure", "value", "unit", "", ""), rows)
     for warning in warnings:
-        command.say(f"warning: {text.of(warning)}")
+        command.say(f"warning: {messages.of(warning)}")
     if remarks is not None:
         command.say(*remarks.values(), prefix="warning: ")

@@ -6,7 +6,7 @@ import argparse
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.validation.judge import capacity
-from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.measure import messages, store
 from nova_perf_tuning.validation.measure.reasons import ReasonError
 from nova_perf_tuning.validation.report import data, text
 
@@ -66,7 +66,7 @@ class Capacity(command.PerfCommand):
                 results, args.benchmark, args.arm, len(args.shared), args.busy, args.rate
             )
         except ReasonError as error:
-            raise errors.PerfTuningError(text.of(error.reason)) from None
+            raise errors.PerfTuningError(messages.of(error.reason)) from None
         if args.format == "json":
             command.print_json({"capacity": data.capacity(forecast), "busy": args.busy})
         else:
@@ -98,7 +98,7 @@ def _show(forecast: capacity.Capacity, busy: float) -> None:
             f"{first.resource} runs out first: plan with {first.careful} guests, then try that many",
         )
     if forecast.notes:
-        command.say(f"warning: {text.lines(forecast.notes)}")
+        command.say(f"warning: {messages.lines(forecast.notes)}")
 
 
 def _count(number: int | None) -> str:

@@ -76,7 +76,7 @@ class Cleanup(cloud_command.CloudLister):
                 continue
             try:
                 removed.append((run_id, _cleaned(store, launcher, run_id)))
-            except (model.CloudError, run_store.RunError) as error:
+            except (errors.CloudError, run_store.RunError) as error:
                 self.warn(str(error))
                 self.exit_code = errors.ExitCode.ERROR
         return removed

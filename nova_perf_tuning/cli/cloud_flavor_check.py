@@ -3,9 +3,10 @@
 
 import argparse
 
+from nova_perf_tuning import errors
 from nova_perf_tuning.cli import cloud_command, cloud_flavor
 from nova_perf_tuning.specs import flavor_rules, profiles
-from nova_perf_tuning.validation.cloud import flavor_hosts, flavors, model
+from nova_perf_tuning.validation.cloud import flavor_hosts, flavors
 
 
 class FlavorCheck(cloud_command.CloudLister):
@@ -41,6 +42,6 @@ class FlavorCheck(cloud_command.CloudLister):
             try:
                 for finding in flavor_hosts.findings(self.connection, flavor):
                     findings.append((flavor.name, finding))
-            except model.CloudError as error:
+            except errors.CloudError as error:
                 self.warn(f"hosts were not looked at: {error}")
         return cloud_flavor.findings_table(self, "Flavor", findings, parsed_args.fail_on)

@@ -10,7 +10,7 @@ from nova_perf_tuning.cli.options import results as result_options
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.cloud import host_results, hosts
-from nova_perf_tuning.validation.report import text
+from nova_perf_tuning.validation.measure import messages
 
 
 class Publish(cloud_command.CloudLister):
@@ -107,7 +107,7 @@ class Publish(cloud_command.CloudLister):
             )
         verdicts = result_options.read(args)
         for reason in verdicts.left_out:
-            self.warn(text.of(reason))
+            self.warn(messages.of(reason))
         chosen = verdicts.hosts
         if args.host:
             chosen = [host_results.of_host(verdicts.hosts, args.host, args.result)]

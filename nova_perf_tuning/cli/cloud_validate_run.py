@@ -30,9 +30,9 @@ from nova_perf_tuning.validation.cloud import (
 from nova_perf_tuning.validation.database import engine
 from nova_perf_tuning.validation.environment import Ended, Environment
 from nova_perf_tuning.validation.judge import budget_file, verdict
+from nova_perf_tuning.validation.measure import messages, store
 from nova_perf_tuning.validation.measure import model as results_model
-from nova_perf_tuning.validation.measure import store
-from nova_perf_tuning.validation.report import report, summary, text
+from nova_perf_tuning.validation.report import report, summary
 
 _PROGRAM: Final = "openstack perf validate"
 _HOSTS: Final = re.compile(r"[^,\s]{1,255}(,[^,\s]{1,255})*").fullmatch
@@ -278,7 +278,7 @@ class Run:
         result_tables.print_hosts(judged.hosts)
         result_tables.print_diagnosis(results, [])
         for reason in budget_file.left_out(results, self._budgets):
-            command.say(f"note: {text.of(reason)}")
+            command.say(f"note: {messages.of(reason)}")
         print()
         if judged.whole:
             command.say(judged.whole.value)

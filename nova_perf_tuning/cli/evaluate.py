@@ -10,9 +10,9 @@ from nova_perf_tuning.cli.options import output
 from nova_perf_tuning.cli.options import results as result_options
 from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.judge import ablation, budget_file, verdict
-from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.measure import messages, store
 from nova_perf_tuning.validation.measure.reasons import Reason
-from nova_perf_tuning.validation.report import data, text
+from nova_perf_tuning.validation.report import data
 
 
 class Evaluate(command.PerfCommand):
@@ -61,7 +61,7 @@ class Evaluate(command.PerfCommand):
             whole, knobs = verdict.overall(judged), ablation.judge(results, budgets)
             if not judged:
                 no_verdict = budget_file.why_none(results)
-                why = text.of(no_verdict)
+                why = messages.of(no_verdict)
         junit_file.write(results, judged, args.budget, why)
         if args.format == "json":
             shown = {"verdict": whole.value, **data.verdicts(results, judged, knobs)}
@@ -80,7 +80,7 @@ class Evaluate(command.PerfCommand):
         if why:
             command.say(why)
         for reason in left_out:
-            command.say(f"note: {text.of(reason)}")
+            command.say(f"note: {messages.of(reason)}")
         result_tables.print_diagnosis(results, judged)
         command.say("", whole.value)
         return int(whole.exit_code)

@@ -7,7 +7,7 @@ import datetime
 from typing import TYPE_CHECKING, Any
 
 from nova_perf_tuning.cli import command, options
-from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.measure import messages, store
 from nova_perf_tuning.validation.report import data, text
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _print(series: "list[history.Series]") -> None:
     rows = []
     for line in series:
         newest = f"{text.number(line.points[-1].value)} {line.unit}"
-        changes = text.lines(map(line.change, line.changes)) or None
+        changes = messages.lines(map(line.change, line.changes)) or None
         rows.append(
             (line.host, line.benchmark, line.arm, line.tuning, len(line.points), newest, changes)
         )

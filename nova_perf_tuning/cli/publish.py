@@ -21,7 +21,8 @@ from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.cloud import host_results
-from nova_perf_tuning.validation.report import data, text
+from nova_perf_tuning.validation.measure import messages
+from nova_perf_tuning.validation.report import data
 
 
 class Publish(command.PerfCommand):
@@ -246,5 +247,5 @@ def _show(
         how = "as recorded in"
     command.say(f"{result.verdict} of host {result.host}, {how} {args.result}: {path}")
     for reason in verdicts.left_out:
-        command.say(f"note: {text.of(reason)}")
+        command.say(f"note: {messages.of(reason)}")
     command.say(f"traits, as soon as nova-compute has read it: {', '.join(earned) or 'none'}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.validation.environment import FleetHost
 from nova_perf_tuning.validation.judge import ablation, verdict
-from nova_perf_tuning.validation.measure import model
+from nova_perf_tuning.validation.measure import messages, model
 from nova_perf_tuning.validation.report import diagnosis, summary, text
 
 _RATIO = (
@@ -28,9 +28,9 @@ def print_summary(results: model.Results, summaries: Sequence[summary.BenchmarkS
     command.print_table(head, rows)
     if compared:
         command.say(_RATIO)
-    command.say("", text.of(summary.headline(summaries)))
+    command.say("", messages.of(summary.headline(summaries)))
     for note in summary.notes(results, summaries):
-        command.say(f"note: {text.of(note)}")
+        command.say(f"note: {messages.of(note)}")
     command.say(*text.cautions(summaries), prefix="note: ")
 
 
@@ -75,7 +75,7 @@ def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
                     word.value,
                     budget.benchmark,
                     f"{budget.arm} against {budget.baseline}",
-                    text.of(why),
+                    messages.of(why),
                 )
             )
     command.print_table(("verdict", "benchmark", "arms", "why"), rows)
@@ -99,9 +99,9 @@ def print_diagnosis(results: model.Results, judged: Sequence[verdict.Judgement])
     whole = diagnosis.diagnose(results, judged)
     if whole is None:
         return
-    command.say("", text.of(whole.headline))
+    command.say("", messages.of(whole.headline))
     for action in whole.actions:
-        command.say(f"- {text.of(action)}")
+        command.say(f"- {messages.of(action)}")
 
 
 def print_ablation(knobs: Sequence[ablation.Knob]) -> None:

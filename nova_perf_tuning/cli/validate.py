@@ -20,10 +20,10 @@ from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import ablation, budget_file, noise, verdict
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import registry as launchers
-from nova_perf_tuning.validation.measure import collectors, model, session, store
+from nova_perf_tuning.validation.measure import collectors, messages, model, session, store
 from nova_perf_tuning.validation.measure.reasons import ReasonError
 from nova_perf_tuning.validation.report import report as report_module
-from nova_perf_tuning.validation.report import summary, text
+from nova_perf_tuning.validation.report import summary
 
 _PROGRAM: Final = "nova-perf validate"
 #: Trials per arm and boot, without a budget and with one: with five an outlier or two do not move
@@ -210,7 +210,7 @@ class _Run:
         )
         unjudged = ""
         if not judged.judgements:
-            unjudged = text.of(budget_file.why_none(results))
+            unjudged = messages.of(budget_file.why_none(results))
         _results_file, report_file = validate_options.output_files(self.args.output)
         page = report_module.render(results, judged.summaries, judged.judgements, judged.knobs)
         store.write_atomically(report_file, page, self.output)
@@ -241,10 +241,10 @@ class _Run:
         results = judged.results
         result_tables.print_summary(results, judged.summaries)
         for warning in summary.warnings(results.environment):
-            command.say(f"warning: {text.of(warning)}")
+            command.say(f"warning: {messages.of(warning)}")
         result_tables.print_findings(results)
         for reason in budget_file.left_out(results, self.budgets):
-            command.say(f"note: {text.of(reason)}")
+            command.say(f"note: {messages.of(reason)}")
         if self.args.budget:
             print()
             result_tables.print_verdicts(judged.judgements)
@@ -261,7 +261,7 @@ def _store_floors(results: model.Results, path: str) -> list[str]:
     try:
         floors = noise.save(results, path)
     except ReasonError as error:
-        return [f"note: no noise floor was stored: {text.of(error.reason)}"]
+        return [f"note: no noise floor was stored: {messages.of(error.reason)}"]
     except OSError as error:
         raise errors.PerfTuningError(
             f"no noise floor was stored: {path}: {error.strerror}"
@@ -306,7 +306,7 @@ def _planned(
         try:
             noise.check_budgets(budgets, plan.jobs, floors)
         except ReasonError as error:
-            raise errors.PerfTuningError(f"--budget: {text.of(error.reason)}") from None
+            raise errors.PerfTuningError(f"--budget: {messages.of(error.reason)}") from None
     output = validate_options.make_output_directory(args.output, output)
     plan = dataclasses.replace(plan, attached=dataclasses.replace(plan.attached, output=output))
     return _Run(args, plan, launcher, budgets, floors, output, junit_file)

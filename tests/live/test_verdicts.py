@@ -13,8 +13,8 @@ from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import budget_file, trial_filter, verdict
 from nova_perf_tuning.validation.launch import base, libvirt
-from nova_perf_tuning.validation.measure import model, reasons, session
-from nova_perf_tuning.validation.report import diagnosis, text
+from nova_perf_tuning.validation.measure import messages, model, reasons, session
+from nova_perf_tuning.validation.report import diagnosis
 from tests.support import patience, rig
 
 #: 100 % of a CPU for each vCPU is a quota as long as the period.
@@ -84,7 +84,7 @@ class VerdictsTest(rig.GuestCase):
             for judgement in judged:  # what a test run prints of it
                 print(
                     f"NOTE: {boots} boots: {judgement.budget.benchmark}: {judgement.verdict.value}:"
-                    f" {text.lines(judgement.reasons)}"
+                    f" {messages.lines(judgement.reasons)}"
                 )
             return {
                 judgement.budget.benchmark: judgement.verdict

@@ -11,10 +11,11 @@ from types import SimpleNamespace
 from unittest import mock
 
 import nova_perf_tuning
+from nova_perf_tuning import errors
 from nova_perf_tuning.cli import cloud_validate_run
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation import environment as environments
-from nova_perf_tuning.validation.cloud import cloud_check, host_results, hosts, model
+from nova_perf_tuning.validation.cloud import cloud_check, host_results, hosts
 from nova_perf_tuning.validation.judge import ablation
 from nova_perf_tuning.validation.launch import base, guest, local
 from nova_perf_tuning.validation.report import history, report
@@ -73,17 +74,17 @@ class CutsTest(directories.DirectoryCase):
         api = mock.Mock()
         api.call = lambda function: function()
         api.connection.network.networks.return_value = networks
-        return message(model.CloudError, cloud_check.external_network, api)
+        return message(errors.CloudError, cloud_check.external_network, api)
 
     def results_of_hosts(self):
         found = [SimpleNamespace(host=f"host{number}") for number in range(14)]
-        return message(model.CloudError, host_results.of_host, found, "none", "results.json")
+        return message(errors.CloudError, host_results.of_host, found, "none", "results.json")
 
     def compute_hosts(self):
         known = [
             SimpleNamespace(name=f"host{number}", node=f"node{number}") for number in range(14)
         ]
-        return message(model.CloudError, hosts.choose, known, "none")
+        return message(errors.CloudError, hosts.choose, known, "none")
 
     def cpu_faults(self):
         faults = {f"agent of h{number}": "no answer" for number in range(50)}

@@ -16,7 +16,9 @@ from typing import Any, ClassVar, Final, Literal
 from nova_perf_tuning import bounded_json, errors
 from nova_perf_tuning.printing import one_line
 
-Better = Literal["higher", "lower"]
+# A benchmark of another package imports this module alone.
+from nova_perf_tuning.validation.measure.model import Better as Better
+from nova_perf_tuning.validation.measure.model import Reading as Reading
 
 #: Added to the length of a run for its time limit: emulated guests and busy hosts start processes
 #: slowly. It is to end a program that hangs, so it costs nothing where none does.
@@ -40,17 +42,6 @@ class OutputError(errors.PerfTuningError):
 
 class NotReadyError(OutputError):
     """The benchmark's server did not listen yet; the same run may succeed a moment later."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reading:
-    """One figure out of one run; :ivar primary: it is judged, the others are shown beside it."""
-
-    metric: str
-    unit: str
-    better: Better
-    value: float
-    primary: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 """Calls OpenStack's APIs with the retries that a long run needs; errors are one line to act on."""
 
 import contextlib
+import dataclasses
 import json
 import re
 import threading
@@ -13,8 +14,8 @@ from openstack import connection
 from openstack import exceptions as sdk
 from openstack.config import loader
 
+from nova_perf_tuning import errors
 from nova_perf_tuning.specs import vocabulary
-from nova_perf_tuning.validation.cloud import model
 
 _Answer = TypeVar("_Answer")
 
@@ -29,6 +30,23 @@ ERRORS: Final = (sdk.SDKException, auth.ClientException)
 #: accepts a connection and never answers would hold a command for ever; 503 is what a load
 #: balancer says in between.
 DEFAULTS: Final = {"api_timeout": 60, "connect_retries": 2, "status_code_retries": 2}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Lease:
+    """This process's right to a run, as :meth:`.run_store.RunStore.lease` gives it.
+
+    :ivar token: on each stack that this process makes for the run, and on no other.
+    :ivar check: called before each call to the cloud with whether that changes something there. It
+        raises a :class:`~nova_perf_tuning.errors.PerfTuningError` where another process has the
+        run, or may have it.
+    :ivar had_owner: another process had the run before, and may still make a stack of it.
+    """
+
+    run_id: str
+    token: str
+    check: Callable[[bool], None]
+    had_owner: bool
 
 
 class Interrupted(Exception):
@@ -54,7 +72,7 @@ class Api:
         self.retry_for_s = retry_for_s
         self._local = threading.local()
         self.stop = threading.Event()
-        self.lease: model.Lease | None = None
+        self.lease: Lease | None = None
 
     @property
     def connection(self) -> connection.Connection:
@@ -76,7 +94,7 @@ class Api:
 
         :param retry_for_s: None: for :attr:`retry_for_s`.
         :param changes: it makes or removes something.
-        :raises PerfTuningError: another process has the run, see :class:`.model.Lease`.
+        :raises PerfTuningError: another process has the run, see :class:`.api.Lease`.
         :raises ApiError: it failed for too long.
         :raises openstack.exceptions.SDKException, keystoneauth1.exceptions.ClientException: it was
             refused.
@@ -162,11 +180,11 @@ def text_of(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def one_line(doing: str) -> Iterator[None]:
-    """Turn exceptions of the cloud's libraries into :class:`model.CloudError`.
+    """Turn exceptions of the cloud's libraries into :class:`~nova_perf_tuning.errors.CloudError`.
 
     :param doing: what was tried, for the message.
     """
     try:
         yield
     except ERRORS as error:
-        raise model.CloudError(f"{doing}: {text_of(error)}") from error
+        raise errors.CloudError(f"{doing}: {text_of(error)}") from error

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks a cloud before anything is made on it: the hosts that a user means, what pairs need.
 
-What is missing, refused or cannot be reached is a :class:`.model.CloudError` of one line that says
+What is missing, refused or cannot be reached is a :class:`~nova_perf_tuning.errors.CloudError` of one line that says
 what to do.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from openstack import exceptions as sdk
 
-from nova_perf_tuning import rules
+from nova_perf_tuning import errors, rules
 from nova_perf_tuning.validation.cloud import api as api_module
 from nova_perf_tuning.validation.cloud import model
 
@@ -34,10 +34,12 @@ def choose(api: api_module.Api, wanted: Sequence[str]) -> tuple[Sequence[str], M
     if list(wanted) == [ANY]:
         return [""], {}
     if ANY in wanted:
-        raise model.CloudError("--hosts: give names of hosts or aggregates, 'all', or 'any' alone")
+        raise errors.CloudError(
+            "--hosts: give names of hosts or aggregates, 'all', or 'any' alone"
+        )
     states, aggregates = _states(api)
     if ALL in wanted and (ALL in states or ALL in aggregates):
-        raise model.CloudError(
+        raise errors.CloudError(
             f"--hosts: '{ALL}' means every host, and a host or aggregate of this cloud has that name;"
             " give hosts or other aggregates by name"
         )
@@ -50,10 +52,12 @@ def choose(api: api_module.Api, wanted: Sequence[str]) -> tuple[Sequence[str], M
     for word in wanted:
         fault = states.get(word)
         if fault:
-            raise model.CloudError(f"--hosts: host '{word}' is {fault}; repair it or leave it out")
+            raise errors.CloudError(
+                f"--hosts: host '{word}' is {fault}; repair it or leave it out"
+            )
         if not named.get(word):
             names = rules.named(sorted(states), 10)
-            raise model.CloudError(
+            raise errors.CloudError(
                 f"--hosts: '{word[:80]}' is no host or aggregate; hosts are {names or 'none'}"
             )
         for host in named[word]:
@@ -63,7 +67,7 @@ def choose(api: api_module.Api, wanted: Sequence[str]) -> tuple[Sequence[str], M
             else:
                 chosen.add(host)
     if not chosen:
-        raise model.CloudError(
+        raise errors.CloudError(
             f"--hosts: none of {', '.join(sorted(unusable)) or 'them'} is up and enabled"
         )
     return sorted(chosen), unusable
@@ -75,11 +79,11 @@ def check(api: api_module.Api, guests: model.GuestSettings, arms: Sequence[model
         cloud = api.connection
         image = api.call(lambda: cloud.image.find_image(guests.image))
         if image is None:
-            raise model.CloudError(
+            raise errors.CloudError(
                 f"image '{guests.image}' is not in Glance; tools/image/upload puts it there"
             )
         if image.status != "active":
-            raise model.CloudError(
+            raise errors.CloudError(
                 f"image '{guests.image}' is {image.status}, not active; upload it again"
             )
         if not guests.network:
@@ -87,7 +91,7 @@ def check(api: api_module.Api, guests: model.GuestSettings, arms: Sequence[model
         elif not getattr(
             api.call(lambda: cloud.network.find_network(guests.network)), "subnet_ids", ()
         ):
-            raise model.CloudError(
+            raise errors.CloudError(
                 f"there is no network '{guests.network}', or it has no subnet (--network)"
             )
         api.call(lambda: next(iter(cloud.orchestration.stacks(limit=1)), None))
@@ -95,7 +99,7 @@ def check(api: api_module.Api, guests: model.GuestSettings, arms: Sequence[model
         limits = api.call(lambda: cloud.compute.get_limits()).absolute
     needed, free = 2 * len(arms), (limits.instances or 0) - (limits.instances_used or 0)
     if limits.instances is not None and limits.instances >= 0 and free < needed:
-        raise model.CloudError(
+        raise errors.CloudError(
             f"a pair needs {needed} instances at once; the project's quota leaves {free} of {limits.instances}"
         )
 
@@ -110,7 +114,7 @@ def external_network(api: api_module.Api, name: str = "") -> str:
     fault = "the cloud has no external network, or several"
     if name:
         fault = f"there is no external network '{name}'"
-    raise model.CloudError(
+    raise errors.CloudError(
         f"{fault}; name one by which guests reach Heat (--external-network): {names}"
     )
 
@@ -129,7 +133,7 @@ def identity(api: api_module.Api) -> str:
 def _identity(session: Any, wanted: str | None) -> str:
     access = session.auth.get_access(session)
     if not access.project_id:
-        raise model.CloudError(
+        raise errors.CloudError(
             "log in to a project: it tells this cloud's stacks from those of others"
         )
     heat = access.service_catalog.get_endpoint_data_list(
@@ -149,7 +153,7 @@ def _states(api: api_module.Api) -> tuple[dict[str, str], dict[str, list[str]]]:
             services = api.call(lambda: list(compute.services(binary="nova-compute")))
             aggregates = api.call(lambda: list(compute.aggregates()))
         except sdk.ForbiddenException:
-            raise model.CloudError(
+            raise errors.CloudError(
                 "--hosts: only administrators may choose hosts, and Nova says that you are none"
                 " (403); use an administrator's credentials, or '--hosts any' for a pair where the"
                 " scheduler puts it"
@@ -179,12 +183,12 @@ def _check_flavors(api: api_module.Api, arms: Sequence[model.Arm]) -> None:
     for arm in arms:
         name = arm.flavor
         if name and api.call(functools.partial(compute.find_flavor, name)) is None:
-            raise model.CloudError(f"flavor '{name}' of arm '{arm.name}' does not exist")
+            raise errors.CloudError(f"flavor '{name}' of arm '{arm.name}' does not exist")
     made = [arm.name for arm in arms if not arm.flavor]
     if made:
         try:  # as making a flavor, Nova reserves this to administrators
             api.call(lambda: list(compute.services(binary="nova-compute")))
         except sdk.ForbiddenException:
-            raise model.CloudError(
+            raise errors.CloudError(
                 f"making flavors (arms {', '.join(made)}) needs an administrator; name existing flavors instead"
             ) from None

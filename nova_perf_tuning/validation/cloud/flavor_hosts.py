@@ -4,7 +4,7 @@
 Placement is asked as Nova's scheduler asks it (nova/scheduler/utils.py, ResourceRequest); Nova
 shows services and NUMA cells. Not in it: what images, ports, aggregates and Nova's other filters
 ask for, and what is free on a cell. What is refused or cannot be reached is a
-:class:`.model.CloudError` of one line.
+:class:`~nova_perf_tuning.errors.CloudError` of one line.
 """
 
 import collections
@@ -19,11 +19,11 @@ from openstack import connection, exceptions
 from openstack.compute.v2 import flavor as sdk_flavor
 from openstack.compute.v2 import hypervisor as sdk_hypervisor
 
-from nova_perf_tuning import cpulist
+from nova_perf_tuning import cpulist, errors
 from nova_perf_tuning.rules import Evidence, Finding, Level, named
 from nova_perf_tuning.specs import crosscheck, flavor_rules, parsing, vocabulary
 from nova_perf_tuning.specs import request as request_module
-from nova_perf_tuning.validation.cloud import api, hosts, model
+from nova_perf_tuning.validation.cloud import api, hosts
 
 #: The last that shows a hypervisor's CPUs.
 _NOVA: Final = "2.87"
@@ -86,7 +86,7 @@ class Condition:
 def requested(flavor: sdk_flavor.Flavor) -> dict[str, Group]:
     """Return what Nova asks Placement for by a flavor alone: suffix, which may be empty -> group.
 
-    :raises model.CloudError: an amount is no number.
+    :raises errors.CloudError: an amount is no number.
     """
     specs: Mapping[str, str] = flavor.extra_specs
     groups = _stated(specs)
@@ -128,7 +128,7 @@ def _stated(specs: Mapping[str, str]) -> dict[str, Group]:
         group = groups[suffix]
         if kind == "resources":
             if not text.isascii() or not text.isdecimal() or len(text) >= 12:
-                raise model.CloudError(
+                raise errors.CloudError(
                     f"{key}={vocabulary.shown(text)} is no amount; set a whole number"
                 )
             group.resources[name] = int(text)
@@ -154,7 +154,7 @@ def _pinned(vcpus: int, specs: Mapping[str, str]) -> int:
     try:
         dedicated = cpulist.parse_spec(mask)
     except cpulist.CpuListError as error:
-        raise model.CloudError(
+        raise errors.CloudError(
             f"mask of dedicated CPUs {vocabulary.shown(mask)}: {error}"
         ) from None
     return len(dedicated & frozenset(range(vcpus)))

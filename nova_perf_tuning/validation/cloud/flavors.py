@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads, makes and changes a cloud's flavors, with Nova's check of extra specs; reads images.
 
-What is not there, refused or cannot be reached is a :class:`.model.CloudError` of one line.
+What is not there, refused or cannot be reached is a :class:`~nova_perf_tuning.errors.CloudError` of one line.
 """
 
 import contextlib
@@ -12,7 +12,8 @@ from typing import Final
 from openstack import connection, exceptions
 from openstack.compute.v2 import flavor as sdk_flavor
 
-from nova_perf_tuning.validation.cloud import api, model
+from nova_perf_tuning import errors
+from nova_perf_tuning.validation.cloud import api
 
 #: From this microversion on Nova checks extra specs; the SDK on its own asks for an older one.
 CHECKED: Final = "2.86"
@@ -28,7 +29,7 @@ def find(cloud: connection.Connection, name: str) -> sdk_flavor.Flavor:
     with api.one_line(f"flavor {name}"):
         flavor: sdk_flavor.Flavor | None = cloud.compute.find_flavor(name, get_extra_specs=True)
     if flavor is None:
-        raise model.CloudError(f"there is no flavor '{name}'; see 'openstack flavor list --all'")
+        raise errors.CloudError(f"there is no flavor '{name}'; see 'openstack flavor list --all'")
     return flavor
 
 
@@ -37,7 +38,7 @@ def find_image(cloud: connection.Connection, name: str) -> tuple[str, dict[str, 
     with api.one_line(f"image {name}"):
         image = cloud.image.find_image(name)
     if image is None:
-        raise model.CloudError(f"there is no image '{name}'; see 'openstack image list'")
+        raise errors.CloudError(f"there is no image '{name}'; see 'openstack image list'")
     flat = image.to_dict(computed=False, original_names=True)
     custom = flat.pop("properties", None) or {}
     properties = {}
@@ -104,4 +105,4 @@ def _set(
                 if f"'{value}'" in said and key not in said:
                     parts.append(f"{key}={value}")
             parts.append(api.text_of(error))
-            raise model.CloudError(": ".join(parts)) from error
+            raise errors.CloudError(": ".join(parts)) from error

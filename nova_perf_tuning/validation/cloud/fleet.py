@@ -22,10 +22,9 @@ from nova_perf_tuning.validation.cloud.fleet_places import Places, Trials
 from nova_perf_tuning.validation.judge import budget_file
 from nova_perf_tuning.validation.judge import statistics as intervals
 from nova_perf_tuning.validation.judge import verdict as judging
+from nova_perf_tuning.validation.measure import messages, overhead
 from nova_perf_tuning.validation.measure import model as results
-from nova_perf_tuning.validation.measure import overhead
 from nova_perf_tuning.validation.measure.reasons import Reason, ReasonCode, reason
-from nova_perf_tuning.validation.report import text
 
 _C = ReasonCode
 _V = judging.Verdict
@@ -398,7 +397,7 @@ def _verdict(
         details.append(
             environments.HostDetail(finding.verdict.value, sorted(why.codes), benchmark, figure)
         )
-        texts.append(text.of(why))
+        texts.append(messages.of(why))
     return environments.FleetHost(
         host, whole, list(dict.fromkeys(texts)), peers, measured, details
     )

@@ -15,6 +15,7 @@ from importlib import metadata
 from types import MappingProxyType
 from typing import Final
 
+from nova_perf_tuning import errors
 from nova_perf_tuning.nova import host_result
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.specs import native
@@ -82,11 +83,11 @@ def load_bare(paths: Iterable[str], labels: Collection[str]) -> dict[str, result
         read = store.load(path)
         name = read.environment.host
         if not name:
-            raise model.CloudError(
+            raise errors.CloudError(
                 f"{path}: environment.host is missing: which host was measured?"
             )
         if any(host_result.same_host(name, other) for other in bare):
-            raise model.CloudError(
+            raise errors.CloudError(
                 f"{path}: host {name} has been given already; give one file for each host"
             )
         alone = read.environment.launcher == "host"  # then it is every arm
@@ -97,7 +98,7 @@ def load_bare(paths: Iterable[str], labels: Collection[str]) -> dict[str, result
             if is_bare and has_figure and trial.benchmark in labels:
                 mine.append(trial)
         if not mine:
-            raise model.CloudError(
+            raise errors.CloudError(
                 f"{path}: nothing of {', '.join(labels)} on the host itself; measure it there"
                 " with 'nova-perf validate --launcher host' and the same --benchmark options"
             )

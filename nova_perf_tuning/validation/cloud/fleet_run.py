@@ -141,7 +141,7 @@ class FleetRun:
 
         SIGINT, SIGTERM and SIGHUP stop it; what removes stacks goes on until another one comes.
 
-        :raises model.CloudError, HopelessError, engine.DatabaseError: nothing can be measured (any
+        :raises errors.CloudError, HopelessError, engine.DatabaseError: nothing can be measured (any
             more).
         :raises run_store.TakenOverError: another process has the run; its stacks and its state are
             left alone.

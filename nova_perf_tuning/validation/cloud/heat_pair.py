@@ -13,10 +13,11 @@ from typing import Final
 
 from openstack import connection
 
+from nova_perf_tuning import errors
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.cloud import api, cloud_check, collector, host_cpu, model, stacks
 from nova_perf_tuning.validation.cloud import api as api_module
-from nova_perf_tuning.validation.cloud import cloud_check, collector, host_cpu, model, stacks
 from nova_perf_tuning.validation.measure import model as results
 
 POLL_S: Final = 2.0
@@ -81,18 +82,18 @@ class HeatPairLauncher:
         self._patient = api.patient()
         self._closing = stacks.Stacks(self._patient)
 
-    def own(self, lease: model.Lease) -> None:
+    def own(self, lease: api.Lease) -> None:
         """Use the cloud for a run from now on, as long as this process has it."""
         self._api.lease = self._patient.lease = lease
 
     def check(self, plan: model.MeasurePlan) -> None:
         """Check that the cloud has what every pair needs; make nothing.
 
-        :raises model.CloudError: something is missing.
+        :raises errors.CloudError: something is missing.
         """
         need = self.expected_s(plan) + CLOSING_S
         if plan.time_limit_s < need:
-            raise model.CloudError(
+            raise errors.CloudError(
                 f"a pair needs about {need:.0f} s for {len(plan.arms)} arms of {plan.trials}"
                 f" trials, {self.settings.boot_s:.0f} s of it until its guests are ready (--boot-time); "
                 f"the time limit is {plan.time_limit_s:.0f} s (--pair-time-limit)"
@@ -106,7 +107,7 @@ class HeatPairLauncher:
     def measure(self, pair: model.HostPair, plan: model.MeasurePlan) -> model.PairOutcome:
         """Measure all arms on a pair and remove what was made; failures are in the outcome.
 
-        :raises model.CloudError: the credentials are refused; no pair can be measured with them.
+        :raises errors.CloudError: the credentials are refused; no pair can be measured with them.
         :raises PerfTuningError: another process has the run; what was made for the pair is that
             one's to remove.
         """
@@ -118,7 +119,7 @@ class HeatPairLauncher:
             measured.note(model.ErrorClass.INTERRUPTED, "the run was interrupted")
         except api_module.ERRORS as error:
             if api_module.http_status(error) == 401:
-                raise model.CloudError(
+                raise errors.CloudError(
                     f"the cloud cannot be used: {api_module.text_of(error)}"
                 ) from error
             measured.note(model.ErrorClass.API, api_module.text_of(error))
@@ -135,13 +136,13 @@ class HeatPairLauncher:
     def cleanup(self, run_id: str) -> list[str]:
         """Remove the stacks that a run left; return their names.
 
-        :raises model.CloudError: the cloud cannot be reached, or a stack cannot be removed.
+        :raises errors.CloudError: the cloud cannot be reached, or a stack cannot be removed.
         """
         with api_module.one_line("the cloud cannot be used"):
             owned = self._closing.owned(run_id)
         problems = self._closing.delete(owned)
         if problems:
-            raise model.CloudError("; ".join(problems))
+            raise errors.CloudError("; ".join(problems))
         return [stack.name for stack in owned]
 
     def left(self) -> list[str]:

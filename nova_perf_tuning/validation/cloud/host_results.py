@@ -6,16 +6,15 @@ import datetime
 import itertools
 from collections.abc import Mapping, Sequence
 
-from nova_perf_tuning import printing, rules
+from nova_perf_tuning import errors, printing, rules
 from nova_perf_tuning.nova import host_result
-from nova_perf_tuning.validation.cloud import fleet, model
+from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.environment import Environment, Fleet
 from nova_perf_tuning.validation.judge import budget_file, verdict
-from nova_perf_tuning.validation.measure import schema, store
+from nova_perf_tuning.validation.measure import model, schema, store
 from nova_perf_tuning.validation.measure.model import Results
 from nova_perf_tuning.validation.measure.reasons import Reason, reason
 from nova_perf_tuning.validation.measure.reasons import ReasonCode as _C
-from nova_perf_tuning.validation.report import summary
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,20 +64,20 @@ def read(
     data = schema.load_json(path, store.MAX_BYTES)
     if not isinstance(data, dict) or "trials" not in data:
         if budgets:
-            raise model.CloudError(
+            raise errors.CloudError(
                 f"{path}: a verdict without trials, which --budget could judge; leave it out"
             )
         # Of what was read: a pipe gives it once.
         return HostResults([host_result.from_data(data, path)], recorded=True)
     results = store.from_dict(data, path)
-    if summary.is_aa(results.environment):
-        raise model.CloudError(f"{path}: {_aa(results.environment)}")
+    if model.is_aa(results.environment):
+        raise errors.CloudError(f"{path}: {_aa(results.environment)}")
     created = results.environment.began.replace(tzinfo=datetime.UTC)
     if not created.timestamp():
-        raise model.CloudError(f"{path}: environment.created: no time when this was measured")
+        raise errors.CloudError(f"{path}: environment.created: no time when this was measured")
     many = results.environment.fleet
     if not budgets and not many:
-        raise model.CloudError(
+        raise errors.CloudError(
             f"{path}: these are trials without a verdict; give --budget FILE to judge them by"
         )
     results.environment = results.environment.placed(*places)
@@ -118,7 +117,7 @@ def _judged_fleet(results: Results, recorded: Fleet, budgets: Sequence[verdict.B
 def _judged_host(results: Results, budgets: Sequence[verdict.Budget], path: str) -> _Judged:
     host = results.environment.host
     if not host:
-        raise model.CloudError(f"{path}: environment.host is missing: which host was measured?")
+        raise errors.CloudError(f"{path}: environment.host is missing: which host was measured?")
     judgements = verdict.judge_all(results, budgets)
     losses = {}
     for judgement in judgements:
@@ -155,7 +154,7 @@ def of_host(
         if host_result.same_host(result.host, name):
             return result
     names = rules.named((result.host for result in hosts), 10)
-    raise model.CloudError(
+    raise errors.CloudError(
         f"{path}: there is no result of host '{name}' in it; there is {names or 'none at all'}"
     )
 

@@ -5,7 +5,7 @@ Where nova-compute runs our driver and finds a result file, it makes the host's 
 with :data:`traits.MANAGED` and removes what others set. Everywhere else they belong to this
 module: Nova leaves custom traits alone that its driver does not know. Each write names the
 generation that it has read. What is not there, refused or cannot be reached is a
-:class:`.model.CloudError` of one line.
+:class:`~nova_perf_tuning.errors.CloudError` of one line.
 """
 
 import collections
@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from openstack import connection, exceptions
 
-from nova_perf_tuning import rules
+from nova_perf_tuning import errors, rules
 from nova_perf_tuning.nova import host_result, traits
-from nova_perf_tuning.validation.cloud import api, model
+from nova_perf_tuning.validation.cloud import api
 
 #: A service disabled by this package has a reason that begins so, and only such a one is enabled
 #: again by it.
@@ -159,9 +159,9 @@ def choose(known: Sequence[Host], name: str) -> Host:
         return fitting[0]
     if fitting:
         nodes = ", ".join(host.node for host in fitting)
-        raise model.CloudError(f"host '{name}' may be {nodes}; give one in full")
+        raise errors.CloudError(f"host '{name}' may be {nodes}; give one in full")
     names = rules.named((host.name for host in known), 10)
-    raise model.CloudError(
+    raise errors.CloudError(
         f"there is no compute host '{name}'; there are {names or 'none at all'}"
     )
 
@@ -175,7 +175,7 @@ def check(result: host_result.HostResult, host: Host) -> None:
     if result.verdict == "INVALID":
         reason = "it is INVALID and says nothing about the host; validate again"
     if reason:
-        raise model.CloudError(f"the result cannot be published for host {host.name}: {reason}")
+        raise errors.CloudError(f"the result cannot be published for host {host.name}: {reason}")
 
 
 def set_traits(
@@ -186,7 +186,7 @@ def set_traits(
     :returns: those that it has now, those that were added, those that were removed.
     """
     if not host.provider_id:
-        raise model.CloudError(
+        raise errors.CloudError(
             f"host {host.name} has no hypervisor yet, so no traits either; start its nova-compute"
         )
     import tenacity  # an extra: commands that have their help without it import this module
@@ -213,7 +213,7 @@ def _put(
     ours = frozenset(trait for trait in present if trait.startswith(traits.PREFIX))
     added, removed = wanted - ours, ours - wanted - {traits.MANAGED}
     if (added or removed) and traits.MANAGED in ours:
-        raise model.CloudError(
+        raise errors.CloudError(
             f"nova-compute of host {host.name} makes its traits from a result file there"
             " ([nova_perf_tuning] result_file) and would undo this; replace or remove that file instead"
         )

@@ -6,10 +6,9 @@ import datetime
 import enum
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from nova_perf_tuning import errors
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.measure import model
@@ -26,27 +25,6 @@ _START_S: Final = 5.0
 #: the others.
 BLOCKS: Final = 3
 MAX_LOSS: Final = 0.15
-
-
-class CloudError(errors.PerfTuningError):
-    """No pair can be measured on this cloud: wrong credentials, no image, no Heat, no rights."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Lease:
-    """This process's right to a run, as :meth:`.run_store.RunStore.lease` gives it.
-
-    :ivar token: on each stack that this process makes for the run, and on no other.
-    :ivar check: called before each call to the cloud with whether that changes something there. It
-        raises a :class:`~nova_perf_tuning.errors.PerfTuningError` where another process has the
-        run, or may have it.
-    :ivar had_owner: another process had the run before, and may still make a stack of it.
-    """
-
-    run_id: str
-    token: str
-    check: Callable[[bool], None]
-    had_owner: bool
 
 
 class ErrorClass(enum.StrEnum):

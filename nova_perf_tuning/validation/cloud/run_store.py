@@ -25,7 +25,7 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.cloud import model, owner
+from nova_perf_tuning.validation.cloud import api, model, owner
 from nova_perf_tuning.validation.database import engine as database
 from nova_perf_tuning.validation.measure import model as results
 
@@ -224,10 +224,10 @@ class RunStore:
             run_id, name, lambda connection: _take_over(connection, run_id, name), had_owner=True
         )
 
-    def lease(self, run_id: str) -> model.Lease:
+    def lease(self, run_id: str) -> api.Lease:
         """Return the right to a run that this process owns, for who asks the cloud in its name."""
         owned = self._own_run(run_id)
-        return model.Lease(
+        return api.Lease(
             run_id, owned.name.token, lambda changes: self._check(run_id, changes), owned.had_owner
         )
 
@@ -379,7 +379,7 @@ class RunStore:
             )
 
     def _check(self, run_id: str, changes: bool) -> None:
-        """See that a run is still this process's, as :class:`.model.Lease` says.
+        """See that a run is still this process's, as :class:`.api.Lease` says.
 
         Who is about to change something asks the database each time: no clock of ours need have
         noticed that the process, or its whole machine, stood still.

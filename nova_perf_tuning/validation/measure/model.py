@@ -6,7 +6,6 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypedDict
 
-from nova_perf_tuning.validation.bench import base
 from nova_perf_tuning.validation.environment import Environment
 
 #: Version of the JSON contract.
@@ -51,6 +50,20 @@ class Course(TypedDict):
     moved: dict[str, list[float | None]]
     busy: dict[str, list[int | None]]
     hidden: int
+
+
+Better = Literal["higher", "lower"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reading:
+    """One figure out of one run; :ivar primary: it is judged, the others are shown beside it."""
+
+    metric: str
+    unit: str
+    better: Better
+    value: float
+    primary: bool = False
 
 
 @dataclasses.dataclass(slots=True)
@@ -108,7 +121,7 @@ class Trial:
     course: Course | None = None
 
 
-def figures(run: Trial, readings: Sequence[base.Reading], work_metric: str | None) -> list[Trial]:
+def figures(run: Trial, readings: Sequence[Reading], work_metric: str | None) -> list[Trial]:
     """Return a trial for each figure of a run, or the run itself, which is one without a figure.
 
     :param work_metric: the reading that is no figure but counts the work of all of them.
@@ -130,3 +143,8 @@ class Results:
 
     environment: Environment
     trials: list[Trial]
+
+
+def is_aa(environment: Environment) -> bool:
+    """Return whether all arms of guests are the same: differences between them are noise."""
+    return environment.launcher == "host" or set(environment.arms) == set(AA_ARMS)

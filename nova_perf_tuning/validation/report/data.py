@@ -7,8 +7,8 @@ from typing import Any
 
 from nova_perf_tuning.validation.judge import ablation, verdict
 from nova_perf_tuning.validation.judge import capacity as capacity_module
-from nova_perf_tuning.validation.measure import model, reasons
-from nova_perf_tuning.validation.report import diagnosis, summary, text
+from nova_perf_tuning.validation.measure import messages, model, reasons
+from nova_perf_tuning.validation.report import diagnosis, summary
 
 
 def of(reason: reasons.Reason) -> dict[str, Any]:
@@ -25,14 +25,14 @@ def of(reason: reasons.Reason) -> dict[str, Any]:
 def line(name: str, some: Iterable[reasons.Reason | None]) -> dict[str, Any]:
     """Return reasons as one line under ``name``, and as data beside it."""
     known = [reason for reason in some if reason is not None]
-    return {name: text.lines(known), f"{name}_details": list(map(of, known))}
+    return {name: messages.lines(known), f"{name}_details": list(map(of, known))}
 
 
 def lines(name: str, some: Iterable[reasons.Reason]) -> dict[str, Any]:
     """Return reasons as lines under ``name``, and as data beside them."""
     known = list(some)
     details = f"{name.removesuffix('s')}_details"
-    return {name: list(map(text.of, known)), details: list(map(of, known))}
+    return {name: list(map(messages.of, known)), details: list(map(of, known))}
 
 
 def judgement(judged: verdict.Judgement) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def judgement(judged: verdict.Judgement) -> dict[str, Any]:
     document = dataclasses.asdict(judged)
     document["by_cpu"] = judged.by_cpu
     document["open"] = judged.open
-    document["reasons"] = list(map(text.of, judged.reasons))
+    document["reasons"] = list(map(messages.of, judged.reasons))
     document["details"] = list(map(of, judged.reasons))
     return document
 
@@ -49,7 +49,7 @@ def knob(measured_knob: ablation.Knob) -> dict[str, Any]:
     document = dataclasses.asdict(measured_knob)
     for label, finding in measured_knob.findings.items():
         row = document["findings"][label]
-        row["notes"] = list(map(text.of, finding.notes))
+        row["notes"] = list(map(messages.of, finding.notes))
         row["details"] = list(map(of, finding.notes))
     return document
 
@@ -57,7 +57,7 @@ def knob(measured_knob: ablation.Knob) -> dict[str, Any]:
 def capacity(measured: capacity_module.Capacity) -> dict[str, Any]:
     document = dataclasses.asdict(measured)
     del document["notes"]
-    document["note"] = text.lines(measured.notes)
+    document["note"] = messages.lines(measured.notes)
     document["details"] = list(map(of, measured.notes))
     return document
 
@@ -70,7 +70,7 @@ def benchmark(measured: summary.BenchmarkSummary) -> dict[str, Any]:
         row["excluded"] = []
         row["excluded_details"] = []
         for order, why in arm.excluded:
-            row["excluded"].append([order, text.of(why)])
+            row["excluded"].append([order, messages.of(why)])
             row["excluded_details"].append([order, of(why)])
     document["comparisons"] = [_comparison(pair) for pair in measured.comparisons]
     for row, figure in zip(document["secondary"], measured.secondary, strict=True):

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from xml.etree import ElementTree
 
 from nova_perf_tuning.validation.judge import verdict
-from nova_perf_tuning.validation.measure import model
+from nova_perf_tuning.validation.measure import messages, model
 from nova_perf_tuning.validation.report import diagnosis, text
 
 #: What is no character of XML 1.0.
@@ -39,7 +39,7 @@ def _cases(results: model.Results, judged: Sequence[verdict.Judgement]) -> list[
             limit = getattr(budget, key)
             if limit is not None:
                 name += f", {key} {limit!r}"
-        why = text.lines(judgement.reasons)
+        why = messages.lines(judgement.reasons)
         cases.append(_Case(f"nova_perf.{budget.benchmark}", name, judgement.verdict, why))
     fleet = results.environment.fleet
     if fleet is None:

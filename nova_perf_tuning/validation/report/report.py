@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nova_perf_tuning import printing, rules
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import ablation, statistics, verdict
-from nova_perf_tuning.validation.measure import model, overhead
+from nova_perf_tuning.validation.measure import messages, model, overhead
 from nova_perf_tuning.validation.report import (
     charts,
     course,
@@ -104,15 +104,15 @@ def render(
         environment=environment,
         recorded=recorded,
         overview=fleet_overview,
-        headline=text.of(summary.headline(summaries)),
+        headline=messages.of(summary.headline(summaries)),
         diagnosis=diagnosis.diagnose(results, judged),
         findings=diagnosis.guest_findings(results),
         knobs=text.knob_rows(knobs),
         knob_head=text.KNOB_HEAD,
         knob_summary=text.knob_summary(knobs),
-        aa=summary.is_aa(environment),
-        notes=[text.of(note) for note in summary.notes(results, summaries)],
-        warnings=[text.of(warning) for warning in summary.warnings(environment)],
+        aa=model.is_aa(environment),
+        notes=[messages.of(note) for note in summary.notes(results, summaries)],
+        warnings=[messages.of(warning) for warning in summary.warnings(environment)],
         verdict=whole,
         judged=judged,
         gains=_gains(results, summaries, boot),
@@ -122,8 +122,8 @@ def render(
         courses=courses,
         classes=_CLASSES,
         arms=arms,
-        reasons=text.lines,
-        text=text.of,
+        reasons=messages.lines,
+        text=messages.of,
         colours=colours,
         facts=environments.to_dict(environment),
         failed=failed[:_SHOWN_TRIALS],
@@ -132,7 +132,7 @@ def render(
         rows=_SHOWN_TRIALS,
         cautions=text.cautions(summaries),
         trials=[(trial, overhead.cost(trial)) for trial in primary[:_SHOWN_TRIALS]],
-        excluded={run: text.of(why) for run, why in summary.excluded(summaries).items()},
+        excluded={run: messages.of(why) for run, why in summary.excluded(summaries).items()},
         trial_count=len(primary),
     )
 

@@ -442,11 +442,6 @@ def _outcome(pair: Comparison | None) -> reasons.Outcome:
     return _O.NO_DIFFERENCE
 
 
-def is_aa(environment: Environment) -> bool:
-    """Return whether all arms of guests are the same: differences between them are noise."""
-    return environment.launcher == "host" or set(environment.arms) == set(model.AA_ARMS)
-
-
 def notes(results: model.Results, summaries: Sequence[BenchmarkSummary]) -> list[reasons.Reason]:
     """Return what must be read before the figures.
 
@@ -458,7 +453,7 @@ def notes(results: model.Results, summaries: Sequence[BenchmarkSummary]) -> list
         remarks.append(reason(_C.EMULATED))
     if environment.launcher == "host":
         remarks.append(reason(_C.HOST_ALONE))
-    elif is_aa(environment):
+    elif model.is_aa(environment):
         remarks.append(reason(_C.SAME_GUESTS))
     if environment.ended not in ("", Ended.COMPLETE):
         remarks.append(reason(_C.ENDED_EARLY, ended=environment.ended))

@@ -11,7 +11,6 @@ import re
 import fixtures
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.validation.cloud import model
 from nova_perf_tuning.validation.measure import store
 from tests.support import fleet_case, openstack_program, program, samples
 from tests.support import simulated_cloud as simulation
@@ -276,12 +275,12 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
 
         class Refusing(fleet_case.SimulatedCloud):
             def choose(self, words):
-                raise model.CloudError("the cloud has no such hosts")
+                raise errors.CloudError("the cloud has no such hosts")
 
         os.mkdir(self.output)
         for name in ("results.json", "report.html"):
             pathlib.Path(self.output, name).write_text("earlier", encoding="utf-8")
-        self.assertRaises(model.CloudError, self.validate, "--hosts", "all", cloud=Refusing())
+        self.assertRaises(errors.CloudError, self.validate, "--hosts", "all", cloud=Refusing())
         self.assertEqual(
             {"results.previous.json", "report.previous.html"}, set(os.listdir(self.output))
         )

@@ -10,7 +10,7 @@ import fixtures
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import cloud_validate_run
-from nova_perf_tuning.validation.cloud import heat_pair, model, run_store
+from nova_perf_tuning.validation.cloud import heat_pair, run_store
 from tests.support import fleet_case
 from tests.support import simulated_cloud as simulation
 
@@ -54,7 +54,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
         class Launcher(simulation.SimulatedLauncher):
             def check(self, plan):
                 if self.stacks() or full:
-                    raise model.CloudError("the project's quota leaves 0 of 4")
+                    raise errors.CloudError("the project's quota leaves 0 of 4")
 
         stacks = os.path.join(self.directory, "stacks")
         os.mkdir(stacks)
@@ -70,7 +70,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
         with open(os.path.join(stacks, f"nova-perf-{run}-h000-h001"), "w", encoding="ascii"):
             full.append("somebody else's")
         cloud = fleet_case.SimulatedCloud(simulation.Cloud(directory=stacks))
-        error = self.assertRaises(model.CloudError, self.validate, "--resume", run, cloud=cloud)
+        error = self.assertRaises(errors.CloudError, self.validate, "--resume", run, cloud=cloud)
         self.assertIn("leaves 0 of 4", str(error))
         self.assertEqual([], os.listdir(stacks))
         [line] = kept.lines()

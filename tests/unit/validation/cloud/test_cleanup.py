@@ -9,6 +9,7 @@ import pathlib
 import fixtures
 import openstack
 
+from nova_perf_tuning import errors
 from nova_perf_tuning.validation.cloud import heat_pair, model, run_store
 from nova_perf_tuning.validation.environment import Environment
 from tests.support import openstack_program, simulated_cloud
@@ -60,7 +61,7 @@ class CleanupTest(openstack_program.ProgramTestCase):
         path.write_text(json.dumps(clouds))
         self.assertEqual(before, self.here())
         self.write_clouds(password="wrong")
-        error = self.assertRaises(model.CloudError, self.here)
+        error = self.assertRaises(errors.CloudError, self.here)
         self.assertIn("the cloud cannot be used: ", str(error))
 
     def test_what_was_left_goes(self):

@@ -6,7 +6,8 @@ from unittest import mock
 
 from openstack import exceptions as sdk
 
-from nova_perf_tuning.validation.cloud import api, cloud_check, model
+from nova_perf_tuning import errors
+from nova_perf_tuning.validation.cloud import api, cloud_check
 from tests.support import testcase
 
 
@@ -55,10 +56,10 @@ class ChooseTest(testcase.TestCase):
             (["empty"], "'empty' is no host or aggregate"),
         ):
             with self.subTest(words):
-                self.assertRaisesRegex(model.CloudError, text, self.choose, *words)
+                self.assertRaisesRegex(errors.CloudError, text, self.choose, *words)
         self.cloud.compute.services.return_value = [service("off", status="disabled")]
         self.assertRaisesRegex(
-            model.CloudError, "none of off is up and enabled", self.choose, "all"
+            errors.CloudError, "none of off is up and enabled", self.choose, "all"
         )
 
     def test_a_keyword_that_is_also_a_name_is_refused(self):
@@ -75,16 +76,16 @@ class ChooseTest(testcase.TestCase):
                 self.cloud.compute.services.return_value = [*services, service("all")]
             with self.subTest(kind):
                 self.assertRaisesRegex(
-                    model.CloudError, "'all' means every host", self.choose, "all"
+                    errors.CloudError, "'all' means every host", self.choose, "all"
                 )
                 self.assertRaisesRegex(
-                    model.CloudError, "'all' means every host", self.choose, "b", "all"
+                    errors.CloudError, "'all' means every host", self.choose, "b", "all"
                 )
                 self.assertEqual(["b"], self.choose("b")[0])
 
     def test_only_administrators_choose_hosts(self):
         self.cloud.compute.services.side_effect = sdk.ForbiddenException
-        self.assertRaisesRegex(model.CloudError, "--hosts any", self.choose, "all")
+        self.assertRaisesRegex(errors.CloudError, "--hosts any", self.choose, "all")
 
 
 class ExternalNetworkTest(testcase.TestCase):
@@ -110,4 +111,4 @@ class ExternalNetworkTest(testcase.TestCase):
             ("x", ["public"], "no external network 'x'; .*: public"),
         ):
             with self.subTest(known):
-                self.assertRaisesRegex(model.CloudError, text, self.network, name, *known)
+                self.assertRaisesRegex(errors.CloudError, text, self.network, name, *known)

@@ -3,8 +3,9 @@
 
 from openstack.compute.v2 import flavor
 
+from nova_perf_tuning import errors
 from nova_perf_tuning.specs import profiles
-from nova_perf_tuning.validation.cloud import flavor_hosts, model
+from nova_perf_tuning.validation.cloud import flavor_hosts
 from tests.support import api_server, openstack_program, testcase
 
 CREATE = ("flavor", "create", "f", "--vcpus", "2", "--ram", "512")
@@ -271,7 +272,7 @@ class RequestedTest(testcase.TestCase):
             {"hw_cpu_policy": "mixed", "hw_cpu_dedicated_mask": "9-1"},
         ):
             with self.subTest(specs):
-                self.assertRaises(model.CloudError, self.requested, **specs)
+                self.assertRaises(errors.CloudError, self.requested, **specs)
 
 
 class FlavorExplainTest(openstack_program.ProgramTestCase):

@@ -11,6 +11,7 @@ from unittest import mock
 
 import fixtures
 
+from nova_perf_tuning import errors
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.cloud import fleet_results, fleet_run, model, owner, run_store
 from tests.support import directories, samples
@@ -252,10 +253,10 @@ class FleetRunTest(FleetRunCase):
 
         def refused(_pair):
             if self.ended() >= 3:
-                raise model.CloudError("Keystone: the credentials are not valid any more")
+                raise errors.CloudError("Keystone: the credentials are not valid any more")
 
         self.first(refused)
-        error = self.assertRaises(model.CloudError, controller.run)
+        error = self.assertRaises(errors.CloudError, controller.run)
         self.assertIn("not valid any more", str(error))
         self.assertTrue(self.states()["done"] >= 3)
         self.check_consistent()
@@ -265,7 +266,7 @@ class FleetRunTest(FleetRunCase):
 
     def test_stacks_that_cannot_be_removed_are_remembered(self):
         controller = self.begin(4)
-        failed = model.CloudError("stack nova-perf-x: DELETE_FAILED")
+        failed = errors.CloudError("stack nova-perf-x: DELETE_FAILED")
         self.launcher.cleanup = mock.Mock(side_effect=failed)
         self.assertEqual("complete", controller.run())
         self.assertTrue(controller.unclean)

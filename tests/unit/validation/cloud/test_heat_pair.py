@@ -11,6 +11,7 @@ from unittest import mock
 import fixtures
 import openstack
 
+from nova_perf_tuning import errors
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import api, cloud_check, heat_pair, model, run_store, stacks
 from tests.support import api_server, documents, simulated_cloud, testcase
@@ -262,7 +263,7 @@ class LauncherTest(HeatCase):
             with self.subTest(network):
                 cloud.network.find_network.return_value = network
                 self.assertRaisesRegex(
-                    model.CloudError, "'n', or it", launcher.check, self.plan(1200.0)
+                    errors.CloudError, "'n', or it", launcher.check, self.plan(1200.0)
                 )
 
     def test_where_any_finds_no_second_host_the_remedy_is_named(self):
@@ -284,7 +285,7 @@ class LauncherTest(HeatCase):
         for found in (None, mock.Mock(subnet_ids=[])):
             cloud.network.find_network.return_value = found
             error = self.assertRaises(
-                model.CloudError, cloud_check.check, api.Api(lambda: cloud), settings, ()
+                errors.CloudError, cloud_check.check, api.Api(lambda: cloud), settings, ()
             )
             self.assertIn("there is no network 'shared'", str(error))
 
@@ -293,7 +294,7 @@ class LauncherTest(HeatCase):
             with self.subTest(methods):
                 self.cloud.faults = [(methods, HEAT, REFUSED)] * 50
                 self.cloud.requests.clear()
-                error = self.assertRaises(model.CloudError, self.measure)
+                error = self.assertRaises(errors.CloudError, self.measure)
                 self.assertIn("requires authentication", str(error))
                 self.assertLess(len(self.asked()), 8, "each call twice, with a new token")
 
@@ -383,7 +384,7 @@ class LeaseTest(HeatCase):
             if len(self.checked) > calls:
                 raise run_store.TakenOverError("run r was taken over")
 
-        return model.Lease("r", "0123456789abcdef", check, had_owner)
+        return api.Lease("r", "0123456789abcdef", check, had_owner)
 
     def test_nothing_is_asked_without_the_run(self):
         reached = self.useFixture(fixtures.FakeLogger())
@@ -488,7 +489,7 @@ class SilenceTest(HeatCase):
         launcher = self.launcher(boot_s=1800.0)
         short_s = launcher.expected_s(self.plan()) + heat_pair.CLOSING_S - 1
         error = self.assertRaises(
-            model.CloudError, launcher.check, self.plan(time_limit_s=short_s)
+            errors.CloudError, launcher.check, self.plan(time_limit_s=short_s)
         )
         self.assertIn("1800 s of it until its guests are ready (--boot-time)", str(error))
         self.assertEqual([], self.asked())

@@ -5,8 +5,8 @@ import dataclasses
 import math
 
 from nova_perf_tuning.validation.judge import budget_file, verdict
-from nova_perf_tuning.validation.measure import reasons
-from nova_perf_tuning.validation.report import data, text
+from nova_perf_tuning.validation.measure import messages, reasons
+from nova_perf_tuning.validation.report import data
 from tests.support import samples, testcase
 
 C = reasons.ReasonCode
@@ -31,7 +31,7 @@ class JudgeTest(testcase.TestCase):
     def check(self, word, code, **changes):
         found = judged(self.data, **changes)
         self.assertEqual(
-            (word, code), (found.verdict, found.deciding.code), text.lines(found.reasons)
+            (word, code), (found.verdict, found.deciding.code), messages.lines(found.reasons)
         )
         return found
 
@@ -119,7 +119,9 @@ class JudgeTest(testcase.TestCase):
                 data = samples.of(trials)
                 found = judged(data, max_loss=None, max_host_cpu_per_unit=0.3)
                 self.assertEqual(
-                    V.PASS if code is None else V.INVALID, found.verdict, text.lines(found.reasons)
+                    V.PASS if code is None else V.INVALID,
+                    found.verdict,
+                    messages.lines(found.reasons),
                 )
                 self.assertTrue(code is None or code in [why.code for why in found.reasons], found)
 
@@ -134,13 +136,13 @@ class JudgeTest(testcase.TestCase):
         ]
         limits = {"baseline": "untuned", "max_loss": 0.0, "max_host_cpu_per_unit": 0.15}
         found = judged(samples.of(trials, arms={"untuned": {}, "tuned": {}}), **limits)
-        self.assertEqual(V.PASS, found.verdict, text.lines(found.reasons))
+        self.assertEqual(V.PASS, found.verdict, messages.lines(found.reasons))
         lost = next(
             at for at, trial in enumerate(trials) if (trial.arm, trial.block) == ("tuned", 0)
         )
         trials[lost] = dataclasses.replace(trials[lost], value=None, work=None)
         found = judged(samples.of(trials, arms={"untuned": {}, "tuned": {}}), **limits)
-        self.assertNotEqual(V.PASS, found.verdict, text.lines(found.reasons))
+        self.assertNotEqual(V.PASS, found.verdict, messages.lines(found.reasons))
 
     def test_a_certain_loss_is_no_less_certain_where_cpu_was_not_counted(self):
         for trial in self.data.trials:

@@ -3,8 +3,8 @@
 
 from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.judge import budget_file
-from nova_perf_tuning.validation.measure import reasons
-from nova_perf_tuning.validation.report import diagnosis, report, summary, text
+from nova_perf_tuning.validation.measure import messages, reasons
+from nova_perf_tuning.validation.report import diagnosis, report, summary
 from tests.support import samples, testcase
 
 C = reasons.ReasonCode
@@ -43,7 +43,7 @@ class FleetDiagnosisTest(testcase.TestCase):
         ):
             with self.subTest(hosts):
                 found = output(*hosts)
-                self.assertTrue(text.of(found.headline).endswith(deciding), found)
+                self.assertTrue(messages.of(found.headline).endswith(deciding), found)
                 self.assertEqual([action], [advice.code for advice in found.actions])
 
     def test_what_slow_hosts_point_at(self):

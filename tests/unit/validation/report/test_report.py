@@ -7,8 +7,8 @@ from urllib import parse
 
 from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import ablation, budget_file, statistics, verdict
-from nova_perf_tuning.validation.measure import reasons, store
-from nova_perf_tuning.validation.report import charts, course, report, summary, text
+from nova_perf_tuning.validation.measure import messages, reasons, store
+from nova_perf_tuning.validation.report import charts, course, report, summary
 from tests.support import samples, testcase
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}{% raw %}\x00\x1b[31m\u202e&amp;"
@@ -169,7 +169,7 @@ class ReportTest(testcase.TestCase):
                 self.assertIn("(an A/A run): differences between them are noise", seen.text)
                 self.assertNotIn("Gain of", seen.text)
         data = samples.results({"untuned": 500.0, "again": 600.0}, boots=6)
-        output = text.of(summary.headline(summary.summarise(data)))
+        output = messages.of(summary.headline(summary.summarise(data)))
         self.assertRegex(
             output,
             r"^A/A run, again against untuned: noise alone makes a difference in iperf3 \(\+",
@@ -279,7 +279,7 @@ class ReportTest(testcase.TestCase):
         self.assertEqual(("tuned", "untuned"), (ratio["arm"], ratio["baseline"]))
         logs = statistics.log_ratios(self.data.trials, "tuned", "untuned")
         self.assertEqual(statistics.ratio_of(logs).value, ratio["ratio"]["value"])
-        self.assertEqual(text.of(summary.headline(summaries)), found["headline"])
+        self.assertEqual(messages.of(summary.headline(summaries)), found["headline"])
         self.assertEqual(["compared"], [detail["code"] for detail in found["headline_details"]])
 
 

@@ -2,7 +2,7 @@
 """The English of reasons and figures."""
 
 from nova_perf_tuning.validation.judge import statistics
-from nova_perf_tuning.validation.measure import reasons
+from nova_perf_tuning.validation.measure import messages, reasons
 from nova_perf_tuning.validation.report import data, text
 from tests.support import testcase
 
@@ -150,18 +150,18 @@ class TextTest(testcase.TestCase):
         for code in C:
             with self.subTest(code):
                 form = r"^[A-Z'].*\.$" if code in _ACTIONS else "^[^{}]{10,}$"
-                self.assertRegex(text.of(reason(code, **_ANY)), form)
+                self.assertRegex(messages.of(reason(code, **_ANY)), form)
         for code, changes, line in CASES:
             with self.subTest(code):
                 self.assertTrue(
-                    text.of(reason(code, **{**_ANY, **changes})).startswith(line), code
+                    messages.of(reason(code, **{**_ANY, **changes})).startswith(line), code
                 )
 
     def test_notes_follow_and_are_found(self):
         excluded = reason(C.EXCLUDED, count=1, of=9, what="pairs", why=(reason(C.NO_RESULT),))
         noted = reason(C.NO_PAIRS, figure="loss").noting(excluded)
         self.assertEqual({C.NO_PAIRS, C.EXCLUDED, C.NO_RESULT}, noted.codes)
-        self.assertIn("; 1 of 9 pairs excluded: no pair", text.of(noted))
+        self.assertIn("; 1 of 9 pairs excluded: no pair", messages.of(noted))
         self.assertEqual("no_result", data.of(noted)["notes"][0]["params"]["why"][0]["code"])
 
     def test_each_kind_of_reason_is_shown_once(self):
