@@ -14,22 +14,25 @@ TREE = pathlib.Path(__file__).resolve().parents[1] / "nova_perf_tuning"
 #: Package -> (what it is, left edge, floor from the top), both in boxes.
 PACKAGES = {
     "cli": ("one module per command", 1, 0),
-    "validation/cloud": ("Heat pairs, fleets", 3, 1),
-    "validation/report": ("English, charts, HTML", 3, 2),
+    "validation/fleet": ("runs over many hosts", 3, 1),
+    "validation/heat": ("stacks, pairs, collector", 2, 2),
+    "validation/report": ("charts, HTML, JUnit", 3, 2),
+    "validation/store": ("runs and history", 4, 2),
     "validation/judge": ("budgets, verdicts", 3, 3),
-    "validation/measure": ("sessions, trials, results", 3, 4),
-    "validation/bench": ("what to run", 2, 5),
-    "validation/launch": ("where it runs", 3, 5),
-    "validation/database": ("runs and history", 4, 5),
-    "agent": ("keeps a host as planned", 0, 5),
-    "nova": ("inside Nova's services", 1, 5),
-    "host/transaction": ("apply, verify, restore", 0, 6),
-    "host/audit": ("recommendations as rules", 2, 6),
-    "host/kinds": ("how settings are written", 0, 7),
-    "host/plan": ("where everything belongs", 2, 7),
-    "host/facts": ("what the host is", 0, 8),
-    "guest": ("request and domain XML", 1, 9),
-    "specs": ("what a flavor may ask", 1, 10),
+    "validation/measure": ("sessions and trials", 3, 4),
+    "validation/bench": ("what to run", 3, 5),
+    "validation/launch": ("where it runs", 4, 5),
+    "validation/results": ("trials, reasons, schema", 4, 6),
+    "placement": ("hosts and flavors of a cloud", 2, 6),
+    "agent": ("keeps a host as planned", 0, 6),
+    "nova": ("inside Nova's services", 1, 6),
+    "host/transaction": ("apply, verify, restore", 0, 7),
+    "host/audit": ("recommendations as rules", 2, 7),
+    "host/kinds": ("how settings are written", 0, 8),
+    "host/plan": ("where everything belongs", 2, 8),
+    "host/facts": ("what the host is", 0, 9),
+    "guest": ("request and domain XML", 1, 10),
+    "specs": ("what a flavor may ask", 1, 11),
 }
 BOX, HEIGHT, STEP, FLOOR, MARGIN = 158, 42, 172, 70, 16
 INK, SOFT, TUNING, VALIDATION, CLI = "#17202b", "#5b6776", "#d9edf0", "#f3e6d3", "#e7eaee"
@@ -78,8 +81,8 @@ def needed(arrows: dict[str, set[str]]) -> Iterator[tuple[str, str]]:
 
 def svg() -> str:
     """Return the picture."""
-    width, height = round(MARGIN * 2 + STEP * 4 + BOX), MARGIN * 2 + FLOOR * 10 + HEIGHT
-    left, low = round(MARGIN + STEP * 2.6), MARGIN + FLOOR * 8
+    width, height = round(MARGIN * 2 + STEP * 4 + BOX), MARGIN * 2 + FLOOR * 11 + HEIGHT
+    left, low = round(MARGIN + STEP * 2.6), MARGIN + FLOOR * 9
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
         ' font-family="sans-serif" font-size="13">',

@@ -30,9 +30,10 @@ from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.owners import CpuSets
 from nova_perf_tuning.host.picture import svg
 from nova_perf_tuning.host.plan import planner
-from nova_perf_tuning.validation.measure import model, store
+from nova_perf_tuning.validation.measure import results_file
 from nova_perf_tuning.validation.report import charts, summary
 from nova_perf_tuning.validation.report import text as wording
+from nova_perf_tuning.validation.results import model
 
 TOP = pathlib.Path(__file__).resolve().parents[1]
 DATA = TOP / "doc/source/data"
@@ -217,7 +218,7 @@ PLOTS = {
 def recorded(path: pathlib.Path) -> model.Results:
     """Return recorded results."""
     with tempfile.TemporaryDirectory() as directory:
-        return store.load(str(unpacked(path, directory)))
+        return results_file.load(str(unpacked(path, directory)))
 
 
 def unpacked(path: pathlib.Path, directory: str) -> pathlib.Path:
@@ -229,7 +230,7 @@ def unpacked(path: pathlib.Path, directory: str) -> pathlib.Path:
 
 def record(path: pathlib.Path) -> None:
     """Keep results in the tree, without the guests' XML, which the picture does not show."""
-    results = store.to_dict(store.load(str(path)))
+    results = results_file.to_dict(results_file.load(str(path)))
     for arm in results["environment"].get("arms", {}).values():
         arm.pop("xml", None)
     with lzma.open(RUN, "wt", encoding="utf-8") as file:

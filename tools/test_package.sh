@@ -27,8 +27,8 @@ diff "$work/sums.first" "$work/sums.second" || fail "two builds of one commit di
 wheel=$(find "$work/whole" -name '*.whl')
 "$venv/bin/python" -m zipfile -l "$wheel" | awk '{print $1}' >"$work/files"
 for data in nova_perf_tuning/py.typed nova_perf_tuning/specs/profiles/balanced.yaml \
-    nova_perf_tuning/nova/metadefs/compute-perf-tuning.json nova_perf_tuning/validation/measure/results.schema.json \
-    nova_perf_tuning/validation/report/templates/report.html.j2 nova_perf_tuning/validation/cloud/heat/host_validation.yaml \
+    nova_perf_tuning/nova/metadefs/compute-perf-tuning.json nova_perf_tuning/validation/results/results.schema.json \
+    nova_perf_tuning/validation/report/templates/report.html.j2 nova_perf_tuning/validation/heat/templates/host_validation.yaml \
     share/nova-perf-tuning/devstack/plugin.sh lib/systemd/system/nova-perf-agent.service \
     share/nova-perf-tuning/sample/nova-perf-tuning.conf.sample \
     share/man/man1/nova-perf.1 share/man/man1/nova-perf-agent.1 share/man/man1/nova-perf-status.1; do

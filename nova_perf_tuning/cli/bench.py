@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Mapping
 
 from nova_perf_tuning.cli import command
-from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import base
-from nova_perf_tuning.validation.measure import messages
-from nova_perf_tuning.validation.measure.reasons import Reason
 from nova_perf_tuning.validation.report import data, summary, text
+from nova_perf_tuning.validation.results import environment as environments
+from nova_perf_tuning.validation.results import messages
+from nova_perf_tuning.validation.results.reasons import Reason
 
 
 def show(

@@ -8,11 +8,11 @@ import socket
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.cli import bench, command, options
 from nova_perf_tuning.cli.options import host as host_options
-from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import base, plugins, rt_tests
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import local
 from nova_perf_tuning.validation.measure import host_environment, trial
+from nova_perf_tuning.validation.results import environment as environments
 
 
 class BenchRun(command.PerfCommand):

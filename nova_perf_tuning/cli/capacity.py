@@ -6,9 +6,10 @@ import argparse
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.validation.judge import capacity
-from nova_perf_tuning.validation.measure import messages, store
-from nova_perf_tuning.validation.measure.reasons import ReasonError
+from nova_perf_tuning.validation.measure import results_file
 from nova_perf_tuning.validation.report import data, text
+from nova_perf_tuning.validation.results import messages
+from nova_perf_tuning.validation.results.reasons import ReasonError
 
 
 class Capacity(command.PerfCommand):
@@ -60,7 +61,7 @@ class Capacity(command.PerfCommand):
         )
 
     def take_action(self, args: argparse.Namespace) -> None:
-        results = store.load(args.results)
+        results = results_file.load(args.results)
         try:
             forecast = capacity.capacity(
                 results, args.benchmark, args.arm, len(args.shared), args.busy, args.rate

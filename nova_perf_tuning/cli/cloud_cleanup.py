@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import cloud_command, options
-from nova_perf_tuning.validation.cloud import model
+from nova_perf_tuning.validation.measure import fleet_model
 
 if TYPE_CHECKING:
-    from nova_perf_tuning.validation.cloud import heat_pair, run_store
+    from nova_perf_tuning.validation.heat import heat_pair
+    from nova_perf_tuning.validation.store import run_store
 
 
 class Cleanup(cloud_command.CloudLister):
@@ -41,7 +42,7 @@ class Cleanup(cloud_command.CloudLister):
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:
         # Every start of the openstack program imports this module, with the extra's packages and
         # without them.
-        from nova_perf_tuning.validation.cloud import run_store
+        from nova_perf_tuning.validation.store import run_store
 
         with contextlib.closing(run_store.RunStore(parsed_args.database, make=False)) as store:
             if parsed_args.list:
@@ -53,10 +54,11 @@ class Cleanup(cloud_command.CloudLister):
         self, store: "run_store.RunStore", named: list[str]
     ) -> list[tuple[str, cloud_command.Cell]]:
         """Remove what can be removed; name the rest, which sets the exit code."""
-        from nova_perf_tuning.validation.cloud import heat_pair, run_store
+        from nova_perf_tuning.validation.heat import heat_pair
+        from nova_perf_tuning.validation.store import run_store
 
         cloud = heat_pair.HeatCloud("", lambda: self.connection)
-        launcher = cloud.launcher(model.GuestSettings())
+        launcher = cloud.launcher(fleet_model.GuestSettings())
         lines = {line.run_id: line for line in store.lines()}
         runs = named
         if not named and lines:
@@ -105,7 +107,7 @@ def _dead(lines: Iterable["run_store.Line"], stacks: Collection[str]) -> list[st
     """
     found = []
     for line in lines:
-        stays = any(name.startswith(f"{model.NAME_PREFIX}{line.run_id}-") for name in stacks)
+        stays = any(name.startswith(f"{fleet_model.NAME_PREFIX}{line.run_id}-") for name in stacks)
         if not line.alive and (line.leftovers or line.state == "running" or stays):
             found.append(line.run_id)
     return found

@@ -14,8 +14,8 @@ from osc_lib.command import command as osc_command
 
 from nova_perf_tuning import arguments, errors
 from nova_perf_tuning.cli import command
+from nova_perf_tuning.placement import api
 from nova_perf_tuning.printing import one_line, printable
-from nova_perf_tuning.validation.cloud import api
 
 #: Columns and rows of a :class:`CloudLister`.
 Rows = tuple[Sequence[str], Iterable[Sequence[object]]]

@@ -5,8 +5,8 @@ import argparse
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import cloud_command, cloud_flavor
+from nova_perf_tuning.placement import flavor_hosts, flavors
 from nova_perf_tuning.specs import flavor_rules, profiles
-from nova_perf_tuning.validation.cloud import flavor_hosts, flavors
 
 
 class FlavorCheck(cloud_command.CloudLister):

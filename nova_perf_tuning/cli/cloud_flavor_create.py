@@ -6,8 +6,8 @@ from typing import Final
 
 from nova_perf_tuning.cli import cloud_command, cloud_flavor, options
 from nova_perf_tuning.cli.options import flavor as flavor_options
+from nova_perf_tuning.placement import flavors
 from nova_perf_tuning.specs import crosscheck, flavor_rules, profiles
-from nova_perf_tuning.validation.cloud import flavors
 
 #: Bound of the numbers on the command line; Nova's own is smaller still for some.
 _NUMBER: Final = options.whole(1, 999_999_999)

@@ -8,8 +8,8 @@ from osc_lib.cli import format_columns
 
 from nova_perf_tuning.cli import cloud_command, explanation
 from nova_perf_tuning.cli.options import flavor as flavor_options
+from nova_perf_tuning.placement import flavors
 from nova_perf_tuning.specs import crosscheck, profiles
-from nova_perf_tuning.validation.cloud import flavors
 
 
 class FlavorExplain(cloud_command.CloudLister):

@@ -7,8 +7,8 @@ from typing import Final
 from osc_lib.cli import format_columns
 
 from nova_perf_tuning.cli import cloud_command
+from nova_perf_tuning.placement import flavors
 from nova_perf_tuning.specs import flavor_rules, vocabulary
-from nova_perf_tuning.validation.cloud import flavors
 
 #: Extra specs that state something about performance.
 _SHOWN: Final = (vocabulary.PREFIX, vocabulary.NATIVE_PREFIX, "trait:CUSTOM_PERF_")

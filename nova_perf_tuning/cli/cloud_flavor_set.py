@@ -5,8 +5,8 @@ import argparse
 
 from nova_perf_tuning.cli import cloud_command, cloud_flavor, options
 from nova_perf_tuning.cli.options import flavor as flavor_options
+from nova_perf_tuning.placement import flavors
 from nova_perf_tuning.specs import crosscheck, flavor_rules, profiles
-from nova_perf_tuning.validation.cloud import flavors
 
 
 class FlavorSet(cloud_command.CloudShowOne):

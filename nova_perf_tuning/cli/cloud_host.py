@@ -2,7 +2,7 @@
 """What ``openstack perf host list`` and ``host show`` share."""
 
 from nova_perf_tuning.cli import cloud_command
-from nova_perf_tuning.validation.cloud import hosts
+from nova_perf_tuning.placement import hosts
 
 
 def columns(host: hosts.Host) -> dict[str, object]:

@@ -6,7 +6,7 @@ import argparse
 from nova_perf_tuning import rules
 from nova_perf_tuning.cli import cloud_command, cloud_host
 from nova_perf_tuning.nova import traits
-from nova_perf_tuning.validation.cloud import hosts
+from nova_perf_tuning.placement import hosts
 
 
 class HostList(cloud_command.CloudLister):

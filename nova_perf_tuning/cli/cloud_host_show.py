@@ -4,7 +4,7 @@
 import argparse
 
 from nova_perf_tuning.cli import cloud_command, cloud_host
-from nova_perf_tuning.validation.cloud import hosts
+from nova_perf_tuning.placement import hosts
 
 
 class HostShow(cloud_command.CloudShowOne):

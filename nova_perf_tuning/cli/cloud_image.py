@@ -4,8 +4,8 @@
 import argparse
 
 from nova_perf_tuning.cli import cloud_command, cloud_flavor
+from nova_perf_tuning.placement import flavors
 from nova_perf_tuning.specs import image_rules, profiles
-from nova_perf_tuning.validation.cloud import flavors
 
 
 class ImageCheck(cloud_command.CloudLister):

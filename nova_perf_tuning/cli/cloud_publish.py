@@ -8,9 +8,10 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.cli import cloud_command, options
 from nova_perf_tuning.cli.options import results as result_options
 from nova_perf_tuning.nova import host_result, traits
+from nova_perf_tuning.placement import hosts
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.cloud import host_results, hosts
-from nova_perf_tuning.validation.measure import messages
+from nova_perf_tuning.validation.judge import host_results
+from nova_perf_tuning.validation.results import messages
 
 
 class Publish(cloud_command.CloudLister):

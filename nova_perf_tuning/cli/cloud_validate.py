@@ -9,11 +9,11 @@ from openstack import connection
 from nova_perf_tuning.cli import cloud_command, options
 from nova_perf_tuning.cli.options import results as result_options
 from nova_perf_tuning.cli.options import validate as validate_options
-from nova_perf_tuning.validation.cloud import model
+from nova_perf_tuning.validation.measure import fleet_model
 
 _COUNT: Final = options.whole(1, 1000)
 _TIME: Final = options.duration(20)
-_RUN: Final = model.RunSettings()
+_RUN: Final = fleet_model.RunSettings()
 
 
 class Validate(cloud_command.CloudCommand):
@@ -37,7 +37,7 @@ class Validate(cloud_command.CloudCommand):
             parser,
             "--blocks",
             "N",
-            f"trials per arm and pair of hosts (default: {model.BLOCKS})",
+            f"trials per arm and pair of hosts (default: {fleet_model.BLOCKS})",
             _COUNT,
         )
         options.add(
@@ -83,7 +83,7 @@ class Validate(cloud_command.CloudCommand):
         # Every start of the openstack program imports this module, with the extra's packages and
         # without them.
         from nova_perf_tuning.cli import cloud_validate_run
-        from nova_perf_tuning.validation.cloud import heat_pair
+        from nova_perf_tuning.validation.heat import heat_pair
 
         config = self.app.client_manager._cli_options
         # Every thread that asks has a connection of its own, all with the program's credentials.
@@ -123,7 +123,7 @@ def _add_pairs(parser: argparse.ArgumentParser) -> None:
         "--max-loss",
         "SHARE",
         "greatest loss of a host against the others; keep it above twice the noise of an A/A run "
-        f"(default: {model.MAX_LOSS}, 15 %%)",
+        f"(default: {fleet_model.MAX_LOSS}, 15 %%)",
         options.number(0.01, 0.9),
     )
     options.add(

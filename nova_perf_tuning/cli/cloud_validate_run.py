@@ -18,25 +18,19 @@ from nova_perf_tuning.cli.options import results as result_options
 from nova_perf_tuning.cli.options import validate as validate_options
 from nova_perf_tuning.printing import counted, one_line
 from nova_perf_tuning.specs import crosscheck
-from nova_perf_tuning.validation.cloud import (
-    fleet,
-    fleet_results,
-    fleet_run,
-    heat_pair,
-    host_cpu,
-    model,
-    run_store,
-)
-from nova_perf_tuning.validation.database import engine
-from nova_perf_tuning.validation.environment import Ended, Environment
-from nova_perf_tuning.validation.judge import budget_file, verdict
-from nova_perf_tuning.validation.measure import messages, store
-from nova_perf_tuning.validation.measure import model as results_model
+from nova_perf_tuning.validation.fleet import fleet_results, fleet_run
+from nova_perf_tuning.validation.heat import heat_pair, host_cpu
+from nova_perf_tuning.validation.judge import budget_file, fleet, verdict
+from nova_perf_tuning.validation.measure import fleet_model, results_file
 from nova_perf_tuning.validation.report import report, summary
+from nova_perf_tuning.validation.results import messages
+from nova_perf_tuning.validation.results import model as results_model
+from nova_perf_tuning.validation.results.environment import Ended, Environment
+from nova_perf_tuning.validation.store import engine, run_store
 
 _PROGRAM: Final = "openstack perf validate"
 _HOSTS: Final = re.compile(r"[^,\s]{1,255}(,[^,\s]{1,255})*").fullmatch
-_RUN: Final = model.RunSettings()
+_RUN: Final = fleet_model.RunSettings()
 _PAIR_LIMIT_S: Final = 20 * 60.0
 #: More causes why host CPU is not known are only in the results.
 _MAX_CPU_FAULTS: Final = 5
@@ -92,7 +86,7 @@ class Run:
                 self._warn_of_leftovers(run.run_id)
             return self._some(self._judged(run, Ended.COMPLETE), run.run_id, Ended.COMPLETE)
 
-    def _measured(self, run: model.StoredRun, launcher: heat_pair.HeatPairLauncher) -> int:
+    def _measured(self, run: fleet_model.StoredRun, launcher: heat_pair.HeatPairLauncher) -> int:
         broken: errors.PerfTuningError | None = None
         ended = Ended.ERROR
         going = fleet_run.FleetRun(
@@ -141,7 +135,7 @@ class Run:
         self._output = validate_options.make_output_directory(self._args.output, self._output)
         self._opened.callback(self._output.close)
 
-    def _begun(self) -> tuple[model.StoredRun, heat_pair.HeatPairLauncher]:
+    def _begun(self) -> tuple[fleet_model.StoredRun, heat_pair.HeatPairLauncher]:
         engine.without_password(self._args.database)  # a wrong URL shows before the cloud is asked
         if not self._args.hosts or not _HOSTS(self._args.hosts):
             raise options.OptionError(
@@ -158,7 +152,7 @@ class Run:
         hosts, unusable = self._cloud.choose(self._args.hosts.split(","))
         for host, why in unusable.items():
             self._warn(f"host {host} is left out: it is {why}")
-        pairs = model.schedule(hosts, plan.settings.peers, plan.settings.seed)
+        pairs = fleet_model.schedule(hosts, plan.settings.peers, plan.settings.seed)
         measure = plan.measure
         runs = 0
         for job in measure.jobs:
@@ -166,8 +160,10 @@ class Run:
             if not job.benchmark.paired:  # it runs on both hosts of a pair
                 runs += 1
         trials = len(pairs) * measure.trials * len(measure.arms) * runs
-        if trials > store.MAX_TRIALS:
-            most = f"results hold {store.MAX_TRIALS}; give fewer --blocks, --peers or --hosts"
+        if trials > results_file.MAX_TRIALS:
+            most = (
+                f"results hold {results_file.MAX_TRIALS}; give fewer --blocks, --peers or --hosts"
+            )
             raise options.OptionError(
                 f"{counted(len(pairs), 'pair')} have {trials} trials, {most}"
             )
@@ -181,7 +177,7 @@ class Run:
         )
         return run, launcher
 
-    def _resumed(self) -> tuple[model.StoredRun, heat_pair.HeatPairLauncher | None]:
+    def _resumed(self) -> tuple[fleet_model.StoredRun, heat_pair.HeatPairLauncher | None]:
         """Take up a run; a complete one needs no launcher, and no cloud."""
         self._open(make=False)
         before = self._store.load(self._args.resume)
@@ -212,7 +208,7 @@ class Run:
             raise
         return run, launcher
 
-    def _check_budgets(self, plan: model.MeasurePlan, environment: Environment) -> None:
+    def _check_budgets(self, plan: fleet_model.MeasurePlan, environment: Environment) -> None:
         """Refuse budgets for what the run does not have; read what is known of the bare hosts."""
         labels = [job.label for job in plan.jobs]
         self._bare = fleet_results.load_bare(self._args.bare_host, labels)
@@ -228,7 +224,7 @@ class Run:
 
     # -- after
 
-    def _judged(self, run: model.StoredRun, ended: Ended) -> int | None:
+    def _judged(self, run: fleet_model.StoredRun, ended: Ended) -> int | None:
         """Judge what the database has, write and print it; return the exit code, None where there is no trial."""
         results, judged = fleet_results.collect(
             self._store, run.run_id, self._budgets, run.plan.max_loss, ended, self._bare
@@ -247,10 +243,10 @@ class Run:
 
     def _finish(self, results: results_model.Results, judged: fleet.FleetVerdict) -> int:
         """Write results and report, print the tables and return the exit code."""
-        store.save(results, self._results_file, self._output)
+        results_file.save(results, self._results_file, self._output)
         summaries = summary.summarise(results, limits=budget_file.limits(self._budgets))
         page = report.render(results, summaries, [])
-        store.write_atomically(self._report_file, page, self._output)
+        results_file.write_atomically(self._report_file, page, self._output)
         self._junit_file.write(results, [], self._args.budget)
         with contextlib.suppress(BrokenPipeError):  # whoever read it, as the other side of "| tee"
             self._show(results, summaries, judged)
@@ -326,7 +322,7 @@ class Run:
             command.warn(_PROGRAM, text)
 
 
-def _new_plan(args: argparse.Namespace, run_id: str) -> model.FleetPlan:
+def _new_plan(args: argparse.Namespace, run_id: str) -> fleet_model.FleetPlan:
     if args.agent_metrics:
         host_cpu.check_url(args.agent_metrics)
     if args.network and args.external_network:
@@ -334,7 +330,7 @@ def _new_plan(args: argparse.Namespace, run_id: str) -> model.FleetPlan:
             "--external-network: guests on a --network have no router; leave one out"
         )
     guests = _guests(args)
-    settings = model.RunSettings(
+    settings = fleet_model.RunSettings(
         peers=_RUN.peers,
         seed=secrets.randbelow(1 << 32),
         max_parallel=args.max_parallel or _RUN.max_parallel,
@@ -342,19 +338,22 @@ def _new_plan(args: argparse.Namespace, run_id: str) -> model.FleetPlan:
     )
     if args.peers is not None:
         settings = dataclasses.replace(settings, peers=args.peers)
-    measure = model.MeasurePlan(
+    measure = fleet_model.MeasurePlan(
         run_id,
         _arms(args, guests.vcpus),
         validate_options.jobs(args.benchmark, args.seconds),
-        args.blocks or model.BLOCKS,
+        args.blocks or fleet_model.BLOCKS,
         args.pair_time_limit or _PAIR_LIMIT_S,
     )
-    return model.FleetPlan(
-        measure=measure, settings=settings, guests=guests, max_loss=args.max_loss or model.MAX_LOSS
+    return fleet_model.FleetPlan(
+        measure=measure,
+        settings=settings,
+        guests=guests,
+        max_loss=args.max_loss or fleet_model.MAX_LOSS,
     )
 
 
-def _guests(args: argparse.Namespace) -> model.GuestSettings:
+def _guests(args: argparse.Namespace) -> fleet_model.GuestSettings:
     """Return the settings of the guests; what no option gives is the model's default."""
     options_given = {
         "image": args.image,
@@ -367,10 +366,10 @@ def _guests(args: argparse.Namespace) -> model.GuestSettings:
         "agent_metrics": args.agent_metrics,
     }
     given = {name: value for name, value in options_given.items() if value}
-    return model.GuestSettings(guest_tx_offload=not args.no_guest_tx_offload, **given)
+    return fleet_model.GuestSettings(guest_tx_offload=not args.no_guest_tx_offload, **given)
 
 
-def _resumed_plan(args: argparse.Namespace, run: model.StoredRun) -> model.FleetPlan:
+def _resumed_plan(args: argparse.Namespace, run: fleet_model.StoredRun) -> fleet_model.FleetPlan:
     """Return the run's own plan with the limits of the options; OptionError: others say what is measured."""
     given = []
     for name, value in vars(args).items():
@@ -392,7 +391,7 @@ def _resumed_plan(args: argparse.Namespace, run: model.StoredRun) -> model.Fleet
     )
 
 
-def _arms(args: argparse.Namespace, vcpus: int) -> tuple[model.Arm, ...]:
+def _arms(args: argparse.Namespace, vcpus: int) -> tuple[fleet_model.Arm, ...]:
     if args.flavor:
         if args.profile or args.spec:
             raise options.OptionError(
@@ -405,11 +404,11 @@ def _arms(args: argparse.Namespace, vcpus: int) -> tuple[model.Arm, ...]:
                 raise options.OptionError(
                     f"--flavor: '{name}' means something else in results; give the flavor's id"
                 )
-        return tuple(model.Arm(name, flavor=name) for name in args.flavor)
+        return tuple(fleet_model.Arm(name, flavor=name) for name in args.flavor)
     wanted, _ = validate_options.tuned_request(args, vcpus)
     specs = {**flavor_options.extra_specs(args.spec), **wanted.extra_specs()}
     native = crosscheck.needed_native(wanted, specs, {}, vcpus)
-    return model.Arm("untuned"), model.Arm("tuned", extra_specs={**native, **specs})
+    return fleet_model.Arm("untuned"), fleet_model.Arm("tuned", extra_specs={**native, **specs})
 
 
 def cpu_faults(environment: Environment) -> list[str]:

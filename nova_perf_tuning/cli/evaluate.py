@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from nova_perf_tuning.cli import command, options, result_tables
 from nova_perf_tuning.cli.options import output
 from nova_perf_tuning.cli.options import results as result_options
-from nova_perf_tuning.validation.cloud import fleet
-from nova_perf_tuning.validation.judge import ablation, budget_file, verdict
-from nova_perf_tuning.validation.measure import messages, store
-from nova_perf_tuning.validation.measure.reasons import Reason
+from nova_perf_tuning.validation.judge import ablation, budget_file, fleet, verdict
+from nova_perf_tuning.validation.measure import results_file
 from nova_perf_tuning.validation.report import data
+from nova_perf_tuning.validation.results import messages
+from nova_perf_tuning.validation.results.reasons import Reason
 
 
 class Evaluate(command.PerfCommand):
@@ -46,7 +46,7 @@ class Evaluate(command.PerfCommand):
 
     def _judge(self, args: argparse.Namespace, junit_file: result_options.JunitFile) -> int:
         budgets = budget_file.load(args.budget)
-        results = store.load(args.results)
+        results = results_file.load(args.results)
         results.environment = results.environment.placed(args.host_group, args.flavor)
         left_out = budget_file.left_out(results, budgets)
         hosts, knobs = None, list[ablation.Knob]()

@@ -7,11 +7,12 @@ import datetime
 from typing import TYPE_CHECKING, Any
 
 from nova_perf_tuning.cli import command, options
-from nova_perf_tuning.validation.measure import messages, store
+from nova_perf_tuning.validation.measure import results_file
 from nova_perf_tuning.validation.report import data, text
+from nova_perf_tuning.validation.results import messages
 
 if TYPE_CHECKING:
-    from nova_perf_tuning.validation.report import history
+    from nova_perf_tuning.validation.store import history
 
 
 class History(command.PerfCommand):
@@ -36,12 +37,12 @@ class History(command.PerfCommand):
         )
 
     def take_action(self, args: argparse.Namespace) -> None:
-        from nova_perf_tuning.validation.database import engine as database
-        from nova_perf_tuning.validation.report import (
-            history,
-        )  # brings scipy.stats and SQLAlchemy: a second
+        from nova_perf_tuning.validation.store import engine as database
+        from nova_perf_tuning.validation.store import (
+            history,  # brings scipy.stats and SQLAlchemy: a second
+        )
 
-        loaded = [(path, store.load(path)) for path in args.add]
+        loaded = [(path, results_file.load(path)) for path in args.add]
         for path, results in loaded:
             if results.environment.fleet is not None:
                 raise options.OptionError(

@@ -20,7 +20,7 @@ _POLICY: Final = "irqbalance-policy-nova-perf"
 _FILES: Final[dict[str, tuple[str, str, str | None]]] = {
     "heat": (
         "Heat templates and environments of the validation",
-        f"{_OWN}/validation/cloud/heat",
+        f"{_OWN}/validation/heat/templates",
         None,
     ),
     "metadefs": ("metadata definitions for Glance", f"{_OWN}/nova/metadefs", None),

@@ -20,9 +20,9 @@ from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.cloud import host_results
-from nova_perf_tuning.validation.measure import messages
+from nova_perf_tuning.validation.judge import host_results
 from nova_perf_tuning.validation.report import data
+from nova_perf_tuning.validation.results import messages
 
 
 class Publish(command.PerfCommand):

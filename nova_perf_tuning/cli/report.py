@@ -10,10 +10,10 @@ from nova_perf_tuning import atomic_write
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli.options import output
 from nova_perf_tuning.cli.options import results as result_options
-from nova_perf_tuning.validation.cloud import fleet, fleet_places
-from nova_perf_tuning.validation.judge import ablation, budget_file, verdict
-from nova_perf_tuning.validation.measure import model, schema, store
+from nova_perf_tuning.validation.judge import ablation, budget_file, fleet, fleet_places, verdict
+from nova_perf_tuning.validation.measure import results_file
 from nova_perf_tuning.validation.report import ndjson, report, summary
+from nova_perf_tuning.validation.results import model, schema
 
 _MAX_AUDIT = 4 << 20
 
@@ -74,9 +74,9 @@ class Report(command.PerfCommand):
         if args.format == "json":
             command.print_json(judged.as_json())
         if path is not None:
-            store.write_atomically(path, judged.html())
+            results_file.write_atomically(path, judged.html())
         if args.ndjson is not None:
-            store.write_atomically(args.ndjson, judged.ndjson())
+            results_file.write_atomically(args.ndjson, judged.ndjson())
         if args.format != "json":
             command.say(*outputs)
 
@@ -127,7 +127,7 @@ def _judged(args: argparse.Namespace) -> _Judged:
     if args.budget:
         budgets = budget_file.load(args.budget)
     limits = budget_file.limits(budgets)
-    results = store.load(args.results)
+    results = results_file.load(args.results)
     if results.environment.fleet is None:
         return _Judged(
             results,
@@ -166,5 +166,5 @@ def _report_audits(files: Sequence[str], path: str) -> None:
             )
         audits[host] = schema.load_json(file, _MAX_AUDIT)
         schema.check("report", audits[host], file, "nova_perf_tuning.host.audit")
-    store.write_atomically(path, report.render_audits(audits))
+    results_file.write_atomically(path, report.render_audits(audits))
     command.say(path)

@@ -4,10 +4,10 @@
 from collections.abc import Sequence
 
 from nova_perf_tuning.cli import command
-from nova_perf_tuning.validation.environment import FleetHost
 from nova_perf_tuning.validation.judge import ablation, verdict
-from nova_perf_tuning.validation.measure import messages, model
 from nova_perf_tuning.validation.report import diagnosis, summary, text
+from nova_perf_tuning.validation.results import messages, model
+from nova_perf_tuning.validation.results.environment import FleetHost
 
 _RATIO = (
     "ratio: median of the ratios within each block, where a drift of the host cancels out, and turned so that more"

@@ -15,15 +15,16 @@ from nova_perf_tuning.cli import command, options, result_tables
 from nova_perf_tuning.cli.options import results as result_options
 from nova_perf_tuning.cli.options import validate as validate_options
 from nova_perf_tuning.specs import request
-from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import ablation, budget_file, noise, verdict
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import registry as launchers
-from nova_perf_tuning.validation.measure import collectors, messages, model, session, store
-from nova_perf_tuning.validation.measure.reasons import ReasonError
+from nova_perf_tuning.validation.measure import collectors, results_file, session
 from nova_perf_tuning.validation.report import report as report_module
 from nova_perf_tuning.validation.report import summary
+from nova_perf_tuning.validation.results import environment as environments
+from nova_perf_tuning.validation.results import messages, model
+from nova_perf_tuning.validation.results.reasons import ReasonError
 
 _PROGRAM: Final = "nova-perf validate"
 #: Trials per arm and boot, without a budget and with one: with five an outlier or two do not move
@@ -162,7 +163,7 @@ class _Run:
     junit_file: result_options.JunitFile
 
     def run(self) -> int:
-        results_file, _report = validate_options.output_files(self.args.output)
+        results_path, _report = validate_options.output_files(self.args.output)
         stopped: KeyboardInterrupt | SystemExit | None = None
         results: model.Results | None = None
         try:
@@ -170,7 +171,7 @@ class _Run:
                 running = session.Session(
                     self.launcher,
                     self.plan,
-                    lambda measured: store.save(measured, results_file, self.output),
+                    lambda measured: results_file.save(measured, results_path, self.output),
                     validate_options.progress(self.args.format == "json"),
                     lambda environment: noise.holding(environment, self.floors),
                 )
@@ -211,9 +212,9 @@ class _Run:
         unjudged = ""
         if not judged.judgements:
             unjudged = messages.of(budget_file.why_none(results))
-        _results_file, report_file = validate_options.output_files(self.args.output)
+        _results_path, report_file = validate_options.output_files(self.args.output)
         page = report_module.render(results, judged.summaries, judged.judgements, judged.knobs)
-        store.write_atomically(report_file, page, self.output)
+        results_file.write_atomically(report_file, page, self.output)
         if self.args.format == "json":
             document = report_module.as_json(
                 results, judged.summaries, judged.judgements, judged.knobs

@@ -21,9 +21,11 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 
-from nova_perf_tuning.validation import environment as environments
-from nova_perf_tuning.validation.cloud import fleet_results, fleet_run, model, run_store
+from nova_perf_tuning.validation.fleet import fleet_results, fleet_run
 from nova_perf_tuning.validation.judge import budget_file
+from nova_perf_tuning.validation.measure import fleet_model
+from nova_perf_tuning.validation.results import environment as environments
+from nova_perf_tuning.validation.store import run_store
 from tests.support import databases
 from tests.support import simulated_cloud as simulation
 
@@ -88,7 +90,7 @@ def run(
         faults=FAULTS, bad=dict.fromkeys(slow, 0.7), dead={dead}, noise=0.02, seed=seed
     )
     launcher = simulation.SimulatedLauncher(cloud, threads)
-    pairs = model.schedule(names, peers, seed)
+    pairs = fleet_model.schedule(names, peers, seed)
     store, spent_s = run_store.RunStore(url), []
 
     def timed(write: Callable[..., None], *args: object) -> None:

@@ -24,10 +24,11 @@ from collections.abc import Callable
 import numpy as np
 
 from nova_perf_tuning.cli import validate
-from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import budget_file, verdict
 from nova_perf_tuning.validation.judge import statistics as product
-from nova_perf_tuning.validation.measure import model, session, store
+from nova_perf_tuning.validation.measure import results_file, session
+from nova_perf_tuning.validation.results import environment as environments
+from nova_perf_tuning.validation.results import model
 
 RECORDING = pathlib.Path(__file__).with_name("aa_guests.json.xz")
 BUSY = pathlib.Path(__file__).with_name("aa_guests_busy.json.xz")
@@ -71,7 +72,7 @@ def load(path: pathlib.Path = RECORDING) -> tuple[dict[str, Noise], dict[str, ob
     A recording is the results file of ``nova-perf validate --noise-floor``, compressed or not.
     """
     with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8") as file:
-        results = store.from_dict(json.load(file), str(path))
+        results = results_file.from_dict(json.load(file), str(path))
     recorded = {}
     for label in dict.fromkeys(trial.benchmark for trial in results.trials):
         trials = [trial for trial in results.trials if trial.benchmark == label and trial.primary]

@@ -14,9 +14,10 @@ from unittest import mock
 
 import fixtures
 
+from nova_perf_tuning.placement import api
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.cloud import api, heat_pair, host_cpu, model, stacks
-from nova_perf_tuning.validation.measure import overhead
+from nova_perf_tuning.validation.heat import heat_pair, host_cpu, stacks
+from nova_perf_tuning.validation.measure import fleet_model, overhead
 from tests.cloud import base
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
@@ -35,10 +36,10 @@ KINDS = (
 #: Emulated guests on a busy machine are slow to boot and to start a program; turns are long enough for that.
 BUSY = os.getloadavg()[0] > 2 * (os.cpu_count() or 1)
 SLOT_S = 45 if BUSY else 0  # 0: what the benchmarks ask for
-SETTINGS = model.GuestSettings(
+SETTINGS = fleet_model.GuestSettings(
     image=base.IMAGE, ram_mib=192, guest_tx_offload=False, slot_s=SLOT_S, boot_s=90 if BUSY else 25
 )
-ONE = (model.Arm("only"),)
+ONE = (fleet_model.Arm("only"),)
 #: Of a pair, in seconds; what works ends long before.
 LIMIT_S = 1800.0
 
@@ -62,7 +63,9 @@ class HeatCase(base.CloudTest):
         return launcher
 
     def plan(self, *texts, arms=ONE, trials=1, time_limit_s=LIMIT_S):
-        return model.MeasurePlan(self.run_id, tuple(arms), jobs(*texts), trials, time_limit_s)
+        return fleet_model.MeasurePlan(
+            self.run_id, tuple(arms), jobs(*texts), trials, time_limit_s
+        )
 
     def agent(self):
         """Serve metrics of every guest that Nova knows by libvirt's name, as an agent would; return its URL."""
@@ -124,7 +127,7 @@ class HeatCase(base.CloudTest):
         )
 
     def pair(self):
-        return model.HostPair(self.hosts[0], self.hosts[-1])
+        return fleet_model.HostPair(self.hosts[0], self.hosts[-1])
 
     def inventory(self):
         """Return everything that there is, by kind."""
@@ -189,14 +192,16 @@ class TemplatesTest(HeatCase):
 class PairTest(HeatCase):
     def test_two_arms_take_turns_and_leave_nothing(self):
         arms = [
-            model.Arm("untuned"),
-            model.Arm("tuned", "", {"hw:vif_multiqueue_enabled": "true", "perf:vif_queues": "2"}),
+            fleet_model.Arm("untuned"),
+            fleet_model.Arm(
+                "tuned", "", {"hw:vif_multiqueue_enabled": "true", "perf:vif_queues": "2"}
+            ),
         ]
         plan = self.plan("iperf3:seconds=1", "fio:seconds=1,size=8M", arms=arms)
         before = self.inventory()
         # Its answers take as long as Nova's.
         self.useFixture(
-            fixtures.MonkeyPatch("nova_perf_tuning.validation.cloud.host_cpu.LIMIT_S", 4.0)
+            fixtures.MonkeyPatch("nova_perf_tuning.validation.heat.host_cpu.LIMIT_S", 4.0)
         )
         launcher = self.launcher(agent_metrics=self.agent())
         launcher.check(plan)
@@ -274,9 +279,9 @@ class FailureTest(HeatCase):
         self.addCleanup(patch.stop)
 
     def test_no_such_trait(self):
-        arms = [model.Arm("picky", "", {"trait:CUSTOM_NOBODY_HAS_THIS": "required"})]
+        arms = [fleet_model.Arm("picky", "", {"trait:CUSTOM_NOBODY_HAS_THIS": "required"})]
         outcome = self.launcher().measure(self.pair(), self.plan(arms=arms))
-        self.assert_error(outcome, model.ErrorClass.NO_HOST, "No valid host")
+        self.assert_error(outcome, fleet_model.ErrorClass.NO_HOST, "No valid host")
 
     def test_a_guest_that_never_signals(self):
         blank = self.cloud.create_image(
@@ -291,7 +296,7 @@ class FailureTest(HeatCase):
         plan = self.plan("cpu:seconds=1", time_limit_s=300 if BUSY else 150)
         outcome = launcher.measure(self.pair(), plan)
         [error] = outcome.errors
-        self.assertIs(model.ErrorClass.NO_SIGNAL, error.kind, error.reason)
+        self.assertIs(fleet_model.ErrorClass.NO_SIGNAL, error.kind, error.reason)
         self.assertIn("WaitConditionTimeout", error.reason)
         self.assertIn("client's console ends:", error.reason)
         self.assert_soon(self.before, self.inventory)
@@ -300,10 +305,10 @@ class FailureTest(HeatCase):
         self.change_runner("trials: map(del(.benchmark))", 'trials: "<script>$(reboot)</script>"')
         outcome = self.launcher().measure(self.pair(), self.plan("cpu:seconds=1"))
         self.assert_error(
-            outcome, model.ErrorClass.BAD_RESULTS, "trials", "is not of type 'array'"
+            outcome, fleet_model.ErrorClass.BAD_RESULTS, "trials", "is not of type 'array'"
         )
 
     def test_a_benchmark_that_fails(self):
         plan = self.plan("fio:seconds=1,directory=/nowhere")
         outcome = self.launcher().measure(self.pair(), plan)
-        self.assert_error(outcome, model.ErrorClass.BENCHMARK_FAILED, "fio")
+        self.assert_error(outcome, fleet_model.ErrorClass.BENCHMARK_FAILED, "fio")

@@ -10,8 +10,8 @@ import sys
 import fixtures
 import yaml
 
-from nova_perf_tuning.validation.cloud import model, run_store
-from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.measure import fleet_model, results_file
+from nova_perf_tuning.validation.store import run_store
 from tests.cloud import base
 
 QUICK = (
@@ -54,7 +54,9 @@ class ValidateCase(base.CloudTest):
     def stacks(self):
         """Return the stacks and servers of validations."""
         found = [*self.cloud.orchestration.stacks(), *self.cloud.compute.servers()]
-        return sorted(stack.name for stack in found if stack.name.startswith(model.NAME_PREFIX))
+        return sorted(
+            stack.name for stack in found if stack.name.startswith(fleet_model.NAME_PREFIX)
+        )
 
     def validate(self, *arguments):
         chosen = () if "--resume" in arguments else (*QUICK, *GUESTS)
@@ -123,7 +125,7 @@ class ValidateTest(ValidateCase):
             {(b, arm) for b in ("cpu", "iperf3") for arm in ("untuned", "tuned")}, figures
         )
         self.assertEqual([], environment["errors"])
-        results = store.load(os.path.join(self.directory, "results.json"))
+        results = results_file.load(os.path.join(self.directory, "results.json"))
         self.assertTrue(all(trial.value for trial in results.trials if trial.primary))
         self.assert_soon(self.before, self.stacks)
         self.assertEqual([], self.cleanup())
@@ -136,7 +138,7 @@ class ValidateTest(ValidateCase):
         running = self.validate("--hosts", "any", "--flavor", self.flavor({}, vcpus=1).name)
         _, output = running.communicate()
         self.assertEqual(0, running.returncode, output)
-        results = store.load(os.path.join(self.directory, "results.json"))
+        results = results_file.load(os.path.join(self.directory, "results.json"))
         self.assertEqual([], results.environment.errors)
         self.assertEqual(
             {"cpu", "iperf3"}, {trial.benchmark for trial in results.trials if trial.value}

@@ -13,8 +13,9 @@ from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import budget_file, trial_filter, verdict
 from nova_perf_tuning.validation.launch import base, libvirt
-from nova_perf_tuning.validation.measure import messages, model, reasons, session
+from nova_perf_tuning.validation.measure import session
 from nova_perf_tuning.validation.report import diagnosis
+from nova_perf_tuning.validation.results import messages, model, reasons
 from tests.support import patience, rig
 
 #: 100 % of a CPU for each vCPU is a quota as long as the period.

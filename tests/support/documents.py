@@ -9,7 +9,8 @@ import math
 import pathlib
 
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.cloud import collector, model
+from nova_perf_tuning.validation.heat import collector
+from nova_perf_tuning.validation.measure import fleet_model
 
 DATA = pathlib.Path(__file__).parents[1] / "unit/validation/bench/data"
 IPERF3 = (DATA / "iperf3-two-streams.json").read_text(encoding="utf-8")
@@ -24,14 +25,14 @@ FACTS = {
     "queues_max": 2,
     "tx_checksum": "off",
 }
-GRID = model.Grid(arms=2, length_s=20)
+GRID = fleet_model.Grid(arms=2, length_s=20)
 BEGUN = 1_800_000_000.0
 
 
 def expected(arm=0, trials=2, jobs=("iperf3", "fio")):
     """Return what was asked of one arm."""
-    arms = model.Arm("untuned"), model.Arm("tuned")
-    plan = model.MeasurePlan("run1", arms, tuple(plugins.jobs(jobs)), trials, 600.0)
+    arms = fleet_model.Arm("untuned"), fleet_model.Arm("tuned")
+    plan = fleet_model.MeasurePlan("run1", arms, tuple(plugins.jobs(jobs)), trials, 600.0)
     return collector.Expected(
         plan, arms[arm].name, arm, GRID, BEGUN, BEGUN + 60 + GRID.length_s * 4 * trials
     )

@@ -8,8 +8,8 @@ import pathlib
 import fixtures
 
 from nova_perf_tuning.cli import cloud_validate, cloud_validate_run
-from nova_perf_tuning.validation.cloud import heat_pair
-from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.heat import heat_pair
+from nova_perf_tuning.validation.measure import results_file
 from tests.support import directories
 from tests.support import simulated_cloud as simulation
 
@@ -76,7 +76,7 @@ class SimulatedValidation(directories.DirectoryCase):
         return self.write_file("budget.yaml", f"budgets: [{{{line}}}]")
 
     def results(self):
-        return store.load(os.path.join(self.output, "results.json"))
+        return results_file.load(os.path.join(self.output, "results.json"))
 
     def report(self):
         return pathlib.Path(self.output, "report.html").read_text(encoding="utf-8")

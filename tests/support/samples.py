@@ -7,9 +7,9 @@ import random
 
 from hypothesis import strategies
 
-from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import base, plugins
-from nova_perf_tuning.validation.measure import model
+from nova_perf_tuning.validation.results import environment as environments
+from nova_perf_tuning.validation.results import model
 
 _PATTERN = model.Trial(
     benchmark="iperf3",

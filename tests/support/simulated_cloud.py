@@ -19,18 +19,23 @@ import time
 import fixtures
 
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.cloud import fleet_run, model, stacks
-from nova_perf_tuning.validation.measure import model as results
+from nova_perf_tuning.validation.fleet import fleet_run
+from nova_perf_tuning.validation.heat import stacks
+from nova_perf_tuning.validation.measure import fleet_model
+from nova_perf_tuning.validation.results import model as results
 
 
 def fleet_plan(run_id, kinds, trials=2, **settings):
     """Return the plan of a run; ``settings`` as :class:`model.RunSettings` has them."""
-    arms = (model.Arm("untuned"), model.Arm("tuned", extra_specs={"perf:profile": "balanced"}))
-    measure = model.MeasurePlan(
+    arms = (
+        fleet_model.Arm("untuned"),
+        fleet_model.Arm("tuned", extra_specs={"perf:profile": "balanced"}),
+    )
+    measure = fleet_model.MeasurePlan(
         run_id, arms, tuple(plugins.jobs(kinds)), trials, time_limit_s=900.0
     )
-    return model.FleetPlan(
-        measure, model.RunSettings(**settings), model.GuestSettings(), 0.15, "here"
+    return fleet_model.FleetPlan(
+        measure, fleet_model.RunSettings(**settings), fleet_model.GuestSettings(), 0.15, "here"
     )
 
 
@@ -157,16 +162,16 @@ class Cloud:
 
 
 _FAULTS = (
-    model.ErrorClass.NO_SIGNAL,
-    model.ErrorClass.STACK_FAILED,
-    model.ErrorClass.API,
-    model.ErrorClass.BAD_RESULTS,
-    model.ErrorClass.NO_HOST,
+    fleet_model.ErrorClass.NO_SIGNAL,
+    fleet_model.ErrorClass.STACK_FAILED,
+    fleet_model.ErrorClass.API,
+    fleet_model.ErrorClass.BAD_RESULTS,
+    fleet_model.ErrorClass.NO_HOST,
 )
 
 
 class SimulatedLauncher:
-    """A :class:`nova_perf_tuning.validation.cloud.heat_pair.HeatPairLauncher` on a simulated cloud.
+    """A :class:`nova_perf_tuning.validation.heat.heat_pair.HeatPairLauncher` on a simulated cloud.
 
     :ivar log: (what, pair, attempt) in the order of time. :ivar overlaps: pairs that shared a host.
     :ivar most: pairs at a time, at most.
@@ -174,14 +179,14 @@ class SimulatedLauncher:
 
     def __init__(self, cloud: Cloud, clock):
         self.cloud = cloud
-        self.log: list[tuple[str, model.HostPair, int]] = []
-        self.overlaps: list[model.HostPair] = []
+        self.log: list[tuple[str, fleet_model.HostPair, int]] = []
+        self.overlaps: list[fleet_model.HostPair] = []
         self.most = 0
         self._clock = clock
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self.attempts: collections.Counter[model.HostPair] = collections.Counter()
-        self._at_work: list[model.HostPair] = []
+        self.attempts: collections.Counter[fleet_model.HostPair] = collections.Counter()
+        self._at_work: list[fleet_model.HostPair] = []
         self._stacks: set[str] = set()
         self._lease = None
 
@@ -209,7 +214,7 @@ class SimulatedLauncher:
             if any(names[name] > 1 for name in (pair.client, pair.server)):
                 self.overlaps.append(pair)
             self.most = max(self.most, len(self._at_work))
-        stack = f"{model.NAME_PREFIX}{plan.run_id}-{pair.client}-{pair.server}"
+        stack = f"{fleet_model.NAME_PREFIX}{plan.run_id}-{pair.client}-{pair.server}"
         try:
             self._check()
             self.make(stack)
@@ -229,7 +234,9 @@ class SimulatedLauncher:
 
     def cleanup(self, run_id=""):
         self._check()
-        names = [name for name in self.stacks() if name.startswith(f"{model.NAME_PREFIX}{run_id}")]
+        names = [
+            name for name in self.stacks() if name.startswith(f"{fleet_model.NAME_PREFIX}{run_id}")
+        ]
         for name in names:
             self._remove(name)
         return names
@@ -242,28 +249,28 @@ class SimulatedLauncher:
 
     def measured(self, pair, attempt, plan, over):
         rng = random.Random(f"{self.cloud.seed}:{pair}:{attempt}")
-        outcome = model.PairOutcome(pair)
+        outcome = fleet_model.PairOutcome(pair)
 
         def spend(low, high):
             self._clock.sleep(rng.uniform(low, high) * (5.0 if rng.random() < 0.01 else 1.0))
 
         def fail(kind, reason):
             outcome.trials.clear()
-            outcome.errors.append(model.PairError(kind, reason))
+            outcome.errors.append(fleet_model.PairError(kind, reason))
             return outcome
 
         if over:
             return fail(
-                model.ErrorClass.QUOTA,
+                fleet_model.ErrorClass.QUOTA,
                 "Quota exceeded for cores: Requested 2, but already used all",
             )
         spend(30, 60)
         if self._stop.is_set():
-            return fail(model.ErrorClass.INTERRUPTED, "interrupted")
+            return fail(fleet_model.ErrorClass.INTERRUPTED, "interrupted")
         if {pair.client, pair.server} & self.cloud.dead:
             self._clock.sleep(plan.time_limit_s)
             return fail(
-                model.ErrorClass.NO_SIGNAL,
+                fleet_model.ErrorClass.NO_SIGNAL,
                 "client: no signal; console: Kernel panic - not syncing",
             )
         if rng.random() < self.cloud.faults:
@@ -271,7 +278,7 @@ class SimulatedLauncher:
             return fail(rng.choice(_FAULTS), "simulated fault")
         spend(80, 120)
         if self._stop.is_set():
-            return fail(model.ErrorClass.INTERRUPTED, "interrupted")
+            return fail(fleet_model.ErrorClass.INTERRUPTED, "interrupted")
         outcome.trials.extend(self.trials(pair, plan, rng))
         outcome.hosts = {arm.name: pair for arm in plan.arms}
         outcome.guests = {arm.name: {"client": {"kernel": "6.1"}} for arm in plan.arms}

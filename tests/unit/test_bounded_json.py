@@ -21,7 +21,8 @@ from nova_perf_tuning.validation.bench import base as bench
 from nova_perf_tuning.validation.bench import iperf3
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import guest
-from nova_perf_tuning.validation.measure import collectors, schema
+from nova_perf_tuning.validation.measure import collectors
+from nova_perf_tuning.validation.results import schema
 from tests.support import directories, testcase
 
 PACKAGE = pathlib.Path(bounded_json.__file__).parent

@@ -13,12 +13,14 @@ from unittest import mock
 import nova_perf_tuning
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import cloud_validate_run
+from nova_perf_tuning.placement import hosts
 from nova_perf_tuning.specs import request
-from nova_perf_tuning.validation import environment as environments
-from nova_perf_tuning.validation.cloud import cloud_check, host_results, hosts
-from nova_perf_tuning.validation.judge import ablation
+from nova_perf_tuning.validation.heat import cloud_check
+from nova_perf_tuning.validation.judge import ablation, host_results
 from nova_perf_tuning.validation.launch import base, guest, local
-from nova_perf_tuning.validation.report import history, report
+from nova_perf_tuning.validation.report import report
+from nova_perf_tuning.validation.results import environment as environments
+from nova_perf_tuning.validation.store import history
 from tests.support import directories, samples
 
 PACKAGE = pathlib.Path(nova_perf_tuning.__file__).parent
@@ -38,10 +40,10 @@ LOOKED_AT = {
     ("json_schema.py", "_MOST"),  # one fault is named
     ("nova/error_policy.py", "_MAX_CAUSE"),
     ("guest/probe.py", "_MAX_TEXT"),  # what is missing is unknown
-    ("validation/cloud/fleet_results.py", "_MAX_CPU_FAULTS"),  # host_cpu_faults_left_out
-    ("validation/cloud/host_results.py", "MAX_LOSSES"),  # LOSSES_LEFT_OUT
+    ("validation/fleet/fleet_results.py", "_MAX_CPU_FAULTS"),  # host_cpu_faults_left_out
+    ("validation/judge/host_results.py", "MAX_LOSSES"),  # LOSSES_LEFT_OUT
     ("validation/measure/sampling.py", "MAX_CPUS"),  # hidden of a course
-    ("validation/measure/schema.py", "_MOST_FAULTS"),  # one fault is named
+    ("validation/results/schema.py", "_MOST_FAULTS"),  # one fault is named
     ("validation/report/report.py", "_SHOWN_TRIALS"),
 }
 

@@ -42,14 +42,16 @@ RANK = {
     "host/record": 3.7,
     "agent": 4,
     "nova": 4,  # what its API service and scheduler may load of it, tests/nova/api watches
-    "validation/environment": 4,
+    "placement": 4.2,
+    "validation/results": 4.3,
     "validation/bench": 5,
     "validation/launch": 5,
-    "validation/database": 5,
     "validation/measure": 6,
     "validation/judge": 7,
+    "validation/store": 7.5,
     "validation/report": 8,
-    "validation/cloud": 9,
+    "validation/heat": 8,
+    "validation/fleet": 9,
     "cli": 10,
 }
 #: All that the validating wing knows of Nova's: the verdict's file, and the traits that are made of it.

@@ -42,10 +42,10 @@ MODULES = {
     "host/record.py": "host.facts.test_record host.audit.test_record host.test_owners",
     "nova/migration.py": "nova.test_migration",
     "nova/traits.py": "nova.test_traits nova.test_host_result",
-    "validation/cloud/fleet.py": (
-        "validation.cloud.test_fleet validation.cloud.test_peer_comparison validation.report.test_fleet_diagnosis"
+    "validation/judge/fleet.py": (
+        "validation.judge.test_fleet validation.judge.test_peer_comparison validation.report.test_fleet_diagnosis"
     ),
-    "validation/cloud/lost_trials.py": "validation.cloud.test_fleet validation.report.test_fleet_diagnosis",
+    "validation/judge/lost_trials.py": "validation.judge.test_fleet validation.report.test_fleet_diagnosis",
     "validation/judge/trial_filter.py": (
         "validation.judge.test_trial_filter validation.judge.test_guards validation.judge.test_verdict "
         "validation.report.test_every_figure"

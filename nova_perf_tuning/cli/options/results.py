@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from nova_perf_tuning import atomic_write
 from nova_perf_tuning.cli import options
 from nova_perf_tuning.specs import vocabulary
-from nova_perf_tuning.validation.cloud import host_results
-from nova_perf_tuning.validation.environment import Environment
-from nova_perf_tuning.validation.judge import budget_file, verdict
-from nova_perf_tuning.validation.measure import model, store
+from nova_perf_tuning.validation.judge import budget_file, host_results, verdict
+from nova_perf_tuning.validation.measure import results_file
 from nova_perf_tuning.validation.report import junit, text
+from nova_perf_tuning.validation.results import model
+from nova_perf_tuning.validation.results.environment import Environment
 
 
 def add_host_group(parser: argparse.ArgumentParser) -> None:
@@ -86,7 +86,9 @@ class JunitFile(contextlib.AbstractContextManager["JunitFile"]):
         self, results: model.Results, judged: Sequence[verdict.Judgement], why: str
     ) -> None:
         if self._path is not None:
-            store.write_atomically(self._path, junit.junit(results, judged, why), self._directory)
+            results_file.write_atomically(
+                self._path, junit.junit(results, judged, why), self._directory
+            )
 
 
 def read(args: argparse.Namespace) -> host_results.HostResults:

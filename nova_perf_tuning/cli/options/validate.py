@@ -16,9 +16,9 @@ from nova_perf_tuning.cli.options import output
 from nova_perf_tuning.cli.options import results as result_options
 from nova_perf_tuning.printing import printable
 from nova_perf_tuning.specs import crosscheck, parsing, profiles, request
-from nova_perf_tuning.validation import environment
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.measure import model, schema, session, store
+from nova_perf_tuning.validation.measure import results_file, session
+from nova_perf_tuning.validation.results import environment, model, schema
 
 DEFAULT_PROFILE: Final = "balanced"
 _BENCHMARKS: Final = ("iperf3", "fio", "cpu")
@@ -95,7 +95,7 @@ def check_planned(planned: environment.Environment) -> None:
     :param planned: what its results rest on, as far as the options say it.
     :raises InputError: names the place in the results.
     """
-    document = store.to_dict(model.Results(planned, []))
+    document = results_file.to_dict(model.Results(planned, []))
     schema.check(
         "results", document, "results cannot hold what the options say; give shorter or fewer"
     )

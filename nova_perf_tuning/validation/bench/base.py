@@ -17,8 +17,8 @@ from nova_perf_tuning import bounded_json, errors
 from nova_perf_tuning.printing import one_line
 
 # A benchmark of another package imports this module alone.
-from nova_perf_tuning.validation.measure.model import Better as Better
-from nova_perf_tuning.validation.measure.model import Reading as Reading
+from nova_perf_tuning.validation.results.model import Better as Better
+from nova_perf_tuning.validation.results.model import Reading as Reading
 
 #: Added to the length of a run for its time limit: emulated guests and busy hosts start processes
 #: slowly. It is to end a program that hangs, so it costs nothing where none does.

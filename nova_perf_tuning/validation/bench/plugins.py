@@ -11,8 +11,8 @@ from importlib import metadata
 from typing import Any
 
 from nova_perf_tuning import cache_directory, errors
-from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import base
+from nova_perf_tuning.validation.results import environment as environments
 
 NAMESPACE = "nova_perf_tuning.benchmarks"
 

@@ -16,7 +16,7 @@ from nova_perf_tuning import printing
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.validation.judge import budget_file, statistics, trial_filter, verdict
 from nova_perf_tuning.validation.launch import base as launch
-from nova_perf_tuning.validation.measure import model, reasons
+from nova_perf_tuning.validation.results import model, reasons
 
 #: The arm that has every knob.
 FULL = "tuned"

@@ -10,10 +10,10 @@ from typing import Final
 
 from nova_perf_tuning.specs import profiles
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.judge import trial_filter
-from nova_perf_tuning.validation.measure import model, schema
-from nova_perf_tuning.validation.measure.reasons import Reason, ReasonCode, reason
+from nova_perf_tuning.validation.results import model, schema
+from nova_perf_tuning.validation.results.environment import Environment
+from nova_perf_tuning.validation.results.reasons import Reason, ReasonCode, reason
 
 _MAX_BYTES: Final = 256 * 1024
 #: What launchers write for what guests run on; ``none``: every arm is the host itself.

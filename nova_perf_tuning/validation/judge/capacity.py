@@ -14,11 +14,12 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import statistics, trial_filter
-from nova_perf_tuning.validation.measure import model, overhead, reasons
-from nova_perf_tuning.validation.measure.reasons import reason
+from nova_perf_tuning.validation.measure import overhead
+from nova_perf_tuning.validation.results import environment as environments
+from nova_perf_tuning.validation.results import model, reasons
+from nova_perf_tuning.validation.results.reasons import reason
 
 #: Classes of a guest's CPU that run on shared CPUs; ``worker`` are QEMU's own threads for I/O.
 CLASSES: Final = ("emulator", "iothread", "worker", "vhost", "softirq")

@@ -16,10 +16,11 @@ from nova_perf_tuning import atomic_write
 from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.nova import host_result
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.environment import Benchmark, Environment, NoiseFloor
 from nova_perf_tuning.validation.judge import budget_file, statistics, trial_filter
-from nova_perf_tuning.validation.measure import host_environment, model, reasons, schema, store
-from nova_perf_tuning.validation.measure.reasons import reason
+from nova_perf_tuning.validation.measure import host_environment, results_file
+from nova_perf_tuning.validation.results import model, reasons, schema
+from nova_perf_tuning.validation.results.environment import Benchmark, Environment, NoiseFloor
+from nova_perf_tuning.validation.results.reasons import reason
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
 
@@ -132,7 +133,7 @@ def save(results: model.Results, path: str) -> dict[str, dict[str, float]]:
     with atomic_write.changing(path):
         kept = [entry for entry in load(path) if entry["fingerprint"] not in replaced]
         document = {"schema": 1, "floors": kept + new}
-        store.write_atomically(path, json.dumps(document, indent=1) + "\n")
+        results_file.write_atomically(path, json.dumps(document, indent=1) + "\n")
     return run_floors
 
 

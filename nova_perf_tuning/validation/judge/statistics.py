@@ -14,7 +14,7 @@ import statistics as standard
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.validation.measure import model
+from nova_perf_tuning.validation.results import model
 
 #: One boot says nothing of how boots differ.
 MIN_BOOTS = 2

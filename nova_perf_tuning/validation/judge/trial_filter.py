@@ -16,9 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Final
 
 from nova_perf_tuning.grouping import grouped
-from nova_perf_tuning.validation.environment import Environment, IncidentCode
-from nova_perf_tuning.validation.measure import model, overhead, reasons
-from nova_perf_tuning.validation.measure.reasons import reason
+from nova_perf_tuning.validation.measure import overhead
+from nova_perf_tuning.validation.results import model, reasons
+from nova_perf_tuning.validation.results.environment import Environment, IncidentCode
+from nova_perf_tuning.validation.results.reasons import reason
 
 #: Most trials of an arm that may have failed, be missing or be excluded.
 MAX_LOST: Final = 0.2

@@ -15,13 +15,14 @@ from typing import Any
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.guest import probe
-from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import budget_file, noise, statistics, trial_filter
 from nova_perf_tuning.validation.judge.budget_file import Budget as Budget
-from nova_perf_tuning.validation.measure import model, overhead
-from nova_perf_tuning.validation.measure.reasons import Reason, reason
-from nova_perf_tuning.validation.measure.reasons import ReasonCode as _C
+from nova_perf_tuning.validation.measure import overhead
+from nova_perf_tuning.validation.results import environment as environments
+from nova_perf_tuning.validation.results import model
+from nova_perf_tuning.validation.results.reasons import Reason, reason
+from nova_perf_tuning.validation.results.reasons import ReasonCode as _C
 
 
 class Verdict(enum.StrEnum):

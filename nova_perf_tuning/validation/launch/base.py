@@ -18,7 +18,7 @@ import psutil
 
 from nova_perf_tuning import cache_directory, errors
 from nova_perf_tuning.specs import request as request_module
-from nova_perf_tuning.validation.environment import Environment
+from nova_perf_tuning.validation.results.environment import Environment
 
 #: Bytes of a program's output that are kept; the rest is read and dropped, so that no program is
 #: held up by it. libvirt passes on at most 4 MiB in one answer (REMOTE_STRING_MAX), which base64

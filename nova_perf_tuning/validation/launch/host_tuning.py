@@ -16,9 +16,9 @@ from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
-from nova_perf_tuning.validation.environment import Setting
 from nova_perf_tuning.validation.launch import base
 from nova_perf_tuning.validation.launch.guest import Guest
+from nova_perf_tuning.validation.results.environment import Setting
 
 
 def apply(directory: str, active: Sequence[Guest], resting: Sequence[Guest]) -> list[Setting]:

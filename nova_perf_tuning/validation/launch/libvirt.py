@@ -20,7 +20,6 @@ from nova_perf_tuning import errors, signals
 from nova_perf_tuning.guest import probe, storage
 from nova_perf_tuning.guest import transform as transform_module
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.launch import (
     base,
     domain,
@@ -32,6 +31,7 @@ from nova_perf_tuning.validation.launch import (
 )
 from nova_perf_tuning.validation.launch.guest import Guest
 from nova_perf_tuning.validation.launch.image import Image
+from nova_perf_tuning.validation.results import environment as environments
 
 LOG = logging.getLogger(__name__)
 

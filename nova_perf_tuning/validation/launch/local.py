@@ -22,8 +22,8 @@ import psutil
 from nova_perf_tuning import bounded_read, signals
 from nova_perf_tuning.host import guest_cpu
 from nova_perf_tuning.printing import printable
-from nova_perf_tuning.validation.environment import Environment
 from nova_perf_tuning.validation.launch import base
+from nova_perf_tuning.validation.results.environment import Environment
 
 _SETTLE_S = 10.0
 

@@ -20,7 +20,7 @@ from nova_perf_tuning import atomic_write, bounded_json, errors
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.launch import base as launch
-from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.measure import results_file
 
 NAMESPACE: Final = "nova_perf_tuning.collectors"
 #: Beside the results; a file is called ORDER-KIND.json, after :attr:`.model.Trial.order`.
@@ -185,7 +185,7 @@ class Attachment:
                 document = {"collector": name, "order": order, **about, **collected}
                 path = os.path.join(directory.path, f"{order:05d}-{name}.json")
                 text = json.dumps(document, ensure_ascii=False, default=str) + "\n"
-                store.write_atomically(path, text, directory)
+                results_file.write_atomically(path, text, directory)
 
 
 def attach(kinds: Sequence[str], output: str) -> Attachment:

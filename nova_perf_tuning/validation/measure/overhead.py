@@ -8,8 +8,8 @@ waits books the wait as its own work (TCG has no steal time), so full overhead i
 
 import dataclasses
 
-from nova_perf_tuning.validation.measure import model, reasons
-from nova_perf_tuning.validation.measure.reasons import reason
+from nova_perf_tuning.validation.results import model, reasons
+from nova_perf_tuning.validation.results.reasons import reason
 
 #: Most that vCPUs may have waited, as a share of the time they wanted to run, for full overhead to
 #: be valid.

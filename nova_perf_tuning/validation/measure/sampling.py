@@ -18,7 +18,8 @@ from typing import Final
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.validation.launch import base as launch
-from nova_perf_tuning.validation.measure import host_environment, model
+from nova_perf_tuning.validation.measure import host_environment
+from nova_perf_tuning.validation.results import model
 
 #: Seconds between two readings at first. An answer of a guest costs it some 2 ms of CPU where it
 #: is emulated.

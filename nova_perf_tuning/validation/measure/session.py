@@ -15,10 +15,11 @@ from typing import Final
 
 from nova_perf_tuning import signals
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.launch import base as launch
-from nova_perf_tuning.validation.measure import collectors, host_environment, model, trial
+from nova_perf_tuning.validation.measure import collectors, host_environment, trial
+from nova_perf_tuning.validation.results import environment as environments
+from nova_perf_tuning.validation.results import model
 
 _I = environments.IncidentCode
 #: Left of the time limit for removing guests and writing the report.

@@ -10,7 +10,8 @@ from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base as bench
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.launch import base as launch
-from nova_perf_tuning.validation.measure import host_environment, model, sampling
+from nova_perf_tuning.validation.measure import host_environment, sampling
+from nova_perf_tuning.validation.results import model
 
 #: How long a server may take until it listens; an emulated guest on a busy host needs seconds.
 _SERVER_START_S = 30.0

@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from nova_perf_tuning.validation.measure import model
 from nova_perf_tuning.validation.report import summary
+from nova_perf_tuning.validation.results import model
 
 #: Stacking order: the guest, what the host does for it, and what vCPUs wanted and did not get.
 _CLASSES: Final = ("vcpu", "emulator", "iothread", "vhost", "worker", "total", "wait")

@@ -7,8 +7,8 @@ from typing import Any
 
 from nova_perf_tuning.validation.judge import ablation, verdict
 from nova_perf_tuning.validation.judge import capacity as capacity_module
-from nova_perf_tuning.validation.measure import messages, model, reasons
 from nova_perf_tuning.validation.report import diagnosis, summary
+from nova_perf_tuning.validation.results import messages, model, reasons
 
 
 def of(reason: reasons.Reason) -> dict[str, Any]:

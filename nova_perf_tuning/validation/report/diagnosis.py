@@ -10,11 +10,11 @@ import dataclasses
 from collections.abc import Collection, Sequence, Set
 
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.environment import FleetHost
 from nova_perf_tuning.validation.judge import verdict
-from nova_perf_tuning.validation.measure import model
-from nova_perf_tuning.validation.measure.reasons import Reason, reason
-from nova_perf_tuning.validation.measure.reasons import ReasonCode as _C
+from nova_perf_tuning.validation.results import model
+from nova_perf_tuning.validation.results.environment import FleetHost
+from nova_perf_tuning.validation.results.reasons import Reason, reason
+from nova_perf_tuning.validation.results.reasons import ReasonCode as _C
 
 #: Kind of benchmark -> what it loads, in the order in which one drags the others along.
 _RESOURCES = {

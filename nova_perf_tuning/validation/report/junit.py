@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 from xml.etree import ElementTree
 
 from nova_perf_tuning.validation.judge import verdict
-from nova_perf_tuning.validation.measure import messages, model
 from nova_perf_tuning.validation.report import diagnosis, text
+from nova_perf_tuning.validation.results import messages, model
 
 #: What is no character of XML 1.0.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

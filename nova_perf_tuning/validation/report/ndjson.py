@@ -12,9 +12,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import trial_filter
-from nova_perf_tuning.validation.measure import model, reasons
+from nova_perf_tuning.validation.results import environment as environments
+from nova_perf_tuning.validation.results import model, reasons
 
 #: Keys of a trial that are counts; other numbers are figures.
 _COUNTS: Final = frozenset({"boot", "block", "order", "cpus", "memory_mib"})

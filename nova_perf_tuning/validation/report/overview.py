@@ -5,9 +5,9 @@ import collections
 import math
 from typing import NamedTuple
 
-from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.measure import model
+from nova_perf_tuning.validation.results import environment as environments
+from nova_perf_tuning.validation.results import model
 
 #: Benchmark and arm.
 _Figure = tuple[str, str]

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nova_perf_tuning import printing, rules
-from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import ablation, statistics, verdict
-from nova_perf_tuning.validation.measure import messages, model, overhead
+from nova_perf_tuning.validation.measure import overhead
 from nova_perf_tuning.validation.report import (
     charts,
     course,
@@ -19,6 +18,8 @@ from nova_perf_tuning.validation.report import (
     summary,
     text,
 )
+from nova_perf_tuning.validation.results import environment as environments
+from nova_perf_tuning.validation.results import messages, model
 
 if TYPE_CHECKING:
     import jinja2

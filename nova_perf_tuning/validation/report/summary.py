@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nova_perf_tuning.grouping import grouped
-from nova_perf_tuning.validation.environment import Ended, Environment
 from nova_perf_tuning.validation.judge import statistics, trial_filter
-from nova_perf_tuning.validation.measure import model, overhead, reasons
-from nova_perf_tuning.validation.measure.reasons import reason
+from nova_perf_tuning.validation.measure import overhead
+from nova_perf_tuning.validation.results import model, reasons
+from nova_perf_tuning.validation.results.environment import Ended, Environment
+from nova_perf_tuning.validation.results.reasons import reason
 
 _C, _O = reasons.ReasonCode, reasons.Outcome
 _IN_MEMORY: Final = ("tmpfs", "ramfs")

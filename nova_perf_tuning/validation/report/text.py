@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from nova_perf_tuning.validation.judge import ablation, statistics
-from nova_perf_tuning.validation.measure import messages, reasons
 from nova_perf_tuning.validation.report import summary
+from nova_perf_tuning.validation.results import messages, reasons
 
 #: Why there is no verdict although budgets were given.
 NO_BUDGET: Final = "no budget applies to what was measured on this host group and flavor"

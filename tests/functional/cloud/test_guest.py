@@ -15,7 +15,8 @@ import time
 import uuid
 
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.cloud import collector, model
+from nova_perf_tuning.validation.heat import collector
+from nova_perf_tuning.validation.measure import fleet_model
 from tests.support import directories, documents, netns, patience
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
@@ -237,8 +238,10 @@ class RunnerTest(directories.DirectoryCase):
 
     def expected(self, kinds, trials, begun):
         """Return what the second arm of two was asked for."""
-        plan = model.MeasurePlan("run1", (), tuple(plugins.jobs(kinds)), trials, 600.0)
-        return collector.Expected(plan, "tuned", 1, model.Grid(2, self.SLOT_S), begun, time.time())
+        plan = fleet_model.MeasurePlan("run1", (), tuple(plugins.jobs(kinds)), trials, 600.0)
+        return collector.Expected(
+            plan, "tuned", 1, fleet_model.Grid(2, self.SLOT_S), begun, time.time()
+        )
 
     def test_documents_are_what_the_collector_reads(self):
         benchmarks = [

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from nova_perf_tuning.validation.cloud import run_store
+from nova_perf_tuning.validation.store import run_store
 from tests.support import databases, directories, fleet_run_process, patience
 
 SCALE = "0.015"  # a pair takes about three seconds

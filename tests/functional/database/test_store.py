@@ -19,15 +19,19 @@ import sqlalchemy as sa
 from alembic import autogenerate, command
 from alembic.runtime import migration
 
-from nova_perf_tuning.validation.cloud import model, owner, run_store
-from nova_perf_tuning.validation.database import engine
-from nova_perf_tuning.validation.environment import Environment
-from nova_perf_tuning.validation.measure import model as results
+from nova_perf_tuning.validation.measure import fleet_model
+from nova_perf_tuning.validation.results import model as results
+from nova_perf_tuning.validation.results.environment import Environment
+from nova_perf_tuning.validation.store import engine, owner, run_store
 from tests.benchmarks import fleet
 from tests.support import databases, directories, patience
 from tests.support import simulated_cloud as simulation
 
-PAIRS = [model.HostPair("a", "b"), model.HostPair("b", "c"), model.HostPair("c", "a")]
+PAIRS = [
+    fleet_model.HostPair("a", "b"),
+    fleet_model.HostPair("b", "c"),
+    fleet_model.HostPair("c", "a"),
+]
 TRIAL = results.Trial(
     "iperf3", "throughput", "Mbit/s", "higher", "tuned", 0, 1, 0.1 + 0.2, {"vcpu": 1.5}, None, 4.0
 )
@@ -107,10 +111,10 @@ class StoreTests:
     def test_stored_run_comes_back_whole(self):
         store, plan = self.made_run()
         run = store.load(RUN)
-        fault = model.PairError(model.ErrorClass.API, "x" * 2000, "tuned")
+        fault = fleet_model.PairError(fleet_model.ErrorClass.API, "x" * 2000, "tuned")
         for task in run.tasks[:2]:
             store.mark(RUN, task, "running")
-        outcome = model.PairOutcome(PAIRS[0], [TRIAL] * 100, [fault])
+        outcome = fleet_model.PairOutcome(PAIRS[0], [TRIAL] * 100, [fault])
         outcome.host_cpu_source, outcome.guests = "somewhere", {"tuned": {"client": {"cpus": 2}}}
         outcome.hosts = {"tuned": PAIRS[0]}
         store.finish(RUN, run.tasks[0], outcome, "done")
@@ -168,7 +172,7 @@ class StoreTests:
 
     def refused_everything(self, sleeper, task):
         """Whatever an owner writes that has lost its run is refused, and changes nothing."""
-        before, outcome = self.stored(), model.PairOutcome(PAIRS[0], [TRIAL])
+        before, outcome = self.stored(), fleet_model.PairOutcome(PAIRS[0], [TRIAL])
         lease = sleeper.lease(RUN)
         for write in (
             lambda: sleeper.mark(RUN, task, "running"),
@@ -308,7 +312,7 @@ class StoreTests:
         )
         store.claim(RUN)
         for task in run.tasks:
-            store.finish(RUN, task, model.PairOutcome(task.pair), "failed")
+            store.finish(RUN, task, fleet_model.PairOutcome(task.pair), "failed")
         store.end(RUN, "complete")
         self.assertEqual("complete", store.load(RUN).state)
 

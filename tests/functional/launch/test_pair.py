@@ -11,8 +11,8 @@ from lxml import etree
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest import probe
 from nova_perf_tuning.specs import request
-from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.launch import base, libvirt
+from nova_perf_tuning.validation.results import environment as environments
 from tests.support import patience, rig
 
 TUNED = request.Request(

@@ -11,7 +11,7 @@ from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.bench import base as bench
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import local
-from nova_perf_tuning.validation.measure import collectors, session, store
+from nova_perf_tuning.validation.measure import collectors, results_file, session
 from nova_perf_tuning.validation.measure import trial as trial_module
 from tests.support import directories, samples
 
@@ -60,7 +60,7 @@ class SessionTest(directories.DirectoryCase):
 
     def save(self, results):
         self.saves += 1
-        store.save(results, self.path)
+        results_file.save(results, self.path)
 
     def make(self, *jobs, launcher=None, tell=lambda _: None, **changes):
         fields = {"boots": 2, "blocks": 3, "seed": 5, "time_limit_s": 120.0, **changes}
@@ -76,7 +76,7 @@ class SessionTest(directories.DirectoryCase):
         self.assertEqual(
             ["results.json"], os.listdir(self.directory), "the launcher left something"
         )
-        loaded = store.load(self.path)
+        loaded = results_file.load(self.path)
         self.assertEqual(running.results, loaded)
         return loaded
 
@@ -131,7 +131,8 @@ class SessionTest(directories.DirectoryCase):
         with self.launcher:
             running.run()
         self.assertEqual(
-            {("interrupts",)}, {tuple(trial.collectors) for trial in store.load(self.path).trials}
+            {("interrupts",)},
+            {tuple(trial.collectors) for trial in results_file.load(self.path).trials},
         )
         files = sorted((self.directory / "collected").iterdir())
         self.assertEqual(
@@ -215,7 +216,7 @@ class SessionTest(directories.DirectoryCase):
         running = self.make(tell=tell)
         with self.launcher:
             self.assertRaises(KeyboardInterrupt, running.run)
-        results = store.load(self.path)
+        results = results_file.load(self.path)
         self.assertEqual("interrupted", results.environment.ended)
         self.assertEqual(3, sum(trial.primary for trial in results.trials))
         self.assertEqual(["results.json"], os.listdir(self.directory))

@@ -10,8 +10,10 @@ from unittest import mock
 
 import yaml
 
+from nova_perf_tuning.placement import api
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.cloud import api, heat_pair, model, stacks
+from nova_perf_tuning.validation.heat import heat_pair, stacks
+from nova_perf_tuning.validation.measure import fleet_model
 from tests.support import documents, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
@@ -66,11 +68,16 @@ class ParametersTest(testcase.TestCase):
         self.assertEqual(set(pair), set(inner["resources"]["pair"]["properties"]))
 
     def test_the_launcher_gives_parameters_that_exist(self):
-        settings = model.GuestSettings(network="provider")
+        settings = fleet_model.GuestSettings(network="provider")
         known = set(template("benchmark_pair.yaml")["parameters"])
-        arms = model.Arm("a", "m1.small"), model.Arm("b", "", {"perf:profile": "storage"})
-        plan = model.MeasurePlan("r", arms, tuple(plugins.jobs(["iperf3"])), 1, 100)
-        pair = heat_pair._Pair(api.Api(mock.Mock()), settings, model.HostPair("x", "y"), plan)
+        arms = (
+            fleet_model.Arm("a", "m1.small"),
+            fleet_model.Arm("b", "", {"perf:profile": "storage"}),
+        )
+        plan = fleet_model.MeasurePlan("r", arms, tuple(plugins.jobs(["iperf3"])), 1, 100)
+        pair = heat_pair._Pair(
+            api.Api(mock.Mock()), settings, fleet_model.HostPair("x", "y"), plan
+        )
         for number, arm in enumerate(arms):
             given = pair.parameters(number, arm)
             self.assertEqual(set(), set(given) - known)

@@ -14,7 +14,7 @@ import fixtures
 from nova_perf_tuning.cli import validate
 from nova_perf_tuning.cli.options import validate as validate_options
 from nova_perf_tuning.validation.launch import local, registry
-from nova_perf_tuning.validation.measure import host_environment, session, store
+from nova_perf_tuning.validation.measure import host_environment, results_file, session
 from tests.support import directories, lost_signals, patience, program, samples, testcase
 
 QUICK = (
@@ -76,7 +76,7 @@ class ValidateTest(directories.DirectoryCase):
         self.assertEqual(["report.html", "results.json"], sorted(os.listdir(self.output)))
 
     def results(self):
-        return store.load(os.path.join(self.output, "results.json"))
+        return results_file.load(os.path.join(self.output, "results.json"))
 
     def refused(self, words, *arguments):
         command = ("validate", "--output", self.output, *arguments)

@@ -9,7 +9,7 @@ from typing import Final
 from unittest import mock
 
 from nova_perf_tuning.validation.launch import base, libvirt
-from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.measure import results_file
 from tests.functional.validate import plugin
 from tests.support import patience, rig
 
@@ -112,7 +112,7 @@ class AddedTest(rig.GuestCase):
             f"--benchmark=root:table={self.table}",
         ]
         self.nova_perf(*arguments)
-        results = store.load(str(self.output / "results.json"))
+        results = results_file.load(str(self.output / "results.json"))
         self.assertEqual([], results.environment.errors)
         self.assertRegex(results.environment.shown["image"]["id"], r"\Aown-image-[0-9a-f]{16}\Z")
         roots = {trial.arm: trial.value for trial in results.trials}

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.measure import model, overhead, store
+from nova_perf_tuning.validation.measure import overhead, results_file
+from nova_perf_tuning.validation.results import model
 from tests.functional.validate import plugin
 from tests.support import patience, rig
 
@@ -96,7 +97,7 @@ class EveryBenchmarkTest(rig.GuestCase):
         arguments += ["--time-limit", f"{2 * patience.LIMIT_S:.0f}s"]
         printed = self.nova_perf(*arguments, *(f"--benchmark={text}" for text in chosen))
 
-        results = store.load(os.path.join(self.output, "results.json"))
+        results = results_file.load(os.path.join(self.output, "results.json"))
         environment = results.environment
         self.assertEqual("complete", environment.ended, printed)
         self.assertEqual(

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 
-from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.measure import results_file
 from tests.support import patience, program, rig
 
 KVM = "/dev/kvm"
@@ -29,7 +29,7 @@ class ValidateTest(rig.GuestCase):
 
     def assert_removed(self) -> None:
         """Nothing that has this run's id in its name is left; the id stands in the guests' names."""
-        xml = store.load(self.results).environment.arms["untuned"].xml
+        xml = results_file.load(self.results).environment.arms["untuned"].xml
         found = re.search("<name>nova-perf-([0-9a-f]{8})-", xml)
         assert found, xml
         self.assertEqual([], rig.remains(found[1]))
@@ -78,7 +78,7 @@ class ValidateTest(rig.GuestCase):
             _, complaints = patience.finish(running)
         self.assertEqual(130, running.returncode, complaints)
         self.assertIn("interrupted", complaints)
-        results = store.load(self.results)
+        results = results_file.load(self.results)
         self.assertEqual("interrupted", results.environment.ended)
         self.assertEqual({"host", "untuned", "tuned"}, {trial.arm for trial in results.trials})
         self.assertTrue(os.path.exists(os.path.join(self.output, "report.html")))

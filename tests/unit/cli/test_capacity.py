@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """nova-perf capacity on results with a known answer."""
 
-from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.measure import results_file
 from tests.support import directories, program, samples
 
 
@@ -13,7 +13,7 @@ class CapacityCommandTest(directories.DirectoryCase):
             samples.priced(block=at, order=at, vhost=4.0, emulator=0.5, softirq=0.5)
             for at in range(8)
         ]
-        store.save(samples.of(blocks), self.path)
+        results_file.save(samples.of(blocks), self.path)
 
     def test_how_many_guests_fit_and_what_runs_out_first(self):
         done = program.document(self, "capacity", self.path, "--shared", "0-11,^1-2")

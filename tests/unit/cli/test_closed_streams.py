@@ -4,7 +4,7 @@
 import os
 import sys
 
-from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.measure import results_file
 from tests.support import directories, openstack_program, patience, program, samples
 
 
@@ -17,7 +17,9 @@ class ClosedTest(directories.DirectoryCase):
     def test_a_verdict_is_an_exit_code_all_the_same(self):
         results = os.path.join(self.directory, "results.json")
         junit = os.path.join(self.directory, "junit.xml")
-        store.save(samples.results({"host": 1000.0, "tuned": 900.0}, boots=3, blocks=6), results)
+        results_file.save(
+            samples.results({"host": 1000.0, "tuned": 900.0}, boots=3, blocks=6), results
+        )
         budget = self.write_file(
             "budget.yaml", "budgets: [{benchmark: iperf3, arm: tuned, max_loss: 0.05}]"
         )

@@ -11,7 +11,7 @@ import re
 import fixtures
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.measure import results_file
 from tests.support import fleet_case, openstack_program, program, samples
 from tests.support import simulated_cloud as simulation
 
@@ -173,7 +173,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         for host in fleet.hosts:
             host.verdict, host.reasons = "PASS", []
         path = os.path.join(self.output, "results.json")
-        store.save(results, path)
+        results_file.save(results, path)
         for budget, words in (
             ((), ('PASS">PASS (as recorded)<', "not judged again")),
             (("--budget", "default"), ('FAIL">FAIL<', "slower than the other hosts")),
@@ -190,7 +190,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
             {"host": 2000.0, "untuned": 2000.0}, boots=1, blocks=2, seed=len(name)
         )
         samples.tell(measured, host=name, launcher="host", **values)
-        store.save(measured, path)
+        results_file.save(measured, path)
         return path
 
     def test_budgets_against_the_bare_host(self):
@@ -239,7 +239,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         self.assertIn(": 1 host, 1 pair\n", self.err.getvalue())
 
     def test_more_trials_than_results_hold(self):
-        self.patch(store, "MAX_TRIALS", 10)
+        self.patch(results_file, "MAX_TRIALS", 10)
         error = self.assertRaises(errors.PerfTuningError, self.validate, "--hosts", "all")
         self.assertIn("6 pairs have 108 trials, results hold 10", str(error))
 

@@ -10,7 +10,8 @@ import fixtures
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import cloud_validate_run
-from nova_perf_tuning.validation.cloud import heat_pair, run_store
+from nova_perf_tuning.validation.heat import heat_pair
+from nova_perf_tuning.validation.store import run_store
 from tests.support import fleet_case
 from tests.support import simulated_cloud as simulation
 
@@ -89,10 +90,10 @@ class ResumeTest(fleet_case.SimulatedValidation):
                     test.taken.append(True)
                     [line] = kept.lines()
                     with fixtures.MonkeyPatch(
-                        "nova_perf_tuning.validation.cloud.owner.SILENCE_S", -1.0
+                        "nova_perf_tuning.validation.store.owner.SILENCE_S", -1.0
                     ):
                         with fixtures.MonkeyPatch(
-                            "nova_perf_tuning.validation.cloud.owner._boot_id", lambda: ""
+                            "nova_perf_tuning.validation.store.owner._boot_id", lambda: ""
                         ):
                             kept.claim(line.run_id)
                 return outcome

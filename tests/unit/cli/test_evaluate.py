@@ -9,8 +9,8 @@ import os
 
 from nova_perf_tuning.cli import result_tables
 from nova_perf_tuning.cli.options import results as result_options
-from nova_perf_tuning.validation import environment
-from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.measure import results_file
+from nova_perf_tuning.validation.results import environment
 from tests.support import directories, program, samples
 
 
@@ -19,7 +19,7 @@ class EvaluateTest(directories.DirectoryCase):
         super().setUp()
         self.results = os.path.join(self.directory, "results.json")
         self.data = samples.results({"host": 1000.0, "tuned": 900.0}, boots=3, blocks=6)
-        store.save(self.data, self.results)
+        results_file.save(self.data, self.results)
 
     def evaluate(self, *lines, form="table"):
         budgets = [f"- {{benchmark: iperf3, {line}}}\n" for line in lines]
@@ -47,7 +47,7 @@ class EvaluateTest(directories.DirectoryCase):
         self.assertEqual("FAIL", done.stdout.split()[-1])
 
     def test_no_budget_for_these_arms(self):
-        store.save(
+        results_file.save(
             samples.results({"untuned": 1000.0, "again": 900.0}, boots=3, blocks=6), self.results
         )
         out = program.shown(self, "evaluate", self.results, code=3)
@@ -76,7 +76,7 @@ class EvaluateTest(directories.DirectoryCase):
                     {"code": code, "text": line} for code, line in findings_of_guests.items()
                 ]
                 samples.tell(self.data, arms={"untuned": {}, "tuned": {"findings": findings}})
-                store.save(self.data, self.results)
+                results_file.save(self.data, self.results)
                 done = self.evaluate("arm: tuned, max_loss: 0.15")
                 self.assertEqual(word, done.stdout.split()[-1])
                 for line in findings_of_guests.values():
@@ -90,13 +90,13 @@ class EvaluateTest(directories.DirectoryCase):
         escape = "\x1b]0;x\x07\x1b[31m\x9b5m\nPASS"
         for trial in self.data.trials:
             trial.benchmark = f"b{escape}"
-        store.save(self.data, self.results)
+        results_file.save(self.data, self.results)
         budgets = {"budgets": [{"benchmark": f"b{escape}", "arm": "tuned", "max_loss": 0.05}]}
         budget = self.write_file("budget.yaml", json.dumps(budgets))
         seen = [program.nova_perf("evaluate", self.results, "--budget", budget)]
         self.assertEqual(1, seen[0].returncode, seen[0].stderr)
         self.data.trials[-1].unit = escape
-        store.save(self.data, self.results)
+        results_file.save(self.data, self.results)
         seen.append(program.nova_perf("evaluate", self.results, "--budget", budget))
         seen.append(program.nova_perf("evaluate", f"/missing{escape}"))
         seen.append(program.nova_perf("evaluate", self.results, f"--x{escape}"))
@@ -109,7 +109,9 @@ class EvaluateTest(directories.DirectoryCase):
 
     def test_a_fleet_without_hosts_has_passed_nothing(self):
         fleet = {"run": "r", "verdict": None, "hosts": [], "pairs": []}
-        store.save(dataclasses.replace(samples.results({}, fleet=fleet), trials=[]), self.results)
+        results_file.save(
+            dataclasses.replace(samples.results({}, fleet=fleet), trials=[]), self.results
+        )
         for form in ("table", "json"):
             with self.subTest(form):
                 done = self.evaluate("arm: tuned, max_loss: 0.15", form=form)

@@ -4,7 +4,7 @@
 import os
 from xml.etree import ElementTree
 
-from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.measure import results_file
 from tests.support import directories, program, samples
 
 
@@ -15,7 +15,7 @@ class HistoryTest(directories.DirectoryCase):
         data = samples.results(
             {"untuned": 100.0, "tuned": 80.0}, boots=5, host="one", cpu_model="CPU"
         )
-        store.save(data, self.results)
+        results_file.save(data, self.results)
         self.environment = {
             **os.environ,
             "NOVA_PERF_DATABASE": f"sqlite:///{self.path('runs.db')}",
@@ -39,7 +39,9 @@ class HistoryTest(directories.DirectoryCase):
 
     def test_results_of_many_hosts_are_not_kept_as_one(self):
         fleet = {"run": "r", "verdict": None, "hosts": [], "pairs": samples.pairs(3)}
-        store.save(samples.results({"untuned": 100.0, "tuned": 80.0}, fleet=fleet), self.results)
+        results_file.save(
+            samples.results({"untuned": 100.0, "tuned": 80.0}, fleet=fleet), self.results
+        )
         line = program.refused(self, "history", "--add", self.results, env=self.environment)
         self.assertIn("results.json: these are results of many hosts", line)
 
@@ -59,10 +61,10 @@ class HistoryTest(directories.DirectoryCase):
                 )
 
     def test_results_are_not_replaced(self):
-        before = store.load(self.results)
+        before = results_file.load(self.results)
         line = program.refused(self, "evaluate", self.results, "--junit", self.results)
         self.assertIn("give another", line)
-        self.assertEqual(before, store.load(self.results))
+        self.assertEqual(before, results_file.load(self.results))
 
     def test_no_verdict_of_yesterday_is_left(self):
         """Whoever looks for a verdict finds the error, where this run came to none."""

@@ -5,7 +5,7 @@ import os
 import pathlib
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.measure import results_file
 from tests.support import audit_hosts as hosts
 from tests.support import fleet_case, program, samples
 
@@ -14,7 +14,7 @@ class FilesCase(fleet_case.SimulatedValidation):
     def setUp(self):
         super().setUp()
         self.results_file = f"{self.directory}/measured.json"
-        store.save(
+        results_file.save(
             samples.results({"host": 1000.0, "untuned": 800.0, "tuned": 900.0}), self.results_file
         )
         self.budget_file = self.budget("benchmark: iperf3, arm: tuned, max_loss: 0.15")

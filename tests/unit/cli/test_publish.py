@@ -15,7 +15,7 @@ from oslo_config import cfg
 from nova_perf_tuning.conf import nova
 from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.nova import host_result, traits
-from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.measure import results_file
 from tests.support import directories, program, samples
 
 AGAINST_UNTUNED = "baseline: untuned, arm: tuned"
@@ -39,7 +39,7 @@ class PublishTest(directories.DirectoryCase):
         now = datetime.datetime.now(datetime.UTC).isoformat()
         measured = samples.results(values or {"host": 1000.0, "tuned": 900.0}, boots=3, blocks=6)
         samples.tell(measured, **{"created": now, "host": "cmp1", **environment})
-        store.save(measured, self.results)
+        results_file.save(measured, self.results)
 
     def budget(self, max_loss, arms="arm: tuned"):
         return self.write_file(
@@ -157,7 +157,7 @@ class PublishTest(directories.DirectoryCase):
             trial.benchmark, trial.metric = benchmark, metric
         now = datetime.datetime.now(datetime.UTC).isoformat()
         samples.tell(measured, created=now, host="cmp1")
-        store.save(measured, self.results)
+        results_file.save(measured, self.results)
         budget = {
             "benchmark": benchmark,
             "metric": metric,
@@ -180,10 +180,10 @@ class PublishTest(directories.DirectoryCase):
         self.assertEqual(
             "FAIL", self.published_by(self.results)["result"]["verdict"], "PASS was recorded"
         )
-        data = store.load(self.results)
+        data = results_file.load(self.results)
         fleet = data.environment.fleet
         fleet.hosts = [host for host in fleet.hosts if host.host != "cmp1"]
-        store.save(data, self.results)
+        results_file.save(data, self.results)
         self.assertIn(
             "there is no result of host 'cmp1' in it; there is h0, h2, h3",
             self.refused(self.results),
@@ -204,7 +204,7 @@ class PublishTest(directories.DirectoryCase):
             )
         now = datetime.datetime.now(datetime.UTC).isoformat()
         samples.tell(data, created=now, launcher="heat", fleet=fleet)
-        store.save(data, self.results)
+        results_file.save(data, self.results)
 
     def test_a_budget_judges_the_hosts_of_a_fleet_again(self):
         self.measure_fleet(0.3)

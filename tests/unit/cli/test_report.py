@@ -6,7 +6,7 @@ import json
 import os
 import stat
 
-from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.measure import results_file
 from tests.support import directories, program, samples
 
 
@@ -14,7 +14,7 @@ class ReportTest(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
         self.results = os.path.join(self.directory, "results.json")
-        store.save(
+        results_file.save(
             samples.results({"host": 1000.0, "untuned": 500.0, "tuned": 900.0}), self.results
         )
 
@@ -82,7 +82,7 @@ class ReportTest(directories.DirectoryCase):
         data.trials.append(
             samples.trial(arm="tuned", boot=4, value=None, error="\u2028", order=99)
         )
-        store.save(data, self.results)
+        results_file.save(data, self.results)
         path = os.path.join(self.directory, "trials.ndjson")
         documents = []
         for _ in range(2):

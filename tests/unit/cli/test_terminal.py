@@ -22,9 +22,9 @@ from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.host.transaction import apply
 from nova_perf_tuning.nova import host_result
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.cloud import model, run_store
-from nova_perf_tuning.validation.environment import Environment
-from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.measure import fleet_model, results_file
+from nova_perf_tuning.validation.results.environment import Environment
+from nova_perf_tuning.validation.store import run_store
 from tests.support import (
     audit_hosts,
     directories,
@@ -107,8 +107,8 @@ class HostTest(directories.DirectoryCase):
             trial.value, trial.error = None, HOSTILE
         many = samples.fleet()
         self.results, self.fleet = f"{self.directory}/one.json", f"{self.directory}/many.json"
-        store.save(one, self.results)
-        store.save(many, self.fleet)
+        results_file.save(one, self.results)
+        results_file.save(many, self.fleet)
         for path in (self.results, self.fleet):
             text = pathlib.Path(path).read_text().replace('"h1"', json.dumps(HOSTILE))
             pathlib.Path(path).write_text(text)
@@ -230,7 +230,7 @@ class CloudTest(openstack_program.ProgramTestCase):
             plan = dataclasses.replace(
                 simulated_cloud.fleet_plan("20261123-063730-d690", ["cpu"]), cloud=HOSTILE
             )
-            kept.create(plan, ["a", HOSTILE], [model.HostPair("a", HOSTILE)], Environment())
+            kept.create(plan, ["a", HOSTILE], [fleet_model.HostPair("a", HOSTILE)], Environment())
             kept.end("20261123-063730-d690", "interrupted", leftovers=True)
         now = datetime.datetime.now(datetime.UTC)
         result = host_result.HostResult(HOSTILE, now, "FAIL", {"disk": "FAIL"})

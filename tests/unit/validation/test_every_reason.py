@@ -4,7 +4,7 @@
 import sys
 import unittest
 
-from nova_perf_tuning.validation.measure import reasons
+from nova_perf_tuning.validation.results import reasons
 from tests.support import testcase
 
 #: Below tests.unit.validation: the quickest in which every code is produced.

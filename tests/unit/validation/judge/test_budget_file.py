@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which budgets apply where, and those that are shipped."""
 
-from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import budget_file, verdict
-from nova_perf_tuning.validation.measure import reasons, schema
+from nova_perf_tuning.validation.results import environment as environments
+from nova_perf_tuning.validation.results import reasons, schema
 from tests.support import directories, samples, testcase
 
 C = reasons.ReasonCode

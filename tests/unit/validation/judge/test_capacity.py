@@ -7,7 +7,7 @@ import hypothesis
 from hypothesis import strategies
 
 from nova_perf_tuning.validation.judge import capacity
-from nova_perf_tuning.validation.measure import reasons
+from nova_perf_tuning.validation.results import reasons
 from tests.support import samples, testcase
 
 C = reasons.ReasonCode

@@ -4,7 +4,8 @@
 import functools
 
 from nova_perf_tuning.validation.judge import trial_filter
-from nova_perf_tuning.validation.measure import host_environment, reasons, sampling
+from nova_perf_tuning.validation.measure import host_environment, sampling
+from nova_perf_tuning.validation.results import reasons
 from tests.support import directories, samples, testcase
 
 C = reasons.ReasonCode

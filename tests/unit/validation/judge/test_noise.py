@@ -5,7 +5,7 @@ import dataclasses
 import json
 
 from nova_perf_tuning.validation.judge import budget_file, noise, verdict
-from nova_perf_tuning.validation.measure import reasons, schema
+from nova_perf_tuning.validation.results import reasons, schema
 from tests.support import directories, samples
 
 C = reasons.ReasonCode

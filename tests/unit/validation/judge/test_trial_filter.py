@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which trials count, and when what is left is no sample."""
 
-from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import trial_filter
-from nova_perf_tuning.validation.measure import reasons
+from nova_perf_tuning.validation.results import environment as environments
+from nova_perf_tuning.validation.results import reasons
 from tests.support import samples, testcase
 
 C = reasons.ReasonCode

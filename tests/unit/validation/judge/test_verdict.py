@@ -5,8 +5,8 @@ import dataclasses
 import math
 
 from nova_perf_tuning.validation.judge import budget_file, verdict
-from nova_perf_tuning.validation.measure import messages, reasons
 from nova_perf_tuning.validation.report import data
+from nova_perf_tuning.validation.results import messages, reasons
 from tests.support import samples, testcase
 
 C = reasons.ReasonCode

@@ -5,7 +5,8 @@ import json
 import lzma
 import pathlib
 
-from nova_perf_tuning.validation.measure import overhead, reasons, store
+from nova_perf_tuning.validation.measure import overhead, results_file
+from nova_perf_tuning.validation.results import reasons
 from tests.benchmarks import monte_carlo
 from tests.support import samples, testcase
 
@@ -65,7 +66,7 @@ class CostTest(testcase.TestCase):
             (TOP / "doc/source/data/run.json.xz", 1),
         ):
             with lzma.open(path, "rt", encoding="utf-8") as file:
-                recorded = store.from_dict(json.load(file), "recorded")
+                recorded = results_file.from_dict(json.load(file), "recorded")
             costs = [overhead.cost(trial) for trial in recorded.trials]
             self.assertTrue(sum(cost.service_s is not None for cost in costs) > least, path)
             self.assertEqual([], [cost.contradiction for cost in costs if cost.contradiction])

@@ -8,9 +8,9 @@ import fixtures
 
 from nova_perf_tuning import signals
 from nova_perf_tuning.specs import request
-from nova_perf_tuning.validation import environment
 from nova_perf_tuning.validation.launch import base as launch
-from nova_perf_tuning.validation.measure import host_environment, model, session, trial
+from nova_perf_tuning.validation.measure import host_environment, session, trial
+from nova_perf_tuning.validation.results import environment, model
 from tests.support import lost_signals, samples, testcase
 
 ARMS = tuple(launch.Arm(name, request.Request()) for name in ("untuned", "tuned"))

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from nova_perf_tuning.validation.bench import base as bench
 from nova_perf_tuning.validation.launch import base as launch
-from nova_perf_tuning.validation.measure import reasons, sampling, trial
+from nova_perf_tuning.validation.measure import sampling, trial
 from nova_perf_tuning.validation.report import summary
+from nova_perf_tuning.validation.results import reasons
 from tests.support import samples, testcase
 
 EPOCH = 1.7e9

@@ -5,8 +5,8 @@ import dataclasses
 
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import budget_file, verdict
-from nova_perf_tuning.validation.measure import reasons
 from nova_perf_tuning.validation.report import diagnosis
+from nova_perf_tuning.validation.results import reasons
 from tests.support import samples, testcase
 
 C = reasons.ReasonCode

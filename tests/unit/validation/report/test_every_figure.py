@@ -8,8 +8,8 @@ import random
 import re
 
 from nova_perf_tuning.validation.judge import trial_filter
-from nova_perf_tuning.validation.measure import reasons
 from nova_perf_tuning.validation.report import report, summary
+from nova_perf_tuning.validation.results import reasons
 from tests.support import samples, testcase
 
 C = reasons.ReasonCode

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verdict on many hosts in one sentence."""
 
-from nova_perf_tuning.validation.cloud import fleet
-from nova_perf_tuning.validation.judge import budget_file
-from nova_perf_tuning.validation.measure import messages, reasons
+from nova_perf_tuning.validation.judge import budget_file, fleet
 from nova_perf_tuning.validation.report import diagnosis, report, summary
+from nova_perf_tuning.validation.results import messages, reasons
 from tests.support import samples, testcase
 
 C = reasons.ReasonCode

@@ -4,10 +4,11 @@
 import gc
 import time
 
-from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import trial_filter
-from nova_perf_tuning.validation.measure import model, schema, store
+from nova_perf_tuning.validation.measure import results_file
 from nova_perf_tuning.validation.report import report, summary
+from nova_perf_tuning.validation.results import environment as environments
+from nova_perf_tuning.validation.results import model, schema
 from tests.support import samples, testcase
 
 
@@ -65,8 +66,8 @@ class NamesTest(testcase.TestCase):
         for order, value in enumerate(values):
             trials.append(samples.trial(order=0 if field == "metric" else order, **{field: value}))
             trials[-1].primary = field != "metric"
-        document = store.to_dict(model.Results(environments.Environment(), trials))
-        return store.from_dict(document, "results.json")
+        document = results_file.to_dict(model.Results(environments.Environment(), trials))
+        return results_file.from_dict(document, "results.json")
 
     def test_names_in_trials_are_as_many_as_the_environment_has(self):
         for field, most in (("arm", 100), ("benchmark", 1000), ("metric", 100)):
@@ -86,10 +87,10 @@ class NamesTest(testcase.TestCase):
             ("ablation", {"spec": "perf:x", "value": "1"}),
         ):
             for name in ("", "x" * 201):
-                document = store.to_dict(samples.results({"host": 3.0}))
+                document = results_file.to_dict(samples.results({"host": 3.0}))
                 document["environment"][field] = {name: value}
                 with self.subTest(field, name=name):
                     error = self.assertRaises(
-                        schema.InputError, store.from_dict, document, "results.json"
+                        schema.InputError, results_file.from_dict, document, "results.json"
                     )
                     self.assertIn(f"environment.{field}", str(error))

@@ -5,10 +5,11 @@ import html.parser
 import json
 from urllib import parse
 
-from nova_perf_tuning.validation import environment as environments
 from nova_perf_tuning.validation.judge import ablation, budget_file, statistics, verdict
-from nova_perf_tuning.validation.measure import messages, reasons, store
+from nova_perf_tuning.validation.measure import results_file
 from nova_perf_tuning.validation.report import charts, course, report, summary
+from nova_perf_tuning.validation.results import environment as environments
+from nova_perf_tuning.validation.results import messages, reasons
 from tests.support import samples, testcase
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}{% raw %}\x00\x1b[31m\u202e&amp;"
@@ -253,8 +254,8 @@ class ReportTest(testcase.TestCase):
 
     def test_hostile_text_stays_text(self):
         data = self.hostile()
-        store.from_dict(
-            json.loads(json.dumps(store.to_dict(data))), "hostile.json"
+        results_file.from_dict(
+            json.loads(json.dumps(results_file.to_dict(data))), "hostile.json"
         )  # no check keeps it out
         text, seen = page(data, [budget_file.Budget(HOSTILE, HOSTILE, 0.1, metric=HOSTILE)])
         self.assertEqual(set(), {"script", "img"} & set(seen.tags))
@@ -266,7 +267,9 @@ class ReportTest(testcase.TestCase):
         """An image runs no script and loads nothing, whatever is in it."""
         picture = f"<svg>{HOSTILE}</svg>"
         self.data.environment.arms = {"tuned": environments.Arm(picture=picture)}
-        again = store.from_dict(json.loads(json.dumps(store.to_dict(self.data))), "results.json")
+        again = results_file.from_dict(
+            json.loads(json.dumps(results_file.to_dict(self.data))), "results.json"
+        )
         _, seen = page(again)
         [source] = [value for name, value in seen.attributes if name == "src"]
         self.assertEqual(f"data:image/svg+xml,{picture}", parse.unquote(source))

@@ -2,8 +2,8 @@
 """The English of reasons and figures."""
 
 from nova_perf_tuning.validation.judge import statistics
-from nova_perf_tuning.validation.measure import messages, reasons
 from nova_perf_tuning.validation.report import data, text
+from nova_perf_tuning.validation.results import messages, reasons
 from tests.support import testcase
 
 C = reasons.ReasonCode

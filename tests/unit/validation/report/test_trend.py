@@ -6,7 +6,7 @@ import random
 import hypothesis
 from hypothesis import strategies
 
-from nova_perf_tuning.validation.report import history
+from nova_perf_tuning.validation.store import history
 from tests.support import testcase
 
 

@@ -1,0 +1,403 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdict on every host of a fleet, from the comparison with the other hosts and from budgets.
+
+Hosts are of one kind, so a budget is judged over the pairs of all of them, each a boot. A host
+FAILs when it is slower than the others (:mod:`.peer_comparison`), or when the figure that a budget
+limits is beyond the limit in all its pairs, by more than hosts differ. Pairs with such hosts are
+left out of the judgement over all pairs. A host without any result is INVALID, and so is a host
+that lost too many trials (:mod:`.lost_trials`). :func:`judge` says in which order this is decided,
+and why.
+"""
+
+import collections
+import dataclasses
+import math
+import statistics
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from nova_perf_tuning.validation.judge import budget_file, lost_trials, peer_comparison
+from nova_perf_tuning.validation.judge import statistics as intervals
+from nova_perf_tuning.validation.judge import verdict as judging
+from nova_perf_tuning.validation.judge.fleet_places import Places, Trials
+from nova_perf_tuning.validation.measure import fleet_model, overhead
+from nova_perf_tuning.validation.results import environment as environments
+from nova_perf_tuning.validation.results import messages
+from nova_perf_tuning.validation.results import model as results
+from nova_perf_tuning.validation.results.reasons import Reason, ReasonCode, reason
+
+_C = ReasonCode
+_V = judging.Verdict
+
+#: Verdicts from the worst to the best.
+_ORDER: Final = (_V.FAIL, _V.INVALID, _V.INCONCLUSIVE, _V.PASS)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FleetVerdict:
+    """What a run says; ``whole`` is the worst verdict on any of its hosts, None when none has one.
+
+    :ivar hosts: a host's verdict is None when nothing was to be judged: no budget, and too few
+        hosts to compare.
+    :ivar of_bare: host -> what guests reach of the bare host in their worst figure, 0.93.
+    :ivar comparisons: (benchmark, arm) -> what it says about hosts.
+    :ivar judgements: of budgets, over all pairs.
+    """
+
+    whole: judging.Verdict | None
+    hosts: Sequence[environments.FleetHost]
+    of_bare: Mapping[str, float]
+    comparisons: Mapping[tuple[str, str], peer_comparison.Comparison]
+    judgements: Sequence[judging.Judgement]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Finding:
+    """What one pass says about a host; ``why`` is None where there is nothing to report."""
+
+    verdict: judging.Verdict
+    why: Reason | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _LimitedFigure:
+    """A figure that a budget limits.
+
+    :ivar name: ``loss`` or ``cpu``.
+    :ivar limit, of_pairs: its limit, and what pairs have; logarithms, turned so that more is
+        better.
+    """
+
+    judgement: judging.Judgement
+    name: str
+    limit: float
+    of_pairs: Mapping[fleet_model.HostPair, float]
+
+
+def judge(
+    measured: results.Results, budgets: Sequence[judging.Budget]
+) -> tuple[results.Results, FleetVerdict]:
+    """Return the results of a fleet with new verdicts in place of those in them, and the verdicts.
+
+    A host gets the worst verdict that any of four passes finds. Each pass needs the one before:
+
+    1. :func:`.lost_trials.screen` leaves out boots that lost too many trials. What is left of such a boot is a
+       selection: compared or judged, it would give a wrong verdict on the host and on its peers.
+    2. :func:`_slower_than_others` compares hosts with each other. It needs no budget, and a slow
+       host makes all its pairs slow: until it is known, a budget would FAIL for its good peers,
+       too.
+    3. :func:`_beyond_budgets` finds hosts that break a budget in all their pairs. Which budgets
+       can be judged at all is found over the pairs without slow hosts.
+    4. :func:`_by_budgets` gives the verdict of budgets over all pairs to the hosts that neither
+       FAIL nor are INVALID by now. So it comes last, and budgets are judged anew where pass 3
+       found hosts.
+
+    Where budgets are required and none is for the run, hosts were only compared: they are INVALID.
+    """
+    environment = measured.environment
+    places = Places(environment)
+    known = [trial for trial in measured.trials if trial.primary and trial.boot in places.boots]
+    guests = [(places.hosts(trial), trial) for trial in known if trial.arm != results.HOST]
+    planned = _planned_meetings(places)
+    findings: dict[str, list[_Finding]] = {host: [] for host, _ in sorted(planned)}
+    for host in findings.keys() - _hosts_with_trials(places, known):
+        findings[host].append(_Finding(_V.INVALID, reason(_C.NO_RESULT)))
+
+    kept, losses = lost_trials.screen(guests, places, environment, budgets)
+    if_nothing_else: dict[str, list[_Finding]] = collections.defaultdict(list)
+    for loss in losses:
+        finding = _Finding(_V.INVALID, loss.why)
+        if loss.mostly:
+            findings[loss.host].append(finding)
+        else:
+            if_nothing_else[loss.host].append(finding)
+    counting = _with_bare_hosts(kept, known, places)
+
+    comparisons = peer_comparison.compare(kept, places.fleet.max_loss)
+    for host, finding in _slower_than_others(comparisons):
+        findings[host].append(finding)
+
+    usable = counting or guests
+    slow = _failing(findings)
+    judgements = _over_all_pairs(slow, usable, budgets, environment)
+    beyond, of_bare = _beyond_budgets(judgements, counting)
+    for host, finding in beyond:
+        findings[host].append(finding)
+
+    failing = _failing(findings)
+    if failing != slow:
+        judgements = _over_all_pairs(failing, usable, budgets, environment)
+    for host, finding in _by_budgets(findings, judgements, kept):
+        findings[host].append(finding)
+
+    if not judgements and not all(budget.optional for budget in budgets):
+        for mine in findings.values():
+            mine.insert(0, _Finding(_V.INVALID, budget_file.why_none(measured)))
+    peers = collections.Counter(host for host, _ in planned)
+    peers_measured = collections.Counter(
+        host for host, _ in _meetings_with_figures(places, guests)
+    )
+    hosts = []
+    for host, mine in findings.items():
+        deciding = mine or if_nothing_else[host]
+        hosts.append(_verdict(host, deciding, peers[host], peers_measured[host]))
+    whole = _worst(hosts)
+    word = None
+    if whole is not None:
+        word = whole.value
+    fleet = dataclasses.replace(places.fleet, verdict=word, hosts=hosts)
+    changed = dataclasses.replace(
+        measured, environment=dataclasses.replace(environment, fleet=fleet)
+    )
+    return changed, FleetVerdict(whole, hosts, of_bare, comparisons, judgements)
+
+
+def _worst(hosts: Iterable[environments.FleetHost]) -> judging.Verdict | None:
+    verdicts = [_V(host.verdict) for host in hosts if host.verdict]
+    return min(verdicts, key=_ORDER.index, default=None)
+
+
+# -- who met whom
+
+
+def _meetings(pair: fleet_model.HostPair) -> list[tuple[str, str]]:
+    return [(pair.client, pair.server), (pair.server, pair.client)]
+
+
+def _planned_meetings(places: Places) -> set[tuple[str, str]]:
+    """Return every host with each of its peers."""
+    planned = set()
+    for pair, _ in places.boots.values():
+        planned.update(_meetings(pair))
+    return planned
+
+
+def _meetings_with_figures(places: Places, guests: Trials) -> set[tuple[str, str]]:
+    """Return every host with each peer with which it has a figure."""
+    met = set()
+    for about, trial in guests:
+        if trial.value is None:
+            continue
+        pair, _ = places.boots[trial.boot]
+        for host, peer in _meetings(pair):
+            if host in about.hosts:
+                met.add((host, peer))
+    return met
+
+
+def _hosts_with_trials(places: Places, trials: Iterable[results.Trial]) -> set[str]:
+    hosts: set[str] = set()
+    for trial in trials:
+        pair, _ = places.boots[trial.boot]
+        hosts |= pair.hosts
+    return hosts
+
+
+def _with_bare_hosts(kept: Trials, known: Iterable[results.Trial], places: Places) -> Trials:
+    """Return ``kept``, then trials of bare hosts in the boots that count."""
+    boots = {(trial.benchmark, trial.boot) for _, trial in kept}
+    counting = list(kept)
+    for trial in known:
+        if trial.arm == results.HOST and (trial.benchmark, trial.boot) in boots:
+            counting.append((places.hosts(trial), trial))
+    return counting
+
+
+# -- passes 2 and 3: hosts that are slow, and hosts that are beyond a budget
+
+
+def _slower_than_others(
+    comparisons: Mapping[tuple[str, str], peer_comparison.Comparison],
+) -> Iterator[tuple[str, _Finding]]:
+    """Yield what the comparison of hosts with each other says about each of them."""
+    for (benchmark, arm), comparison in comparisons.items():
+        if not comparison.enough:
+            continue
+        for host, logs in comparison.logs.items():
+            losses = [-math.expm1(log - comparison.middle) for log in logs]
+            yield (
+                host,
+                _compared(comparison, host, losses, slow=True, benchmark=benchmark, arm=arm),
+            )
+
+
+def _compared(
+    comparison: peer_comparison.Comparison,
+    host: str,
+    figures: Sequence[float],
+    *,
+    slow: bool,
+    **params: object,
+) -> _Finding:
+    """Return what a comparison says about a host, and why.
+
+    :param figures: those of its pairs, the best last.
+    :param slow: it was compared with other hosts; False: with a budget.
+    """
+    word = comparison.states[host]
+    if word is _V.PASS:
+        return _Finding(word)
+    if slow:
+        certain, perhaps = _C.SLOW, _C.MAYBE_SLOW
+    else:
+        certain, perhaps = _C.HOST_BEYOND, _C.HOST_MAYBE_BEYOND
+    code = perhaps
+    if word is _V.FAIL:
+        code = certain
+    params |= {"low": figures[-1], "high": figures[0], "spread": comparison.spread}
+    return _Finding(word, Reason(code, params))
+
+
+def _failing(findings: Mapping[str, Sequence[_Finding]]) -> set[str]:
+    failing = set()
+    for host, mine in findings.items():
+        if any(finding.verdict is _V.FAIL for finding in mine):
+            failing.add(host)
+    return failing
+
+
+def _over_all_pairs(
+    failing: Collection[str],
+    trials: Trials,
+    budgets: Sequence[judging.Budget],
+    environment: environments.Environment,
+) -> Sequence[judging.Judgement]:
+    """Judge budgets by the pairs without a host that FAILs; by all pairs if none is left."""
+    usable = [trial for pair, trial in trials if pair.hosts.isdisjoint(failing)]
+    if not usable:
+        usable = [trial for _, trial in trials]
+    if not usable:
+        return ()
+    return judging.judge_all(results.Results(environment, usable), budgets)
+
+
+def _beyond_budgets(
+    judgements: Sequence[judging.Judgement], trials: Trials
+) -> tuple[Sequence[tuple[str, _Finding]], Mapping[str, float]]:
+    """Return findings on hosts beyond a budget, and what guests reach of bare hosts."""
+    limits: list[_LimitedFigure] = []
+    for judgement in judgements:
+        if judgement.verdict is not _V.INVALID:
+            limits.extend(_limited_figures(judgement, trials))
+    findings: list[tuple[str, _Finding]] = []
+    of_bare: dict[str, float] = {}
+    for limited in limits:
+        budget = limited.judgement.budget
+        is_loss = limited.name == "loss"
+        comparison = peer_comparison.judge(limited.of_pairs, 0.0, len(limits), limited.limit)
+        params: dict[str, object] = {
+            "benchmark": budget.benchmark,
+            "arm": budget.arm,
+            "baseline": budget.baseline,
+            "figure": limited.name,
+            "unit": limited.judgement.unit,
+            "limit": budget.max_host_cpu_per_unit,
+        }
+        if is_loss:
+            params["limit"] = budget.max_loss
+        for host, logs in comparison.logs.items():
+            if is_loss:
+                figures = [-math.expm1(log) for log in logs]
+            else:
+                figures = [math.exp(-log) for log in logs]
+            if is_loss and budget.baseline == results.HOST:
+                of_bare[host] = min(of_bare.get(host, math.inf), math.exp(logs[-1]))
+            findings.append((host, _compared(comparison, host, figures, slow=False, **params)))
+    return findings, of_bare
+
+
+def _limited_figures(judgement: judging.Judgement, trials: Trials) -> Iterator[_LimitedFigure]:
+    """Yield each figure that the budget of a judgement limits, if any pair has it."""
+    budget = judgement.budget
+    mine, of_arm = [], []
+    boots = {}
+    for pair, trial in trials:
+        if trial.benchmark != budget.benchmark or budget.metric not in (None, trial.metric):
+            continue
+        mine.append(trial)
+        if trial.arm == budget.arm:
+            of_arm.append(trial)
+            boots[trial.boot] = pair
+    if budget.max_loss is not None:
+        ratios = intervals.log_ratios(mine, budget.arm, budget.baseline)
+        of_pairs = _of_pairs(boots, ratios)
+        if of_pairs:
+            yield _LimitedFigure(judgement, "loss", math.log(1 - budget.max_loss), of_pairs)
+    if budget.max_host_cpu_per_unit:
+        of_pairs = _of_pairs(boots, intervals.by_boot(of_arm, _log_cost))
+        if of_pairs:
+            yield _LimitedFigure(
+                judgement, "cpu", -math.log(budget.max_host_cpu_per_unit), of_pairs
+            )
+
+
+def _log_cost(trial: results.Trial) -> float | None:
+    cost = overhead.per_unit(overhead.cost(trial).service_s, trial)
+    if cost is None or cost <= 0:
+        return None
+    return -math.log(cost)
+
+
+def _of_pairs(
+    boots: Mapping[int, fleet_model.HostPair], samples: Mapping[int, Sequence[float]]
+) -> dict[fleet_model.HostPair, float]:
+    """Return the median of each boot; that of the better boot where a pair has two."""
+    medians: dict[fleet_model.HostPair, float] = {}
+    for boot, some in samples.items():
+        pair = boots[boot]
+        medians[pair] = max(statistics.median(some), medians.get(pair, -math.inf))
+    return medians
+
+
+# -- pass 4: budgets over all pairs
+
+
+def _by_budgets(
+    findings: Mapping[str, Sequence[_Finding]],
+    judgements: Sequence[judging.Judgement],
+    trials: Trials,
+) -> Iterator[tuple[str, _Finding]]:
+    """Yield what budgets say over all pairs, about the hosts that neither FAIL nor are INVALID."""
+    undecided = set()
+    for host, mine in findings.items():
+        if not any(finding.verdict in (_V.FAIL, _V.INVALID) for finding in mine):
+            undecided.add(host)
+    measured: dict[str, set[str]] = collections.defaultdict(set)
+    for pair, trial in trials:
+        measured[trial.benchmark] |= pair.hosts
+    for judgement in judgements:
+        benchmark = judgement.budget.benchmark
+        hosts = undecided
+        if measured[benchmark]:  # a benchmark that no host has was wanted of all of them
+            hosts = undecided & measured[benchmark]
+        for host in hosts:
+            yield host, _Finding(_V.PASS)
+            for word, why in judgement.verdicts_and_reasons:
+                if word is not _V.PASS:
+                    figure = why.params.get("figure", "")
+                    of_budget = reason(_C.BUDGET, benchmark=benchmark, figure=figure, why=(why,))
+                    yield host, _Finding(word, of_budget)
+
+
+def _verdict(
+    host: str, findings: Iterable[_Finding], peers: int, measured: int
+) -> environments.FleetHost:
+    """Return the worst finding on a host, with every reason; those of the verdict come first."""
+    ordered = sorted(findings, key=lambda finding: _ORDER.index(finding.verdict))
+    whole = None
+    if ordered:
+        whole = ordered[0].verdict.value
+    details = []
+    texts = []
+    for finding in ordered:
+        why = finding.why
+        if why is None:
+            continue
+        benchmark, figure = why.params.get("benchmark", ""), why.params.get("figure", "")
+        details.append(
+            environments.HostDetail(finding.verdict.value, sorted(why.codes), benchmark, figure)
+        )
+        texts.append(messages.of(why))
+    return environments.FleetHost(
+        host, whole, list(dict.fromkeys(texts)), peers, measured, details
+    )

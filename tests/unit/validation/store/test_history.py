@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Histories in a real database: kept once, like beside like."""
+
+from nova_perf_tuning.validation.report import summary
+from nova_perf_tuning.validation.results import reasons
+from nova_perf_tuning.validation.store import engine as database
+from nova_perf_tuning.validation.store import history
+from tests.support import directories, samples
+
+MACHINE = {"cpu_model": "CPU", "cpus": 2, "memory_mib": 4096, "accelerator": "kvm"}
+
+
+class HistoryTest(directories.DirectoryCase):
+    def setUp(self):
+        super().setUp()
+        self.engine = database.connect(f"sqlite:///{self.directory}/runs.db")
+        self.addCleanup(self.engine.dispose)
+
+    def add(self, host="one", day=1, value=100.0, request=None, **environment):
+        output = {
+            **MACHINE,
+            "host": host,
+            "created": f"2026-10-{day:02}T10:00:00+00:00",
+            **environment,
+        }
+        data = samples.results({"untuned": value}, seed=day, noise=0.002, **output)
+        if request is not None:
+            data.environment.arms["untuned"].request = request
+        return history.add(self.engine, data)
+
+    def test_the_same_results_are_kept_once(self):
+        run_id, new = self.add()
+        self.assertTrue(new)
+        self.assertEqual((run_id, False), self.add())
+        self.assertEqual(1, len(history.series(self.engine)[0].points))
+
+    def test_change_is_reported_with_what_changed(self):
+        for day in range(1, 13):
+            self.add(
+                day=day, value=100.0 if day < 7 else 80.0, kernel="6.1" if day < 7 else "6.12"
+            )
+        [found] = history.series(self.engine, "one")
+        self.assertEqual([6], [change.index for change in found.changes])
+        change = found.change(found.changes[0])
+        self.assertEqual(reasons.ReasonCode.WORSENED, change.code)
+        self.assertEqual({"kernel": ("6.1", "6.12")}, change.params["versions"])
+        self.assertEqual([], history.series(self.engine, "another"))
+
+    def test_a_change_for_the_better_is_one(self):
+        for day in range(1, 13):
+            self.add(day=day, value=80.0 if day < 7 else 100.0)
+        [found] = history.series(self.engine, "one")
+        self.assertEqual(
+            [reasons.ReasonCode.IMPROVED], [found.change(one).code for one in found.changes]
+        )
+
+    def test_trials_that_do_not_count_are_not_kept(self):
+        data = samples.results({"untuned": 100.0}, noise=0.002)
+        for trial in data.trials[:4]:
+            trial.value, trial.conditions = 1.0, {"steal_share": 0.9}
+        history.add(self.engine, data)
+        [point] = history.series(self.engine)[0].points
+        self.assertEqual(5, point.n)
+        self.assertTrue(point.value > 90)
+
+    def test_other_hardware_or_parameters_are_another_series(self):
+        parameters = {"benchmarks": {"iperf3": {"parameters": {"seconds": "8"}}}}
+        for output in ({}, {"cpu_model": "old CPU"}, {"cpu_model": ""}, parameters):
+            self.add(**output)
+        self.assertEqual([1] * 4, [len(series.points) for series in history.series(self.engine)])
+
+    def test_filter_by_tags(self):
+        for day, tags in enumerate(({}, {"kernel": "new"}, {"kernel": "new", "rack": "a 1"}), 1):
+            self.add(day=day, tags=tags)
+        for tags, days in (
+            ({}, [1, 2, 3]),
+            ({"kernel": "new"}, [2, 3]),
+            ({"kernel": "new", "rack": "a"}, []),
+        ):
+            with self.subTest(tags):
+                found = history.series(self.engine, tags=tags)
+                self.assertEqual(
+                    days, [point.at.day for series in found for point in series.points]
+                )
+
+    def test_trials_that_tools_watched_are_another_series(self):
+        self.add()
+        data = samples.results({"untuned": 90.0}, **MACHINE, host="one")
+        for trial in data.trials:
+            trial.collectors = ["perf"]
+        history.add(self.engine, data)
+        self.assertEqual([1, 1], [len(series.points) for series in history.series(self.engine)])
+        [note] = summary.notes(data, [])
+        self.assertEqual(
+            (reasons.ReasonCode.WATCHED, ["perf"]), (note.code, note.params["collectors"])
+        )
+
+    def test_other_requests_are_another_series(self):
+        balanced = {"perf:profile": "balanced", "perf:vif_queues": "auto"}
+        other = {"perf:profile": "network-throughput", "perf:vif_queues": "auto"}
+        own = {**balanced, "perf:vif_queues": "2"}
+        judged = {"perf:vif_queues": "auto", "perf:profile": "balanced", "perf:budget": "default"}
+        requests = [{}, *[balanced] * 3, judged, *[other] * 5, own]
+        for day, request in enumerate(requests, 1):
+            value = 127.0 if request is other else 100.0
+            self.add(day=day, value=value, request=request)
+        found = history.series(self.engine)
+        counts = {"-": 1, "balanced (vif_queues=auto)": 4, "balanced (vif_queues=2)": 1}
+        counts["network-throughput (vif_queues=auto)"] = 5
+        self.assertEqual(counts, {series.tuning: len(series.points) for series in found})
+        self.assertEqual([], [series.changes for series in found if series.changes])
