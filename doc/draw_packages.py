@@ -30,7 +30,7 @@ PACKAGES = {
     "host/audit": ("recommendations as rules", 2, 7),
     "host/kinds": ("how settings are written", 0, 8),
     "host/plan": ("where everything belongs", 2, 8),
-    "host/facts": ("what the host is", 0, 9),
+    "host/input/facts": ("what the host is", 0, 9),
     "guest": ("request and domain XML", 1, 10),
     "specs": ("what a flavor may ask", 1, 11),
 }
@@ -62,6 +62,8 @@ def imports() -> dict[str, set[str]]:
 def _package(path: str) -> str:
     """Return the package of a module's path."""
     parts = path.split("/")
+    if parts[:2] == ["host", "input"]:
+        return "/".join(parts[:3])
     return "/".join(parts[:2]) if parts[0] in ("host", "validation") else parts[0]
 
 

@@ -26,8 +26,8 @@ import draw_packages
 import yaml
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.host.facts import reader
-from nova_perf_tuning.host.owners import CpuSets
+from nova_perf_tuning.host.input.facts import reader
+from nova_perf_tuning.host.model.owners import CpuSets
 from nova_perf_tuning.host.picture import svg
 from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.validation.measure import results_file

@@ -62,7 +62,7 @@ class Finding:
     :ivar remedy: what to do, as a configuration or as commands, one a line; what explains one
         comes after ``#``.
     :ivar settings: what ``nova-perf apply --rule`` would write
-        (:class:`nova_perf_tuning.host.model.Setting`).
+        (:class:`nova_perf_tuning.host.model.host_model.Setting`).
     :ivar safe: ``--all-safe`` applies it; a safe rule may find a host where it is not.
     """
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.agent import rewrite_limit
-from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import irqbalance
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.transaction import verify
 from nova_perf_tuning.printing import counted
 
@@ -99,21 +99,21 @@ class CompetingDaemons:
         self._looked = self._rescanned = -math.inf
         self._known: frozenset[rewrite_limit.Key] = frozenset()
 
-    def ban(self, placed: Sequence[model.Setting]) -> list[model.Setting]:
+    def ban(self, placed: Sequence[host_model.Setting]) -> list[host_model.Setting]:
         """Return the list for irqbalance's policy script, given all that is placed."""
         numbers: list[int] = []
         for setting in placed:
-            if setting.kind == model.IrqTarget.kind:
-                numbers.append(model.IrqTarget.parse(setting.target).number)
+            if setting.kind == host_model.IrqTarget.kind:
+                numbers.append(host_model.IrqTarget.parse(setting.target).number)
         if not numbers:
             return []
-        ban = model.Setting(
+        ban = host_model.Setting(
             kind=self._kind.kind,
             target=irqbalance.TARGET,
             value=irqbalance.as_text(numbers),
             current=self._kind.read(irqbalance.TARGET),
             reason=f"irqbalance leaves alone what is placed here: {counted(len(numbers), 'interrupt')}",
-            rule=model.PlanRule.IRQBALANCE_BAN,
+            rule=host_model.PlanRule.IRQBALANCE_BAN,
         )
         return [ban]
 

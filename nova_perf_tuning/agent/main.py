@@ -17,8 +17,9 @@ from nova_perf_tuning import arguments, atomic_write, errors, printing
 from nova_perf_tuning.agent import findings, reconcile, rewrite_limit, service, sources
 from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.conf import opts
-from nova_perf_tuning.host import novaconf, privileged
-from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host import privileged
+from nova_perf_tuning.host.input import novaconf
+from nova_perf_tuning.host.input.facts import reader
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import refusals
 from nova_perf_tuning.host.transaction.restore import KEPT, RestoreResult

@@ -20,7 +20,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.agent import findings, service
-from nova_perf_tuning.host import guest_cpu, model
+from nova_perf_tuning.host.input import guest_cpu
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.nova import host_result
 
 #: Maximum concurrent clients, and seconds allowed for each: a client costs the agent a thread and
@@ -72,7 +73,7 @@ class Collector:
         )
         spent: dict[tuple[str, ...], float] = {}
         waited: dict[tuple[str, ...], float] = {}
-        guests: Sequence[model.GuestProcess] = ()
+        guests: Sequence[host_model.GuestProcess] = ()
         if facts is not None:
             guests = facts.guests
         for guest in guests:

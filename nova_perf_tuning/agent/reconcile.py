@@ -20,10 +20,11 @@ from typing import Final
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.agent import rewrite_limit, sources
-from nova_perf_tuning.host import model, novaconf
-from nova_perf_tuning.host.facts import reader
-from nova_perf_tuning.host.facts.root import Root
+from nova_perf_tuning.host.input import novaconf
+from nova_perf_tuning.host.input.facts import reader
+from nova_perf_tuning.host.input.facts.root import Root
 from nova_perf_tuning.host.kinds import base, registry
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.plan.refused import NOTHING, Refused
 from nova_perf_tuning.host.transaction import apply as apply_module
@@ -33,7 +34,7 @@ from nova_perf_tuning.host.transaction import restore as restore_module
 from nova_perf_tuning.host.transaction import verify as verify_module
 from nova_perf_tuning.host.transaction.restore import Restoration, RestoreResult
 
-Setting = model.Setting
+Setting = host_model.Setting
 #: A command that asks whether an agent runs holds its lock for an instant.
 _INSTANT_S: Final = 0.5
 #: Half of the time that the unit gives a stop (TimeoutStopSec): the rest is for putting things
@@ -54,7 +55,7 @@ class Pass:
         :meth:`Reconciler.not_in_force`.
     """
 
-    facts: model.HostFacts
+    facts: host_model.HostFacts
     plan: planner.Plan
     written: list[apply_module.Outcome]
     drifted: list[Setting]
@@ -149,14 +150,14 @@ class TunedHost:
         self._housekeeping = housekeeping
         self._rps = rps
 
-    def facts(self) -> model.HostFacts:
+    def facts(self) -> host_model.HostFacts:
         """Read the host.
 
         :raises FactsError: it cannot be read at all.
         """
         return reader.read_host(self.root)
 
-    def plan(self, facts: model.HostFacts, refused: Refused = NOTHING) -> planner.Plan:
+    def plan(self, facts: host_model.HostFacts, refused: Refused = NOTHING) -> planner.Plan:
         """Return what should hold.
 
         :param refused: what the kernel does not do.
@@ -165,7 +166,7 @@ class TunedHost:
         """
         # agent.json is for everybody's eyes, and a title is what a tenant calls an instance:
         # libvirt's name alone.
-        guests: list[model.GuestProcess] = []
+        guests: list[host_model.GuestProcess] = []
         for guest in facts.guests:
             domain = guest.domain
             if domain is not None:
@@ -183,7 +184,7 @@ class TunedHost:
         return planner.plan(seen, sets, rps=self._rps, refused=refused)
 
     def nova_files(self) -> Sequence[str]:
-        """Return the files of nova-compute that count now; see :func:`nova_perf_tuning.host.novaconf.find`."""
+        """Return the files of nova-compute that count now; see :func:`nova_perf_tuning.host.input.novaconf.find`."""
         if self._nova_config:
             return self._nova_config
         prefix = self.root.rstrip("/")
@@ -295,7 +296,7 @@ class Reconciler:
         kinds: Mapping[str, base.SettingKind],
         journal: journal_module.Journal,
         boot: str,
-        facts: model.HostFacts,
+        facts: host_model.HostFacts,
         *,
         last: bool,
     ) -> tuple[list[apply_module.Outcome], bool]:
@@ -307,7 +308,7 @@ class Reconciler:
         interrupts: list[Setting] = []
         others: list[Setting] = []
         for setting in settings:
-            if setting.kind == model.IrqTarget.kind:
+            if setting.kind == host_model.IrqTarget.kind:
                 interrupts.append(setting)
             else:
                 others.append(setting)
@@ -454,9 +455,9 @@ class Reconciler:
         with contextlib.suppress(
             OSError, errors.PerfTuningError
         ):  # restore says what is wrong with it
-            if kind is not None and entry.kind == model.IrqTarget.kind:
-                now = model.IrqTarget.parse(entry.target, kind.identity(entry.target))
-                if model.IrqTarget.parse(entry.target, entry.identity).is_asleep(now):
+            if kind is not None and entry.kind == host_model.IrqTarget.kind:
+                now = host_model.IrqTarget.parse(entry.target, kind.identity(entry.target))
+                if host_model.IrqTarget.parse(entry.target, entry.identity).is_asleep(now):
                     # When its NIC comes up, the kernel has our value there, and the plan wants it
                     # again.
                     self._stuck.pop(key, None)
@@ -572,6 +573,6 @@ def _is_silent(setting: Setting) -> bool:
     A NIC that is down keeps its vectors and drops their handlers: they never fire until it comes
     up. Written under the name that they have meanwhile, their originals would be lost then.
     """
-    if setting.kind != model.IrqTarget.kind:
+    if setting.kind != host_model.IrqTarget.kind:
         return False
-    return not model.IrqTarget.parse(setting.target, setting.identity).action
+    return not host_model.IrqTarget.parse(setting.target, setting.identity).action

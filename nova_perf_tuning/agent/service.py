@@ -14,7 +14,7 @@ from typing import Any, Final
 from nova_perf_tuning import errors
 from nova_perf_tuning.agent import findings, reconcile, sources
 from nova_perf_tuning.agent import state as state_module
-from nova_perf_tuning.host import model, notes
+from nova_perf_tuning.host.model import host_model, notes
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.printing import counted
 
@@ -34,11 +34,13 @@ _FIRST_PAUSE, _LONGEST_PAUSE, _EARLY = 1.0, 60.0, 2.0
 _LONGEST_REST: Final = 1.0
 
 
-_PASSTHROUGH: Final = frozenset({model.PlanRule.PASSTHROUGH_NUMA, model.PlanRule.PASSTHROUGH_VCPU})
+_PASSTHROUGH: Final = frozenset(
+    {host_model.PlanRule.PASSTHROUGH_NUMA, host_model.PlanRule.PASSTHROUGH_VCPU}
+)
 
 #: What other threads may look at, of which the loop changes nothing: the agent's state and the
 #: host.
-Snapshot = tuple[state_module.AgentState, model.HostFacts | None]
+Snapshot = tuple[state_module.AgentState, host_model.HostFacts | None]
 
 
 class Service:
@@ -268,7 +270,7 @@ class Service:
         if self._next_verify <= now:
             self._next_verify = now + self._timing.verify_interval
         self._next_look = now + self._timing.interval
-        if any(setting.kind == model.IrqTarget.kind for setting in done.drifted):
+        if any(setting.kind == host_model.IrqTarget.kind for setting in done.drifted):
             self._daemons.moved()
         self.stats.passes[min(causes)] += 1
         self.stats.written.update(outcome.setting.kind for outcome in done.written)
@@ -398,7 +400,7 @@ def _shortened(noted: dict[str, Any]) -> dict[str, Any]:
     return noted
 
 
-def _places_devices(guest: model.GuestProcess) -> bool:
+def _places_devices(guest: host_model.GuestProcess) -> bool:
     """Whether a guest has devices of its own whose interrupts are placed."""
     domain = guest.domain
     if domain is None or domain.request is None or not domain.hostdevs:

@@ -12,10 +12,11 @@ from nova_perf_tuning import rules as rules_module
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli.options import host as host_options
 from nova_perf_tuning.cli.options import journal as journal_options
-from nova_perf_tuning.host import model, notes, privileged
+from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.audit import persist, runner
 from nova_perf_tuning.host.kinds import base, registry
-from nova_perf_tuning.host.notes import Note, NoteCode
+from nova_perf_tuning.host.model import host_model, notes
+from nova_perf_tuning.host.model.notes import Note, NoteCode
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import planfile, refusals, verify
@@ -32,8 +33,8 @@ class _Wanted:
         plan is a file's, or files bring back all that was proposed.
     """
 
-    facts: model.HostFacts | None
-    settings: list[model.Setting]
+    facts: host_model.HostFacts | None
+    settings: list[host_model.Setting]
     warnings: list[Note]
 
 
@@ -116,8 +117,8 @@ class Apply(command.PerfCommand):
 
 
 def _beside_agent(
-    settings: list[model.Setting], kinds: Mapping[str, base.SettingKind], state_dir: str
-) -> tuple[list[model.Setting], list[apply_module.Outcome]]:
+    settings: list[host_model.Setting], kinds: Mapping[str, base.SettingKind], state_dir: str
+) -> tuple[list[host_model.Setting], list[apply_module.Outcome]]:
     """Return what may be applied while an agent runs, if one does, and what became of the rest."""
     agent = journal_module.running_agent(state_dir)
     if agent is None:
@@ -212,7 +213,7 @@ def _proposed(args: argparse.Namespace) -> _Wanted:
     warnings = _unjudged(args, report)
     if host.options.refused and host.plan is not None:
         warnings += [note for note in host.plan.warnings if note.code in notes.REFUSALS]
-    proposed: dict[tuple[str, str], model.Setting] = {}
+    proposed: dict[tuple[str, str], host_model.Setting] = {}
     for finding in report.findings:
         # A rule that is safe may find a host where its own remedy is not.
         if not finding.settings:

@@ -11,8 +11,8 @@ from nova_perf_tuning import atomic_write, errors, rules
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli.options import host as host_options
 from nova_perf_tuning.cli.options import output
-from nova_perf_tuning.host import notes
 from nova_perf_tuning.host.audit import base, runner
+from nova_perf_tuning.host.model import notes
 from nova_perf_tuning.printing import counted, printable
 
 _LEVELS = [level.value for level in rules.Level]

@@ -9,12 +9,12 @@ from nova_perf_tuning.cli import command
 from nova_perf_tuning.cli.options import host as host_options
 from nova_perf_tuning.cli.options import output
 from nova_perf_tuning.grouping import grouped
-from nova_perf_tuning.host import model, notes
+from nova_perf_tuning.host.model import host_model, notes
 from nova_perf_tuning.host.picture import svg
 from nova_perf_tuning.host.plan import planner, proof
 from nova_perf_tuning.printing import counted
 
-_AFFINITIES = frozenset({model.IrqTarget.kind, model.ThreadTarget.kind})
+_AFFINITIES = frozenset({host_model.IrqTarget.kind, host_model.ThreadTarget.kind})
 #: Fields of a setting in the JSON.
 _FIELDS = ("kind", "target", "value", "current", "reason", "rule", "identity")
 #: Warnings that are shown one by one.
@@ -113,7 +113,7 @@ def _show_sets(plan: planner.Plan) -> None:
         command.say(f"no overlap with dedicated: {', '.join(seen)}")
 
 
-def _rows(settings: Iterable[model.Setting]) -> list[tuple[object, ...]]:
+def _rows(settings: Iterable[host_model.Setting]) -> list[tuple[object, ...]]:
     """Return a row for each setting; a reason that several have in turn is said once."""
     rows: list[tuple[object, ...]] = []
     last_reason = ""
@@ -129,7 +129,7 @@ def _rows(settings: Iterable[model.Setting]) -> list[tuple[object, ...]]:
     return rows
 
 
-def _summary(changes: Iterable[model.Setting]) -> list[tuple[object, ...]]:
+def _summary(changes: Iterable[host_model.Setting]) -> list[tuple[object, ...]]:
     """Return a row for each rule of the planner."""
     rows: list[tuple[object, ...]] = []
     for rule, settings in grouped((setting.rule, setting) for setting in changes).items():

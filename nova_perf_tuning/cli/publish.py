@@ -16,8 +16,8 @@ from nova_perf_tuning import atomic_write, bounded_json
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli.options import results as result_options
 from nova_perf_tuning.conf import nova, opts
-from nova_perf_tuning.host import novaconf
-from nova_perf_tuning.host.facts.root import Root
+from nova_perf_tuning.host.input import novaconf
+from nova_perf_tuning.host.input.facts.root import Root
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.judge import host_results

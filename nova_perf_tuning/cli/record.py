@@ -4,7 +4,7 @@
 import argparse
 
 from nova_perf_tuning.cli import command
-from nova_perf_tuning.host import record
+from nova_perf_tuning.host.input import record
 
 
 class Record(command.PerfCommand):

@@ -10,9 +10,10 @@ from nova_perf_tuning.cli import command
 from nova_perf_tuning.cli.options import host as host_options
 from nova_perf_tuning.cli.options import output
 from nova_perf_tuning.grouping import grouped
-from nova_perf_tuning.host import model, notes, novaconf, owners
-from nova_perf_tuning.host.facts import reader
-from nova_perf_tuning.host.facts import root as root_module
+from nova_perf_tuning.host.input import novaconf
+from nova_perf_tuning.host.input.facts import reader
+from nova_perf_tuning.host.input.facts import root as root_module
+from nova_perf_tuning.host.model import host_model, notes, owners
 from nova_perf_tuning.host.picture import svg
 from nova_perf_tuning.printing import counted
 
@@ -44,7 +45,14 @@ _GUEST_HEAD = (
 _THREAD_KINDS = ("vcpu", "emulator", "iothread", "vhost")
 
 #: Objects of the model that JSON shows with all their fields.
-_Item = model.Cpu | model.Node | model.Nic | model.Irq | model.ProgramThread | model.Slice
+_Item = (
+    host_model.Cpu
+    | host_model.Node
+    | host_model.Nic
+    | host_model.Irq
+    | host_model.ProgramThread
+    | host_model.Slice
+)
 
 
 class Topology(command.PerfCommand):
@@ -73,12 +81,12 @@ class Topology(command.PerfCommand):
             command.say(str(error), prefix="warning: ")
 
 
-def _claims(root: root_module.Root, facts: model.HostFacts) -> owners.CpuOwners:
+def _claims(root: root_module.Root, facts: host_model.HostFacts) -> owners.CpuOwners:
     """Return who owns what, as the plan has it; NovaConfigError: the sets of nova.conf cannot be read."""
     return owners.CpuOwners.of(facts, novaconf.cpu_sets(novaconf.found(root)))
 
 
-def as_json(facts: model.HostFacts) -> dict[str, object]:
+def as_json(facts: host_model.HostFacts) -> dict[str, object]:
     """Return the facts in the documented form; CPU sets are kernel cpulists, what is unknown is null."""
     return {
         "cpus": _all_fields(facts.cpus),
@@ -101,19 +109,19 @@ def as_json(facts: model.HostFacts) -> dict[str, object]:
     }
 
 
-def _node(node: model.Node) -> dict[str, object]:
+def _node(node: host_model.Node) -> dict[str, object]:
     fields = _fields(node)
     fields["distances"] = {str(to): distance for to, distance in node.distances.items()}
     return fields
 
 
-def _nic(nic: model.Nic) -> dict[str, object]:
+def _nic(nic: host_model.Nic) -> dict[str, object]:
     fields = _fields(nic)
     fields["napis"] = [dataclasses.asdict(napi) for napi in nic.napis]
     return fields
 
 
-def _guest(guest: model.GuestProcess) -> dict[str, object]:
+def _guest(guest: host_model.GuestProcess) -> dict[str, object]:
     threads = []
     for thread in guest.threads:
         fields = {
@@ -136,7 +144,7 @@ def _fields(item: _Item) -> dict[str, object]:
     return {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
 
 
-def show(facts: model.HostFacts, programs: Sequence[owners.Claim]) -> None:
+def show(facts: host_model.HostFacts, programs: Sequence[owners.Claim]) -> None:
     command.say(*_summary(facts, programs), "")
     command.print_table(_NODE_HEAD, _node_rows(facts))
     for head, rows in ((_NIC_HEAD, _nic_rows(facts)), (_GUEST_HEAD, _guest_rows(facts.guests))):
@@ -149,7 +157,7 @@ def show(facts: model.HostFacts, programs: Sequence[owners.Claim]) -> None:
         command.say(f"warning: {notes.text(note)}")
 
 
-def _summary(facts: model.HostFacts, programs: Sequence[owners.Claim]) -> list[str]:
+def _summary(facts: host_model.HostFacts, programs: Sequence[owners.Claim]) -> list[str]:
     """Return the host in two lines, and in a third one the sets of CPUs that it has."""
     kernel, hardware = facts.kernel or "unknown", facts.arch or "unknown hardware"
     virtualization = facts.virtualization or "unknown"
@@ -166,7 +174,7 @@ def _summary(facts: model.HostFacts, programs: Sequence[owners.Claim]) -> list[s
     return lines
 
 
-def _counts(facts: model.HostFacts) -> str:
+def _counts(facts: host_model.HostFacts) -> str:
     """Return how many cores, packages, nodes, interrupts and guests the host has."""
     online = [cpu for cpu in facts.cpus if cpu.online]
     cores = {cpu.siblings for cpu in online}
@@ -183,7 +191,7 @@ def _counts(facts: model.HostFacts) -> str:
 
 
 def _sets(
-    facts: model.HostFacts, programs: Sequence[owners.Claim]
+    facts: host_model.HostFacts, programs: Sequence[owners.Claim]
 ) -> list[tuple[str, str | None]]:
     """Return name and CPUs of the sets that a host may have; empty or None where it has none."""
     sets: list[tuple[str, str | None]] = [
@@ -192,7 +200,7 @@ def _sets(
         ("nohz_full", facts.nohz_full),
         ("isolated by partitions", facts.isolated_now),
     ]
-    for kind in model.KINDS:
+    for kind in host_model.KINDS:
         members = [cpu.id for cpu in facts.cpus if cpu.kind == kind]
         sets.append((f"{kind} CPUs", cpulist.format(members)))
     for name, claimed in grouped((claim.name, claim.cpus) for claim in programs).items():
@@ -201,10 +209,10 @@ def _sets(
     return sets
 
 
-def _node_rows(facts: model.HostFacts) -> list[tuple[object, ...]]:
+def _node_rows(facts: host_model.HostFacts) -> list[tuple[object, ...]]:
     """Return a row for each node, and one for CPUs of which none is known."""
     cpus = grouped((cpu.node, cpu) for cpu in facts.cpus if cpu.online)
-    nodes: dict[int | None, model.Node] = {}
+    nodes: dict[int | None, host_model.Node] = {}
     for node in facts.nodes:
         nodes[node.id] = node
     rows: list[tuple[object, ...]] = []
@@ -236,7 +244,7 @@ def _gibibytes(kib: int | None) -> str | None:
     return f"{kib / (1 << 20):.1f} GiB"
 
 
-def _nic_rows(facts: model.HostFacts) -> list[tuple[object, ...]]:
+def _nic_rows(facts: host_model.HostFacts) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
     for nic in sorted(facts.nics, key=lambda nic: nic.kind == "tap"):
         queues = f"{nic.rx_queues}/{nic.tx_queues}"
@@ -259,7 +267,7 @@ def _nic_rows(facts: model.HostFacts) -> list[tuple[object, ...]]:
     return rows
 
 
-def _interrupt_cpus(facts: model.HostFacts, nic: model.Nic) -> str:
+def _interrupt_cpus(facts: host_model.HostFacts, nic: host_model.Nic) -> str:
     """Return the CPUs on which the interrupts of a NIC run."""
     affinities = []
     for number in nic.irqs:
@@ -271,7 +279,7 @@ def _interrupt_cpus(facts: model.HostFacts, nic: model.Nic) -> str:
     return _union(affinities)
 
 
-def _guest_rows(guests: Sequence[model.GuestProcess]) -> list[tuple[object, ...]]:
+def _guest_rows(guests: Sequence[host_model.GuestProcess]) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
     for guest in guests:
         vcpus = sum(thread.kind == "vcpu" for thread in guest.threads)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from nova_perf_tuning import atomic_write, bounded_read, errors
-from nova_perf_tuning.host.model import DEVICE, TargetError, check_device
+from nova_perf_tuning.host.model.host_model import DEVICE, TargetError, check_device
 
 _LIST = r"[0-9][0-9,-]*"
 _MASK = r"[0-9a-f][0-9a-f,]*"

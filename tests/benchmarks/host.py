@@ -18,9 +18,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 
-from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host.input.facts import reader
 from nova_perf_tuning.host.kinds import base, registry
-from nova_perf_tuning.host.model import Setting
+from nova_perf_tuning.host.model.host_model import Setting
 from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.plan.layout import CpuSets
 from nova_perf_tuning.host.transaction import verify

@@ -13,8 +13,8 @@ from nova.conf import neutron as neutron_conf
 from nova.virt import hardware
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.host.audit import generate
+from nova_perf_tuning.host.input import novaconf
 from tests.support import audit_hosts as hosts
 from tests.support import testcase
 

@@ -11,7 +11,7 @@ import pathlib
 from collections.abc import Mapping
 
 from nova_perf_tuning.host.audit import host as host_module
-from nova_perf_tuning.host.facts import archive, reader
+from nova_perf_tuning.host.input.facts import archive, reader
 from tests.support import testcase, trees
 
 #: Path -> text with its newlines; ``-> TARGET`` is a link, :data:`DIRECTORY` a directory; None in a change: gone.

@@ -16,7 +16,7 @@ from typing import Any
 
 from nova_perf_tuning.agent import findings
 from nova_perf_tuning.host.kinds import registry
-from nova_perf_tuning.host.model import Setting
+from nova_perf_tuning.host.model.host_model import Setting
 from nova_perf_tuning.host.transaction import apply, journal, restore
 from tests.support import patience
 

@@ -5,7 +5,7 @@ import errno
 import os
 
 from nova_perf_tuning.host.kinds import base
-from nova_perf_tuning.host.model import Setting
+from nova_perf_tuning.host.model.host_model import Setting
 
 
 class Box(base.SettingKind):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest import domain
-from nova_perf_tuning.host import model
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.plan import layout as layout_module
 from nova_perf_tuning.specs import request
 
@@ -26,7 +26,7 @@ def cpus_of(layout, smt=1, offline=(), capacity=None):
             )
             online = number not in offline
             result.append(
-                model.Cpu(
+                host_model.Cpu(
                     number, core, 0, node, online, siblings, capacity(core) if capacity else None
                 )
             )
@@ -34,7 +34,7 @@ def cpus_of(layout, smt=1, offline=(), capacity=None):
 
 
 def irq(number, name, device=None, affinity=None, node=None):
-    return model.Irq(number, name, device, affinity, affinity, node)
+    return host_model.Irq(number, name, device, affinity, affinity, node)
 
 
 def nic(
@@ -51,7 +51,7 @@ def nic(
     queues = len(irqs) if queues is None else queues
     masks = (mask,) * queues
     xps = masks if queues > 1 else (None,) * queues
-    return model.Nic(
+    return host_model.Nic(
         name,
         kind,
         driver,
@@ -86,10 +86,10 @@ def facts(
     table = distances or {
         node: {other: 10 if node == other else 20 for other in numbers} for node in numbers
     }
-    return model.HostFacts(
+    return host_model.HostFacts(
         cpus=tuple(cpus),
         nodes=tuple(
-            model.Node(
+            host_model.Node(
                 node,
                 cpulist.format(cpu.id for cpu in cpus if cpu.node == node and cpu.online),
                 1 << 20,
@@ -118,7 +118,7 @@ def facts(
 
 def bound(program, pid, cpu):
     """Return a thread that has a CPU for itself."""
-    return model.ProgramThread(program, pid, pid + cpu, f"pmd-c{cpu:02}/id:9", str(cpu), True)
+    return host_model.ProgramThread(program, pid, pid + cpu, f"pmd-c{cpu:02}/id:9", str(cpu), True)
 
 
 def guest(
@@ -138,17 +138,17 @@ def guest(
     number=None,
 ):
     """Return a running guest; ``pins`` are the cpulists of its vCPUs, ``asks`` the keywords of its request."""
-    threads = [model.Thread(pid, "emulator", None, affinity, 1000 + pid)]
+    threads = [host_model.Thread(pid, "emulator", None, affinity, 1000 + pid)]
     threads += [
-        model.Thread(pid + 1 + index, "vhost", index, affinity, 1000 + pid)
+        host_model.Thread(pid + 1 + index, "vhost", index, affinity, 1000 + pid)
         for index in range(workers)
     ]
     threads += [
-        model.Thread(pid + 40 + index, "iothread", index + 1, affinity, 1000 + pid)
+        host_model.Thread(pid + 40 + index, "iothread", index + 1, affinity, 1000 + pid)
         for index in range(iothreads)
     ]
     threads += [
-        model.Thread(pid + 50 + index, "vcpu", index, text, 1000 + pid)
+        host_model.Thread(pid + 50 + index, "vcpu", index, text, 1000 + pid)
         for index, text in enumerate(pins)
     ]
     owned = all(text.isdigit() for text in pins) and len(set(pins)) == len(pins) > 0
@@ -171,7 +171,7 @@ def guest(
         request=None if asks is None else request.Request(**asks),
         domain_id=number,
     )
-    return model.GuestProcess(name, pid, tuple(threads), described)
+    return host_model.GuestProcess(name, pid, tuple(threads), described)
 
 
 def applied(before, plan):
@@ -259,8 +259,8 @@ def napis(draw, cpus, irqs, first):
     chosen = [irq.number for irq in irqs if draw(st.booleans())] or [None]
     napis = []
     for at, number in enumerate(chosen):
-        thread = model.Thread(first + at, "napi", 8193 + at, affinities(draw, cpus), 77, True)
-        napis.append(model.Napi(8193 + at, number, (), (), thread))
+        thread = host_model.Thread(first + at, "napi", 8193 + at, affinities(draw, cpus), 77, True)
+        napis.append(host_model.Napi(8193 + at, number, (), (), thread))
     return tuple(napis)
 
 
@@ -338,7 +338,7 @@ def _claims(draw, numbers):
                 ("member", "root", "isolated", "isolated invalid (Parent is not a partition)")
             )
         )
-        slices.append(model.Slice(path, cpus, cpus, partition))
+        slices.append(host_model.Slice(path, cpus, cpus, partition))
     return {
         "programs": [bound("ovs-vswitchd", 900, cpu) for cpu in sorted(draw(some_or_none))],
         "slices": slices,

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable
 
 from nova_perf_tuning.host.kinds import config_file, registry
-from nova_perf_tuning.host.model import Setting
+from nova_perf_tuning.host.model.host_model import Setting
 from nova_perf_tuning.host.transaction import apply, journal, restore, verify
 from tests.support import audit_hosts, live_objects
 

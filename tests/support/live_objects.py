@@ -12,7 +12,7 @@ import subprocess
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.kinds import registry
-from nova_perf_tuning.host.model import Setting
+from nova_perf_tuning.host.model.host_model import Setting
 
 ROOT = "/"
 

@@ -5,7 +5,7 @@ import collections
 import dataclasses
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host.notes import NoteCode
+from nova_perf_tuning.host.model.notes import NoteCode
 from nova_perf_tuning.host.plan import vectors
 from nova_perf_tuning.host.transaction import journal
 

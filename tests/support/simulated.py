@@ -12,8 +12,8 @@ import errno
 import os
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.plan import layout, planner
 from nova_perf_tuning.host.plan.refused import NOTHING, Refused
 from tests.support import hosts
@@ -262,7 +262,7 @@ class Simulated:
 
     # What the agent asks.
 
-    def facts(self) -> model.HostFacts:
+    def facts(self) -> host_model.HostFacts:
         nics, irqs = [], []
         for number, vector in sorted(self.vectors.items()):
             irqs.append(
@@ -278,7 +278,7 @@ class Simulated:
             hosts.cpus_of([(0, 4), (1, 4)], offline=self.offline), nics, irqs, guests
         )
 
-    def plan(self, facts: model.HostFacts, refused: Refused = NOTHING) -> planner.Plan:
+    def plan(self, facts: host_model.HostFacts, refused: Refused = NOTHING) -> planner.Plan:
         return planner.plan(facts, layout.CpuSets(dedicated=DEDICATED), refused=refused)
 
     def kinds(self):
@@ -322,7 +322,7 @@ class Simulated:
 
     # How it works inside.
 
-    def _process(self, name: str, guest: Guest) -> model.GuestProcess:
+    def _process(self, name: str, guest: Guest) -> host_model.GuestProcess:
         made = hosts.guest(
             name, guest.pid, [self._pin(name)], guest.workers, EVERY, guest.asks, memory_nodes="1",
             hostdevs=[guest.hostdev] if guest.hostdev else (), number=guest.pid,
@@ -427,7 +427,7 @@ class _Irq(_Kind):
 
     def _vector(self, target):
         try:
-            return self.host.vectors[model.IrqTarget.parse(target).number]
+            return self.host.vectors[host_model.IrqTarget.parse(target).number]
         except KeyError:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
 
@@ -439,12 +439,12 @@ class _Irq(_Kind):
         return f"{vector.device}|{vector.name or ''}"
 
     def is_same(self, setting):
-        known = model.IrqTarget.parse(setting.target, setting.identity)
-        now = model.IrqTarget.parse(setting.target, self.identity(setting.target))
+        known = host_model.IrqTarget.parse(setting.target, setting.identity)
+        now = host_model.IrqTarget.parse(setting.target, self.identity(setting.target))
         return super().is_same(setting) or known.is_asleep(now)
 
     def take(self, target, value):
-        vector, number = self._vector(target), model.IrqTarget.parse(target).number
+        vector, number = self._vector(target), host_model.IrqTarget.parse(target).number
         refusal, lasting = self.host.refuses.get(number, (0, False))
         if refusal:
             if not lasting:
@@ -482,14 +482,14 @@ class _Thread(_Kind):
     ephemeral = True
 
     def read(self, target):
-        return self.host.thread(model.ThreadTarget.parse(target).tid)[2]
+        return self.host.thread(host_model.ThreadTarget.parse(target).tid)[2]
 
     def identity(self, target):
-        guest, _kind, _affinity = self.host.thread(model.ThreadTarget.parse(target).tid)
+        guest, _kind, _affinity = self.host.thread(host_model.ThreadTarget.parse(target).tid)
         return f"{guest.pid}:{1000 + guest.pid}"
 
     def take(self, target, value):
-        tid = model.ThreadTarget.parse(target).tid
+        tid = host_model.ThreadTarget.parse(target).tid
         guest, kind, old = self.host.thread(tid)
         asks = guest.asks or {}
         wanted = {

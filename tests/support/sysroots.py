@@ -6,7 +6,7 @@ import pathlib
 import tempfile
 
 from nova_perf_tuning.host.kinds import registry
-from nova_perf_tuning.host.model import Setting
+from nova_perf_tuning.host.model.host_model import Setting
 from nova_perf_tuning.host.transaction import journal
 from tests.support import gen_host, testcase
 

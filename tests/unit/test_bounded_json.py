@@ -9,11 +9,11 @@ from unittest import mock
 
 from nova_perf_tuning import bounded_json
 from nova_perf_tuning.agent import state
-from nova_perf_tuning.host.facts import ethtool
-from nova_perf_tuning.host.facts.root import Root
+from nova_perf_tuning.host.input.facts import ethtool
+from nova_perf_tuning.host.input.facts.root import Root
 from nova_perf_tuning.host.kinds import base as kinds
 from nova_perf_tuning.host.kinds import config_file
-from nova_perf_tuning.host.notes import NoteCode
+from nova_perf_tuning.host.model.notes import NoteCode
 from nova_perf_tuning.host.transaction import planfile
 from nova_perf_tuning.nova import host_result
 from nova_perf_tuning.specs import profiles

@@ -32,11 +32,11 @@ LOOKED_AT = {
     ("cli/cloud_validate_run.py", "_MAX_CPU_FAULTS"),
     ("cli/plan.py", "_SHOWN"),
     ("host/audit/placement.py", "_SHOWN"),  # "so may 12 more guests" behind each
-    ("host/facts/claims.py", "MAX_BOUND_IN_ALL"),  # NoteCode.THREADS_LEFT_OUT
-    ("host/facts/claims.py", "MAX_BOUND_THREADS"),  # NoteCode.THREADS_LEFT_OUT
-    ("host/facts/claims.py", "MAX_SWITCH_THREADS"),  # NoteCode.THREADS_LEFT_OUT
-    ("host/facts/claims.py", "MAX_SLICES"),  # NoteCode.SLICES_LEFT_OUT
-    ("host/novaconf.py", "_MOST_FILES"),  # NoteCode.FILES_LEFT_OUT
+    ("host/input/facts/claims.py", "MAX_BOUND_IN_ALL"),  # NoteCode.THREADS_LEFT_OUT
+    ("host/input/facts/claims.py", "MAX_BOUND_THREADS"),  # NoteCode.THREADS_LEFT_OUT
+    ("host/input/facts/claims.py", "MAX_SWITCH_THREADS"),  # NoteCode.THREADS_LEFT_OUT
+    ("host/input/facts/claims.py", "MAX_SLICES"),  # NoteCode.SLICES_LEFT_OUT
+    ("host/input/novaconf.py", "_MOST_FILES"),  # NoteCode.FILES_LEFT_OUT
     ("json_schema.py", "_MOST"),  # one fault is named
     ("nova/error_policy.py", "_MAX_CAUSE"),
     ("guest/probe.py", "_MAX_TEXT"),  # what is missing is unknown

@@ -22,9 +22,9 @@ from sphinx.util.docutils import SphinxDirective
 
 import nova_perf_tuning
 from nova_perf_tuning import rules
-from nova_perf_tuning.host import notes
 from nova_perf_tuning.host.audit import runner
 from nova_perf_tuning.host.kinds import registry
+from nova_perf_tuning.host.model import notes
 from nova_perf_tuning.specs import profiles, vocabulary
 from nova_perf_tuning.validation.bench import base, plugins, rt_tests
 

@@ -10,10 +10,11 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing
-from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit import host as host_module
-from nova_perf_tuning.host.facts import reader
-from nova_perf_tuning.host.owners import Owner
+from nova_perf_tuning.host.input import novaconf
+from nova_perf_tuning.host.input.facts import reader
+from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.owners import Owner
 from nova_perf_tuning.host.plan import guests, layout, planner
 from nova_perf_tuning.host.transaction import refusals
 
@@ -107,7 +108,7 @@ def show_nova_config(args: argparse.Namespace, paths: Sequence[str]) -> None:
 
 def facts_and_plan(
     args: argparse.Namespace, memory: refusals.Memory | None = None
-) -> tuple[model.HostFacts, planner.Plan]:
+) -> tuple[host_model.HostFacts, planner.Plan]:
     """Read the host that the options name and return it with its plan.
 
     :param memory: what the kernel refused there; None: what earlier commands or the agent wrote

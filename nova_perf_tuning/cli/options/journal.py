@@ -7,8 +7,8 @@ import shlex
 
 from nova_perf_tuning.cli import options
 from nova_perf_tuning.conf import opts
-from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.transaction import journal as journal_module
 
 
@@ -66,7 +66,7 @@ def command_line(args: argparse.Namespace) -> str:
     return shlex.join(words)
 
 
-def as_json(setting: model.Setting, observation: base.Observation) -> dict[str, object]:
+def as_json(setting: host_model.Setting, observation: base.Observation) -> dict[str, object]:
     """Return a setting and what the host holds, as ``verify`` and ``status`` show it."""
     current = observation.current
     if observation is base.HELD:

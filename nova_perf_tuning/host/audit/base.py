@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from nova_perf_tuning import rules
-from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit.host import Guest, Host
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, named, need
 
@@ -29,9 +29,9 @@ class Rule(rules.Rule[Host]):
 
     def setting(
         self, kind: str, target: str, value: str, current: str | None, reason: str = ""
-    ) -> model.Setting:
+    ) -> host_model.Setting:
         """Return a setting that this rule asks for."""
-        return model.Setting(
+        return host_model.Setting(
             kind, target, value, current, reason or self.title, f"audit-{self.id}"
         )
 

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from nova_perf_tuning import cpulist, rules
-from nova_perf_tuning.host import model, novaconf, owners
 from nova_perf_tuning.host.audit.base import Rule
 from nova_perf_tuning.host.audit.host import Host
-from nova_perf_tuning.host.novaconf import DEDICATED, PIN_SET, SHARED
-from nova_perf_tuning.host.owners import Owner
+from nova_perf_tuning.host.input import novaconf
+from nova_perf_tuning.host.input.novaconf import DEDICATED, PIN_SET, SHARED
+from nova_perf_tuning.host.model import host_model, owners
+from nova_perf_tuning.host.model.owners import Owner
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, NoDataError, known, named, need
 
@@ -39,7 +40,7 @@ def mappings(host: Host) -> dict[str, str]:
     return networks
 
 
-def _nodes(nics: Iterable[model.Nic]) -> frozenset[int]:
+def _nodes(nics: Iterable[host_model.Nic]) -> frozenset[int]:
     return frozenset(nic.node for nic in nics if nic.node is not None)
 
 
@@ -204,7 +205,7 @@ def _torn_cores(host: Host, cpus: frozenset[int]) -> list[str]:
     return list(torn)
 
 
-def _served_within(host: Host, nic: model.Nic, cpus: frozenset[int]) -> set[int]:
+def _served_within(host: Host, nic: host_model.Nic, cpus: frozenset[int]) -> set[int]:
     """Return those of ``cpus`` that serve interrupts of a NIC which no other CPU serves."""
     serving: set[int] = set()
     for irq in host.interrupts(nic):

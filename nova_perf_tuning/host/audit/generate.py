@@ -4,11 +4,12 @@
 from collections.abc import Iterable
 
 from nova_perf_tuning import cpulist, rules
-from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit import configuration
 from nova_perf_tuning.host.audit.host import Host
-from nova_perf_tuning.host.facts.root import FactsError
-from nova_perf_tuning.host.owners import Owner
+from nova_perf_tuning.host.input import novaconf
+from nova_perf_tuning.host.input.facts.root import FactsError
+from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.owners import Owner
 from nova_perf_tuning.host.plan import layout
 from nova_perf_tuning.printing import counted
 
@@ -92,7 +93,7 @@ def _proposal(host: Host, taken: frozenset[int]) -> tuple[frozenset[int], list[s
     cores: their threads are not torn apart. It also gets weaker kinds of cores, and nodes without
     memory, where Nova puts no guest's cell.
     """
-    nodes: dict[int | None, list[model.Cpu]] = {}
+    nodes: dict[int | None, list[host_model.Cpu]] = {}
     for cpu in host.facts.cpus:
         if cpu.online and cpu.id not in taken:
             nodes.setdefault(cpu.node, []).append(cpu)
@@ -137,7 +138,7 @@ def _node_order(node: int | None) -> int:
 
 
 def _cores(
-    host: Host, cpus: Iterable[model.Cpu], owned: frozenset[int], weak: frozenset[int]
+    host: Host, cpus: Iterable[host_model.Cpu], owned: frozenset[int], weak: frozenset[int]
 ) -> list[frozenset[int]]:
     """Return the cores of a node in the order in which the host gets them.
 

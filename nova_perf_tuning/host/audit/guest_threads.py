@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Collection, Iterator
 
 from nova_perf_tuning.host.audit.host import Guest
-from nova_perf_tuning.host.facts import guests
+from nova_perf_tuning.host.input.facts import guests
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ from typing import Final
 from nova_perf_tuning import cpulist, errors, rules
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing
-from nova_perf_tuning.host import model, novaconf, owners
-from nova_perf_tuning.host.facts import ethtool, guests, whose
-from nova_perf_tuning.host.facts.root import Root, decimal, numbers
+from nova_perf_tuning.host.input import novaconf
+from nova_perf_tuning.host.input.facts import ethtool, guests, whose
+from nova_perf_tuning.host.input.facts.root import Root, decimal, numbers
+from nova_perf_tuning.host.model import host_model, owners
 from nova_perf_tuning.host.plan import layout, nics, planner
 from nova_perf_tuning.host.plan.refused import NOTHING, Refused
 
@@ -63,7 +64,7 @@ class Guest:
 
     domain: domain_module.Domain
     inventory: domain_module.Inventory
-    process: model.GuestProcess | None
+    process: host_model.GuestProcess | None
     path: str
 
     @property
@@ -74,7 +75,9 @@ class Guest:
 class Host:
     """Facts, files and options of one host; whatever is missing or garbage is None or empty."""
 
-    def __init__(self, root: Root, facts: model.HostFacts, options: Options | None = None) -> None:
+    def __init__(
+        self, root: Root, facts: host_model.HostFacts, options: Options | None = None
+    ) -> None:
         self.root = root
         self.facts = facts
         self.options = options or Options()
@@ -272,7 +275,7 @@ class Host:
             return None
 
     @functools.cached_property
-    def planned(self) -> Mapping[tuple[str, str], model.Setting]:
+    def planned(self) -> Mapping[tuple[str, str], host_model.Setting]:
         """What the planner would write for this host, by kind and target; empty where it refuses
         to plan.
         """
@@ -280,16 +283,18 @@ class Host:
             return {}
         return {(setting.kind, setting.target): setting for setting in self.plan.changes()}
 
-    def planned_for(self, kind: str, targets: Iterable[str], rule: str) -> list[model.Setting]:
+    def planned_for(
+        self, kind: str, targets: Iterable[str], rule: str
+    ) -> list[host_model.Setting]:
         """Return what the planner would write to ``targets``, as settings of a rule."""
-        settings: list[model.Setting] = []
+        settings: list[host_model.Setting] = []
         for target in targets:
             setting = self.planned.get((kind, target))
             if setting is not None:
                 settings.append(dataclasses.replace(setting, rule=rule))
         return settings
 
-    def is_refused(self, nic: model.Nic, irq: model.Irq) -> bool:
+    def is_refused(self, nic: host_model.Nic, irq: host_model.Irq) -> bool:
         """Whether the kernel refuses to move an interrupt, so that no setting can help."""
         refused = self.options.refused
         if not refused or ("irq_affinity", f"irq:{irq.number}") in self.planned:
@@ -354,14 +359,14 @@ class Host:
             memory = max(memory, node.memory_kib or 0)
         return cpus, memory
 
-    def uplinks(self, guest: Guest) -> tuple[model.Nic, ...]:
+    def uplinks(self, guest: Guest) -> tuple[host_model.Nic, ...]:
         """Return the NICs that carry a guest's traffic out of the host.
 
         A tap's bridge leads to them through bonds, VLANs and, with Neutron's hybrid plugging, veth
         pairs into Open vSwitch. Of kernel Open vSwitch all ports have one master: every NIC there
         may be the one.
         """
-        uplinks: dict[str, model.Nic] = {}
+        uplinks: dict[str, host_model.Nic] = {}
         for interface in guest.domain.interfaces:
             tap = self.nics.get(interface.device or "")
             if tap is None or tap.bridge is None:
@@ -373,7 +378,7 @@ class Host:
                 uplinks[nic.name] = nic
         return tuple(uplinks[name] for name in sorted(uplinks))
 
-    def carriers(self, name: str) -> list[model.Nic]:
+    def carriers(self, name: str) -> list[host_model.Nic]:
         """Return the physical NICs behind a NIC, VLAN, bond or bridge."""
         nic = self.nics.get(name)
         kind = nic.kind if nic is not None else "bridge"
@@ -385,26 +390,26 @@ class Host:
                 return []
             return self.carriers(base.name)
         members = _LINK if kind == "bond" else _BELOW_BRIDGE
-        carriers: list[model.Nic] = []
+        carriers: list[host_model.Nic] = []
         for port in self.facts.nics:
             if name in (port.bridge, port.bond) and port.kind in members:
                 carriers += self.carriers(port.name)
         return carriers
 
     @functools.cached_property
-    def nics(self) -> Mapping[str, model.Nic]:
+    def nics(self) -> Mapping[str, host_model.Nic]:
         """All network devices by name."""
         return {nic.name: nic for nic in self.facts.nics}
 
     @functools.cached_property
-    def links(self) -> tuple[model.Nic, ...]:
+    def links(self) -> tuple[host_model.Nic, ...]:
         """NICs of the host itself that are up or whose state is unknown; those given to a guest
         left out.
         """
         passed: set[str] = set()
         for domain in self.facts.domains:
             passed.update(address.lower() for address in domain.hostdevs)
-        links: list[model.Nic] = []
+        links: list[host_model.Nic] = []
         for nic in self.facts.nics:
             of_host = nic.kind in _LINK and (nic.pci or "").lower() not in passed
             if of_host and nic.operstate not in _DOWN:
@@ -412,7 +417,7 @@ class Host:
         return tuple(links)
 
     @staticmethod
-    def node_file(nic: model.Nic) -> tuple[str, object]:
+    def node_file(nic: host_model.Nic) -> tuple[str, object]:
         """Return the file with a NIC's node, and the node."""
         return f"/sys/class/net/{nic.name}/device/numa_node", nic.node
 
@@ -426,12 +431,12 @@ class Host:
                 known[nic.name] = link
         return known
 
-    def statistic(self, nic: model.Nic, name: str) -> int | None:
+    def statistic(self, nic: host_model.Nic, name: str) -> int | None:
         """Return one of a device's counters since it was made, None when it is not known."""
         count = self.number(f"sys/class/net/{nic.name}/statistics/{name}")
         return None if count is None else max(count, 0)
 
-    def interrupts(self, nic: model.Nic) -> list[model.Irq]:
+    def interrupts(self, nic: host_model.Nic) -> list[host_model.Irq]:
         """Return a NIC's interrupts that have a handler, or all of them where no names are known."""
         return nics.firing(self.facts, nic, ())
 

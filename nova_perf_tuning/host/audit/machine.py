@@ -10,9 +10,9 @@ from typing import Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest.domain import VIRTIO_MODELS
-from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit.base import GuestRule, Rule, sysctl_path
 from nova_perf_tuning.host.audit.host import Guest, Host
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, NoDataError, known, named, need
 
@@ -199,7 +199,7 @@ class Governor(Rule):
         need(not host.powers_cpus, "Nova manages the power of its dedicated CPUs")
         kinds: set[str] = set()
         evidence: list[tuple[str, str]] = []
-        settings: list[model.Setting] = []
+        settings: list[host_model.Setting] = []
         unknown = False
         for policy in policies:
             governor = host.text(f"{_FREQ}/policy{policy}/scaling_governor")

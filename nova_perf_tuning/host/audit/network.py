@@ -9,11 +9,11 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit import network_stack, ports
 from nova_perf_tuning.host.audit.base import Rule, sysctl_path
 from nova_perf_tuning.host.audit.host import Guest, Host
-from nova_perf_tuning.host.facts import ethtool
+from nova_perf_tuning.host.input.facts import ethtool
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.plan import vectors
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import GIVEN, Finding, Level, NoDataError, known, named, need
@@ -28,7 +28,7 @@ _RING = 2048
 _ENOUGH_QUEUES = 8
 
 
-def _mtu(nic: model.Nic) -> tuple[str, object]:
+def _mtu(nic: host_model.Nic) -> tuple[str, object]:
     return f"/sys/class/net/{nic.name}/mtu", nic.mtu
 
 
@@ -120,7 +120,7 @@ class NicRule(Rule):
     appliable = True
 
     @abc.abstractmethod
-    def about(self, host: Host, nic: model.Nic, link: ethtool.Link) -> Iterator[Finding]:
+    def about(self, host: Host, nic: host_model.Nic, link: ethtool.Link) -> Iterator[Finding]:
         """Yield what is wrong with a NIC."""
 
     def check(self, host: Host) -> Iterator[Finding]:
@@ -147,10 +147,10 @@ class LroOnForwarding(NicRule):
 
     # Not safe: ixgbe, mlx5 and bnxt set the NIC up anew, and its link may go down.
 
-    def about(self, host: Host, nic: model.Nic, link: ethtool.Link) -> Iterator[Finding]:
+    def about(self, host: Host, nic: host_model.Nic, link: ethtool.Link) -> Iterator[Finding]:
         master = nic.bridge or nic.bond
         if master and link.features.get("rx-lro"):
-            settings: list[model.Setting] = []
+            settings: list[host_model.Setting] = []
             if link.can_change("rx-lro"):
                 settings.append(self.setting("offload", f"{nic.name}/rx-lro", "off", "on"))
             yield self.finding(
@@ -184,12 +184,12 @@ class OffloadsOff(NicRule):
         *("tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-generic-segmentation", "rx-gro"),
     )
 
-    def about(self, host: Host, nic: model.Nic, link: ethtool.Link) -> Iterator[Finding]:
+    def about(self, host: Host, nic: host_model.Nic, link: ethtool.Link) -> Iterator[Finding]:
         need(host.runs_guests, "not a host of guests")
         off: list[str] = []
         evidence: list[tuple[str, str]] = []
         commands: list[str] = []
-        settings: list[model.Setting] = []
+        settings: list[host_model.Setting] = []
         for name in self._FEATURES:
             if link.features.get(name) is False and link.can_change(name):
                 off.append(name)
@@ -236,7 +236,9 @@ class RingDrops(Rule):
                 yield self._about(host, nic, packets, lost)
         need(not unknown, "some counters of NICs are unknown", NoDataError)
 
-    def _about(self, host: Host, nic: model.Nic, packets: int, lost: Mapping[str, int]) -> Finding:
+    def _about(
+        self, host: Host, nic: host_model.Nic, packets: int, lost: Mapping[str, int]
+    ) -> Finding:
         """Return the finding about a NIC that lost packets, by counter, with what its ring allows."""
         evidence = [(_counter(nic.name, name), str(count)) for name, count in lost.items()]
         now = most = 0
@@ -245,7 +247,7 @@ class RingDrops(Rule):
             now, most = link.rings.get("rx", 0), link.rings.get("rx_max", 0)
         wanted = min(most, _RING)
         device = shlex.quote(nic.name)
-        settings: list[model.Setting] = []
+        settings: list[host_model.Setting] = []
         if 0 < now < wanted:
             evidence.append((f"ethtool -g {nic.name}", f"rx {now} of {most}"))
             remedy = f"ethtool -G {device} rx {wanted}  # with most drivers the link is down for a moment"
@@ -352,7 +354,7 @@ class Channels(Rule):
         )
 
     def _judge(
-        self, host: Host, nic: model.Nic, channels: Mapping[str, int], where: str
+        self, host: Host, nic: host_model.Nic, channels: Mapping[str, int], where: str
     ) -> Iterator[Finding]:
         pool = host.sets.interrupts(nic.node)
         if pool is None:
@@ -361,7 +363,7 @@ class Channels(Rule):
         if not wrong:
             return
         evidence: list[tuple[str, str]] = []
-        settings: list[model.Setting] = []
+        settings: list[host_model.Setting] = []
         command = f"ethtool -L {shlex.quote(nic.name)}"
         for each in wrong:
             evidence.append((where, f"{each.name} {each.now} of {each.most}"))
@@ -575,7 +577,7 @@ class SoftnetDrops(Rule):
         evidence = [
             ("/proc/net/softnet_stat", f"{drops} dropped, {squeezes} time_squeeze of {packets}")
         ]
-        remedy, settings = "", list[model.Setting]()
+        remedy, settings = "", list[host_model.Setting]()
         match network_stack.numbers(host, _BACKLOG_KEY):
             case [now] if now < _BACKLOG:
                 evidence.append((sysctl_path(_BACKLOG_KEY), str(now)))

@@ -4,7 +4,7 @@
 from typing import Final
 
 from nova_perf_tuning.host.audit.host import Host
-from nova_perf_tuning.host.facts.root import decimal
+from nova_perf_tuning.host.input.facts.root import decimal
 from nova_perf_tuning.rules import NoDataError, known
 
 #: Defaults of Linux since 3.4 for a host with enough memory: the third value of tcp_rmem and

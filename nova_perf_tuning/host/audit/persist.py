@@ -12,8 +12,8 @@ from typing import Final
 
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.kinds import attributes, config_file
-from nova_perf_tuning.host.model import Setting
-from nova_perf_tuning.host.notes import Note, NoteCode
+from nova_perf_tuning.host.model.host_model import Setting
+from nova_perf_tuning.host.model.notes import Note, NoteCode
 
 NAME: Final = config_file.NAME
 SYSCTL: Final = f"etc/sysctl.d/90-{NAME}.conf"

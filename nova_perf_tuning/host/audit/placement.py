@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final, TypeAlias
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit import guest_threads
 from nova_perf_tuning.host.audit.base import GuestRule, Rule
 from nova_perf_tuning.host.audit.guest_threads import Placed
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.audit.irqbalance_options import Environment
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.plan import napi, vectors
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import GIVEN, Finding, Level, NoDataError, named, need
@@ -101,7 +101,7 @@ class FarFromNic(_OnNodes):
 
     def check(self, host: Host) -> Iterator[Finding]:
         yield from super().check(host)
-        ways: list[model.Nic] = []
+        ways: list[host_model.Nic] = []
         for guest in host.guests:
             ways.extend(host.uplinks(guest))
         need(ways, "no NIC is known that carries guests' traffic")
@@ -307,7 +307,7 @@ class NapiOnDedicated(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         known = False
         lost: list[str] = []
-        by_nic: dict[str, list[model.Thread]] = {}
+        by_nic: dict[str, list[host_model.Thread]] = {}
         for nic in host.facts.nics:
             if nic.threaded is None and not nic.napis:
                 continue
@@ -330,7 +330,7 @@ class NapiOnDedicated(Rule):
             yield from self._judge(host, name, threads, taken)
 
     def _judge(
-        self, host: Host, nic: str, threads: Sequence[model.Thread], taken: frozenset[int]
+        self, host: Host, nic: str, threads: Sequence[host_model.Thread], taken: frozenset[int]
     ) -> Iterator[Finding]:
         evidence: list[tuple[str, str]] = []
         targets: list[str] = []
@@ -353,7 +353,7 @@ class NapiOnDedicated(Rule):
 
 
 #: The interrupts that carry packets: of each queue one, or one for each direction.
-_Queues: TypeAlias = Sequence[Sequence[model.Irq]]
+_Queues: TypeAlias = Sequence[Sequence[host_model.Irq]]
 _NOWHERE: Final = "first leave it a housekeeping CPU (rule nova-cpu-sets); 'nova-perf plan{given}' says what stops it"
 
 
@@ -367,14 +367,16 @@ class NicInterruptRule(Rule):
     )
 
     @abc.abstractmethod
-    def wrong(self, host: Host, nic: model.Nic, queues: _Queues) -> tuple[list[model.Irq], str]:
+    def wrong(
+        self, host: Host, nic: host_model.Nic, queues: _Queues
+    ) -> tuple[list[host_model.Irq], str]:
         """Return those of a NIC's interrupts that are wrong, and in words where they are.
 
         :raises NotApplicableError: the rule cannot judge the host.
         """
 
     def evidence(
-        self, host: Host, nic: model.Nic, irqs: Sequence[model.Irq]
+        self, host: Host, nic: host_model.Nic, irqs: Sequence[host_model.Irq]
     ) -> list[tuple[str, object]]:
         """Return where ``irqs`` are."""
         shown: list[tuple[str, object]] = []
@@ -408,7 +410,9 @@ class NicInterruptRule(Rule):
             NoDataError,
         )
 
-    def _about(self, host: Host, nic: model.Nic, irqs: Sequence[model.Irq], where: str) -> Finding:
+    def _about(
+        self, host: Host, nic: host_model.Nic, irqs: Sequence[host_model.Irq], where: str
+    ) -> Finding:
         targets = [f"irq:{irq.number}" for irq in irqs]
         settings = host.planned_for("irq_affinity", targets, f"audit-{self.id}")
         remedy = _NOWHERE
@@ -424,14 +428,12 @@ class NicInterruptRule(Rule):
         )
 
 
-def _cpus(irq: model.Irq) -> frozenset[int]:
-    """Return the CPU that serves an interrupt; all CPUs that may, where the kernel does not say
-    which.
-    """
+def _cpus(irq: host_model.Irq) -> frozenset[int]:
+    """Return the CPU that serves an interrupt; all that may, where the kernel names none."""
     return cpulist.parse(irq.effective or irq.affinity or "")
 
 
-def _flat(queues: _Queues) -> list[model.Irq]:
+def _flat(queues: _Queues) -> list[host_model.Irq]:
     """Return the interrupts of all queues."""
     return [irq for queue in queues for irq in queue]
 
@@ -445,7 +447,9 @@ class OnCpu0(NicInterruptRule):
         "Oracle, 10GbE network performance tuning (2013): move the port's interrupts off CPU 0"
     )
 
-    def wrong(self, host: Host, nic: model.Nic, queues: _Queues) -> tuple[list[model.Irq], str]:
+    def wrong(
+        self, host: Host, nic: host_model.Nic, queues: _Queues
+    ) -> tuple[list[host_model.Irq], str]:
         need(len(host.sets.online) > 1, "one CPU")
         there = [irq for irq in _flat(queues) if _cpus(irq) == {0}]
         # With more queues than CPUs one of them is there on purpose, and the planner leaves it.
@@ -463,7 +467,9 @@ class RemoteNode(NicInterruptRule):
     )
     source = "ESnet fasterdata; bloomberg/chef-bcpc #2115: 10-20 % of application performance"
 
-    def wrong(self, host: Host, nic: model.Nic, queues: _Queues) -> tuple[list[model.Irq], str]:
+    def wrong(
+        self, host: Host, nic: host_model.Nic, queues: _Queues
+    ) -> tuple[list[host_model.Irq], str]:
         host.need_nodes()
         need(
             any(link.node is not None for link in host.links),
@@ -472,7 +478,7 @@ class RemoteNode(NicInterruptRule):
         )
         if nic.node not in host.nodes_of(host.sets.housekeeping):
             return [], ""
-        far: list[model.Irq] = []
+        far: list[host_model.Irq] = []
         others: set[int] = set()
         for irq in _flat(queues):
             nodes = host.nodes_of(_cpus(irq))
@@ -482,7 +488,7 @@ class RemoteNode(NicInterruptRule):
         return far, f"served on node {cpulist.format(others)}, the NIC is on node {nic.node}"
 
     def evidence(
-        self, host: Host, nic: model.Nic, irqs: Sequence[model.Irq]
+        self, host: Host, nic: host_model.Nic, irqs: Sequence[host_model.Irq]
     ) -> list[tuple[str, object]]:
         shown = [host.node_file(nic)]
         shown += super().evidence(host, nic, irqs)
@@ -496,10 +502,12 @@ class OnDedicated(NicInterruptRule):
     why = "Each interrupt throws a vCPU out of the CPU that it has for itself."
     source = "containers/nri-plugins #669, TuneD cpu-partitioning, the design of this project"
 
-    def wrong(self, host: Host, nic: model.Nic, queues: _Queues) -> tuple[list[model.Irq], str]:
+    def wrong(
+        self, host: Host, nic: host_model.Nic, queues: _Queues
+    ) -> tuple[list[host_model.Irq], str]:
         taken = host.sets.reserved | host.sets.isolated
         need(taken, "no dedicated or isolated CPUs")
-        there: list[model.Irq] = []
+        there: list[host_model.Irq] = []
         cpus: set[int] = set()
         for irq in host.interrupts(nic):
             serving = _cpus(irq)
@@ -519,7 +527,9 @@ class OneCpu(NicInterruptRule):
     why = "One CPU in softirq is the limit of the whole NIC, whatever its number of queues."
     source = "scylladb #10600: CPU 0 at 100 % softirq, the NIC dropping"
 
-    def wrong(self, host: Host, nic: model.Nic, queues: _Queues) -> tuple[list[model.Irq], str]:
+    def wrong(
+        self, host: Host, nic: host_model.Nic, queues: _Queues
+    ) -> tuple[list[host_model.Irq], str]:
         pool = host.sets.interrupts(nic.node)
         if len(queues) < 2 or pool is None or len(pool.cpus) < 2:
             return [], ""

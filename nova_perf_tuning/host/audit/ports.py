@@ -4,8 +4,8 @@
 import dataclasses
 from typing import Final
 
-from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit.host import Guest, Host
+from nova_perf_tuning.host.model import host_model
 
 #: Every port of kernel Open vSwitch has this master.
 SWITCH: Final = "ovs-system"
@@ -26,7 +26,7 @@ class Announced:
     """The MTU that the ``<mtu>`` of an interface gave a running guest at its start, and the tap."""
 
     guest: Guest
-    tap: model.Nic
+    tap: host_model.Nic
     mtu: int
 
 
@@ -43,13 +43,13 @@ def announced(host: Host) -> list[Announced]:
     return found
 
 
-def members(host: Host) -> list[tuple[model.Nic, model.Nic | None]]:
+def members(host: Host) -> list[tuple[host_model.Nic, host_model.Nic | None]]:
     """Return the members of bonds and bridges, each with its master.
 
     The master is None where it is not known, and for ports of Open vSwitch: the MTU of ovs-system
     means nothing, each of its ports has its own.
     """
-    found: list[tuple[model.Nic, model.Nic | None]] = []
+    found: list[tuple[host_model.Nic, host_model.Nic | None]] = []
     for nic in host.facts.nics:
         name = nic.bond or nic.bridge
         if name == SWITCH:

@@ -4,18 +4,18 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit.base import Rule
 from nova_perf_tuning.host.audit.configuration import MACHINE, isolation, unit_setting
 from nova_perf_tuning.host.audit.host import Host
-from nova_perf_tuning.host.facts import claims
-from nova_perf_tuning.host.novaconf import SHARED
-from nova_perf_tuning.host.owners import ISOLATED_AT_BOOT, Owner
+from nova_perf_tuning.host.input.facts import claims
+from nova_perf_tuning.host.input.novaconf import SHARED
+from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.owners import ISOLATED_AT_BOOT, Owner
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, NoDataError, need
 
 
-def _threads(host: Host) -> tuple[list[model.ProgramThread], list[model.ProgramThread]]:
+def _threads(host: Host) -> tuple[list[host_model.ProgramThread], list[host_model.ProgramThread]]:
     """Return the PMD threads of Open vSwitch, and its other threads.
 
     :raises NotApplicableError: none is known.
@@ -25,8 +25,8 @@ def _threads(host: Host) -> tuple[list[model.ProgramThread], list[model.ProgramT
         "running programs are not in this record",
         NoDataError,
     )
-    polling: list[model.ProgramThread] = []
-    others: list[model.ProgramThread] = []
+    polling: list[host_model.ProgramThread] = []
+    others: list[host_model.ProgramThread] = []
     for thread in host.facts.programs:
         if thread.program == claims.OVS:
             threads = polling if thread.is_bound else others
@@ -35,12 +35,12 @@ def _threads(host: Host) -> tuple[list[model.ProgramThread], list[model.ProgramT
     return polling, others
 
 
-def _shown(threads: Sequence[model.ProgramThread]) -> list[tuple[str, str]]:
+def _shown(threads: Sequence[host_model.ProgramThread]) -> list[tuple[str, str]]:
     """Return the first of ``threads`` as evidence."""
     return [thread.evidence for thread in threads[:3]]
 
 
-def _cpus(threads: Iterable[model.ProgramThread]) -> frozenset[int]:
+def _cpus(threads: Iterable[host_model.ProgramThread]) -> frozenset[int]:
     """Return all CPUs that ``threads`` may use."""
     return cpulist.union(thread.affinity for thread in threads)
 
@@ -102,7 +102,7 @@ class OvsOnDedicated(Rule):
                 subject="handlers",
             )
 
-    def _polling(self, host: Host, threads: list[model.ProgramThread]) -> Iterator[Finding]:
+    def _polling(self, host: Host, threads: list[host_model.ProgramThread]) -> Iterator[Finding]:
         both = _cpus(threads) & host.sets.dedicated
         if both:
             evidence = _shown(
@@ -123,7 +123,7 @@ class OvsOnDedicated(Rule):
 _PARTITIONS = ("member", "root", "isolated")
 
 
-def _configured_slice(host: Host) -> tuple[str, model.Slice] | None:
+def _configured_slice(host: Host) -> tuple[str, host_model.Slice] | None:
     """Return the guests' slice as systemd's files describe it, and where its CPUs are given.
 
     While no guest runs the slice itself is not there.
@@ -137,7 +137,7 @@ def _configured_slice(host: Host) -> tuple[str, model.Slice] | None:
     if not cpus:
         return None
     _path, partition = unit_setting(host, unit, "CPUSetPartition") or ("", "member")
-    return f"/{path} AllowedCPUs", model.Slice(MACHINE, "", cpulist.format(cpus), partition)
+    return f"/{path} AllowedCPUs", host_model.Slice(MACHINE, "", cpulist.format(cpus), partition)
 
 
 class MachineSlice(Rule):
@@ -177,7 +177,7 @@ class MachineSlice(Rule):
                 level=Level.WARNING,
             )
 
-    def _machine(self, host: Host, group: model.Slice, where: str) -> Iterator[Finding]:
+    def _machine(self, host: Host, group: host_model.Slice, where: str) -> Iterator[Finding]:
         """Yield what is wrong with the slice of all guests; ``where`` names the file with its
         CPUs.
         """

@@ -9,9 +9,11 @@ import re
 from collections.abc import Sequence
 
 from nova_perf_tuning import bounded_read, cpulist
-from nova_perf_tuning.host import guest_cpu, model, privileged
-from nova_perf_tuning.host.facts import devices, reader
+from nova_perf_tuning.host import privileged
+from nova_perf_tuning.host.input import guest_cpu
+from nova_perf_tuning.host.input.facts import devices, reader
 from nova_perf_tuning.host.kinds import base
+from nova_perf_tuning.host.model import host_model
 
 _VHOST = re.compile(rb"vhost-([0-9]{1,10})").fullmatch
 
@@ -29,11 +31,11 @@ class IrqAffinity(base.Attribute):
     vectors without their handlers: they are the same.
     """
 
-    kind = model.IrqTarget.kind
+    kind = host_model.IrqTarget.kind
     order = 60
 
     def path(self, target: str) -> str:
-        return f"/proc/irq/{model.IrqTarget.parse(target).number}/smp_affinity_list"
+        return f"/proc/irq/{host_model.IrqTarget.parse(target).number}/smp_affinity_list"
 
     def holds(self, target: str, value: str, current: str) -> bool:
         return base.same_cpus(value, current)
@@ -64,18 +66,18 @@ class IrqAffinity(base.Attribute):
     def identity(self, target: str) -> str:
         return self._now(target).identity
 
-    def _now(self, target: str) -> model.IrqTarget:
+    def _now(self, target: str) -> host_model.IrqTarget:
         """Return the interrupt that has this number now."""
-        number = model.IrqTarget.parse(target).number
+        number = host_model.IrqTarget.parse(target).number
         with os.scandir(f"{self.prefix}/proc/irq/{number}") as entries:
             names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-        return model.IrqTarget(number, self._owners.get(number, ""), ",".join(names))
+        return host_model.IrqTarget(number, self._owners.get(number, ""), ",".join(names))
 
-    def is_same(self, setting: model.Setting) -> bool:
+    def is_same(self, setting: host_model.Setting) -> bool:
         now = self._now(setting.target)
         if setting.identity in ("", now.identity):
             return True
-        return model.IrqTarget.parse(setting.target, setting.identity).is_asleep(now)
+        return host_model.IrqTarget.parse(setting.target, setting.identity).is_asleep(now)
 
     @functools.cached_property
     def _owners(self) -> dict[int, str]:
@@ -85,7 +87,7 @@ class IrqAffinity(base.Attribute):
             owners |= dict.fromkeys(device.irqs, device.address)
         return owners
 
-    def holding(self, settings: Sequence[model.Setting]) -> list[bool]:
+    def holding(self, settings: Sequence[host_model.Setting]) -> list[bool]:
         """Of the identity only the handler's directory is looked for: it changes with the driver's
         vectors.
 
@@ -95,7 +97,7 @@ class IrqAffinity(base.Attribute):
         effective_files: list[str] = []
         for setting in settings:
             try:
-                irq = model.IrqTarget.parse(setting.target, setting.identity)
+                irq = host_model.IrqTarget.parse(setting.target, setting.identity)
             except base.TargetError:
                 return [False] * len(settings)  # the files alone do not show it
             way = f"{irq.number}/{irq.action}/.." if irq.action else str(irq.number)
@@ -129,13 +131,13 @@ class ThreadAffinity(base.SettingKind):
     widen it.
     """
 
-    kind = model.ThreadTarget.kind
+    kind = host_model.ThreadTarget.kind
     order = 45
     needs_identity = True
     ephemeral = True
 
     def _tid(self, target: str) -> int:
-        tid = model.ThreadTarget.parse(target).tid
+        tid = host_model.ThreadTarget.parse(target).tid
         self.require_live()
         return tid
 
@@ -149,7 +151,7 @@ class ThreadAffinity(base.SettingKind):
         privileged.move_thread(tid, allowed)
 
     def describe(self, target: str, value: str) -> str:
-        return f"taskset -pc {value} {model.ThreadTarget.parse(target).tid}"
+        return f"taskset -pc {value} {host_model.ThreadTarget.parse(target).tid}"
 
     def holds(self, target: str, value: str, current: str) -> bool:
         return base.same_cpus(value, current)
@@ -165,9 +167,9 @@ class ThreadAffinity(base.SettingKind):
         if vhost and parent == b"2":
             pid = int(vhost[1])
         start = guest_cpu.started(f"/proc/{tid}/task/{tid}")
-        return model.ThreadTarget(tid, pid, start).identity
+        return host_model.ThreadTarget(tid, pid, start).identity
 
-    def holding(self, settings: Sequence[model.Setting]) -> list[bool]:
+    def holding(self, settings: Sequence[host_model.Setting]) -> list[bool]:
         """Compare process by process.
 
         Of each process one thread's start time is read and the numbers of all its threads; a
@@ -177,7 +179,8 @@ class ThreadAffinity(base.SettingKind):
         try:
             self.require_live()
             threads = [
-                model.ThreadTarget.parse(setting.target, setting.identity) for setting in settings
+                host_model.ThreadTarget.parse(setting.target, setting.identity)
+                for setting in settings
             ]
         except (base.TargetError, base.UnsupportedError):
             return super().holding(settings)

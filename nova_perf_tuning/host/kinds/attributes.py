@@ -6,8 +6,9 @@ import shlex
 from typing import ClassVar, Final
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host import model, privileged
+from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.kinds import base
+from nova_perf_tuning.host.model import host_model
 
 #: Target of :class:`Memory` -> its file.
 MEMORY: Final = {
@@ -76,7 +77,7 @@ class Xps(_QueueMask):
     """Which CPUs send through a transmit queue: ``eth0/tx-3`` = ``000000ff``; needs more than one queue."""
 
     kind = "xps"
-    form = rf"({model.DEVICE})/(tx-\d{{1,4}})"
+    form = rf"({host_model.DEVICE})/(tx-\d{{1,4}})"
     place = "/sys/class/net/{0}/queues/{1}/xps_cpus"
 
 
@@ -84,7 +85,7 @@ class Rps(_QueueMask):
     """Which CPUs work on a receive queue's packets: ``eth0/rx-3`` = ``000000ff``."""
 
     kind = "rps"
-    form = rf"({model.DEVICE})/(rx-\d{{1,4}})"
+    form = rf"({host_model.DEVICE})/(rx-\d{{1,4}})"
     place = "/sys/class/net/{0}/queues/{1}/rps_cpus"
 
 

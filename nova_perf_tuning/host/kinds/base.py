@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 from nova_perf_tuning import bounded_read, cpulist, errors
-from nova_perf_tuning.host import model, privileged
-from nova_perf_tuning.host.model import TargetError as TargetError
+from nova_perf_tuning.host import privileged
+from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.host_model import TargetError as TargetError
 
 
 class FailureClass(enum.Enum):
@@ -98,7 +99,7 @@ class SettingKind(abc.ABC):
 
     Made once per host with the root of its /proc and /sys; ``"/"`` is the live host.
 
-    :cvar kind: the name in :attr:`nova_perf_tuning.host.model.Setting.kind` and of the entry point.
+    :cvar kind: the name in :attr:`nova_perf_tuning.host.model.host_model.Setting.kind` and of the entry point.
     :cvar order: kinds with a lower number are written first and restored last (channels before the
         interrupts they create).
     :cvar needs_identity: a setting without identity is refused: its number is reused all the time.
@@ -162,14 +163,14 @@ class SettingKind(abc.ABC):
         """
         return ""
 
-    def is_same(self, setting: model.Setting) -> bool:
+    def is_same(self, setting: host_model.Setting) -> bool:
         """Whether the object now under the target is the one that ``setting`` was made for.
 
         :raises OSError: the object is gone or cannot be read.
         """
         return not setting.identity or self.identity(setting.target) in ("", setting.identity)
 
-    def observe(self, setting: model.Setting) -> Observation:
+    def observe(self, setting: host_model.Setting) -> Observation:
         """Read one setting back, identity included."""
         try:
             if not self.is_same(setting):
@@ -190,14 +191,14 @@ class SettingKind(abc.ABC):
             )
         return HELD
 
-    def holding(self, settings: Sequence[model.Setting]) -> list[bool]:
+    def holding(self, settings: Sequence[host_model.Setting]) -> list[bool]:
         """Return for each setting whether it surely holds; what does not is observed one by one.
 
         A kind with thousands of objects compares bytes here.
         """
         return [False] * len(settings)
 
-    def survey(self, settings: Sequence[model.Setting]) -> list[Observation]:
+    def survey(self, settings: Sequence[host_model.Setting]) -> list[Observation]:
         """Read many settings back, in their order."""
         return [
             HELD if held else self.observe(setting)
@@ -234,7 +235,7 @@ class Attribute(SettingKind):
     def describe(self, target: str, value: str) -> str:
         return f"echo {value} > {self.prefix}{self.path(target)}"
 
-    def holding(self, settings: Sequence[model.Setting]) -> list[bool]:
+    def holding(self, settings: Sequence[host_model.Setting]) -> list[bool]:
         try:
             paths = [self.path(setting.target)[1:] for setting in settings]
         except TargetError:

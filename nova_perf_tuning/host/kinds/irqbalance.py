@@ -15,8 +15,8 @@ from typing import Final
 
 from nova_perf_tuning import atomic_write, bounded_read
 from nova_perf_tuning.host import privileged
-from nova_perf_tuning.host.facts import whose
-from nova_perf_tuning.host.facts.root import Root
+from nova_perf_tuning.host.input.facts import whose
+from nova_perf_tuning.host.input.facts.root import Root
 from nova_perf_tuning.host.kinds import base
 
 TARGET: Final = "irqbalance"

@@ -11,7 +11,7 @@ from typing import Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.grouping import grouped
-from nova_perf_tuning.host import model
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.plan.layout import passed_through
 from nova_perf_tuning.printing import counted, printable
 
@@ -87,7 +87,7 @@ def fit(text: str, width: float, size: float = 10) -> str:
     return ""
 
 
-def tree(facts: model.HostFacts) -> Box:
+def tree(facts: host_model.HostFacts) -> Box:
     """Return the boxes of a host, nowhere yet."""
     counts = _counts(facts)
     # As a rule packages hold nodes, and these L3 groups; of kinds that are there, the fewer hold
@@ -110,7 +110,7 @@ def tree(facts: model.HostFacts) -> Box:
     return host
 
 
-def _counts(facts: model.HostFacts) -> dict[str, int]:
+def _counts(facts: host_model.HostFacts) -> dict[str, int]:
     """Return how many packages, nodes and L3 groups the online CPUs have."""
     counts: dict[str, int] = {}
     for kind in ("package", "node", "l3"):
@@ -119,13 +119,13 @@ def _counts(facts: model.HostFacts) -> dict[str, int]:
     return counts
 
 
-def _with_offline(facts: model.HostFacts, kinds: Sequence[str]) -> list[model.Cpu]:
+def _with_offline(facts: host_model.HostFacts, kinds: Sequence[str]) -> list[host_model.Cpu]:
     """Return all CPUs, offline ones where online ones of their node are.
 
     Of an offline CPU only the node is known; what holds this node (``kinds``) holds it, too.
     """
     online = {cpu.node: cpu for cpu in facts.cpus if cpu.online}
-    cpus: list[model.Cpu] = []
+    cpus: list[host_model.Cpu] = []
     for cpu in facts.cpus:
         if not cpu.online and cpu.node in online:
             known = {kind: getattr(online[cpu.node], kind) for kind in kinds}
@@ -135,7 +135,7 @@ def _with_offline(facts: model.HostFacts, kinds: Sequence[str]) -> list[model.Cp
 
 
 def _nest(
-    cpus: Sequence[model.Cpu],
+    cpus: Sequence[host_model.Cpu],
     kinds: Sequence[str],
     memory: Mapping[int, int | None],
     collapsed: bool,
@@ -163,9 +163,9 @@ def _nest(
     return boxes
 
 
-def _cores(cpus: Sequence[model.Cpu]) -> list[Box]:
+def _cores(cpus: Sequence[host_model.Cpu]) -> list[Box]:
     """Return the cores of CPUs, with a cell for each thread; an offline CPU is a core of its own."""
-    groups: dict[str, list[model.Cpu]] = {}
+    groups: dict[str, list[host_model.Cpu]] = {}
     for cpu in cpus:
         core = cpu.siblings if cpu.online else f"{cpu.id} offline"
         groups.setdefault(core, []).append(cpu)
@@ -178,11 +178,13 @@ def _cores(cpus: Sequence[model.Cpu]) -> list[Box]:
     return cores
 
 
-def _numbers(cpus: Sequence[model.Cpu]) -> tuple[int, ...]:
+def _numbers(cpus: Sequence[host_model.Cpu]) -> tuple[int, ...]:
     return tuple(cpu.id for cpu in cpus)
 
 
-def _box(kind: str, key: int | str | None, cpus: Sequence[model.Cpu], memory: int | None) -> Box:
+def _box(
+    kind: str, key: int | str | None, cpus: Sequence[host_model.Cpu], memory: int | None
+) -> Box:
     """Return the box of a package or node, empty yet.
 
     :param memory: of a node, in KiB; None where it is not known.
@@ -206,7 +208,7 @@ def _box(kind: str, key: int | str | None, cpus: Sequence[model.Cpu], memory: in
     return Box(kind, label, number, _numbers(cpus))
 
 
-def _l3(key: int | str | None, cpus: Sequence[model.Cpu]) -> Box:
+def _l3(key: int | str | None, cpus: Sequence[host_model.Cpu]) -> Box:
     """Return the box of an L3 group, empty yet; CPUs without an L3 cache are a group as well."""
     if key is None:
         return Box("no-l3", "", None, _numbers(cpus))
@@ -214,7 +216,7 @@ def _l3(key: int | str | None, cpus: Sequence[model.Cpu]) -> Box:
     return Box("l3", f"L3: {counted(len(cores), 'core')}", None, _numbers(cpus))
 
 
-def _chips(facts: model.HostFacts) -> dict[int | None, list[Box]]:
+def _chips(facts: host_model.HostFacts) -> dict[int | None, list[Box]]:
     """Return the chips of NICs and passed-through devices by node; None where that is unknown."""
     passed = passed_through(facts)
     found: list[tuple[int | None, Box]] = []

@@ -16,8 +16,8 @@ from lxml import etree
 
 from nova_perf_tuning import cpulist, errors, rules
 from nova_perf_tuning.grouping import grouped
-from nova_perf_tuning.host import model
-from nova_perf_tuning.host.owners import Claim, CpuOwners, Owner
+from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.owners import Claim, CpuOwners, Owner
 from nova_perf_tuning.host.picture import layout
 from nova_perf_tuning.host.picture import work as work_module
 from nova_perf_tuning.host.picture.layout import Box, fit
@@ -64,7 +64,7 @@ _GUESTS, _NAMES = 36, 4
 
 
 _States = Sequence[tuple[str, Sequence[Work]]]
-_Settings = Sequence[model.Setting]
+_Settings = Sequence[host_model.Setting]
 #: An entry of the legend: class, letter and meaning.
 _Entry = tuple[str, str, str]
 
@@ -82,7 +82,10 @@ _Line = list[_Sign]
 
 
 def draw(
-    facts: model.HostFacts, owners: CpuOwners, name: str = "", settings: _Settings | None = None
+    facts: host_model.HostFacts,
+    owners: CpuOwners,
+    name: str = "",
+    settings: _Settings | None = None,
 ) -> bytes:
     """Return the picture of a host as it is; with settings of a plan, also how it will be.
 
@@ -108,7 +111,7 @@ class _Picture:
     """States of one host side by side: their headings, and the work as it is then."""
 
     def __init__(
-        self, facts: model.HostFacts, owners: CpuOwners, states: _States, settings: _Settings
+        self, facts: host_model.HostFacts, owners: CpuOwners, states: _States, settings: _Settings
     ) -> None:
         if not facts.cpus:
             raise errors.PerfTuningError("no CPU of this host is known: there is nothing to draw")
@@ -380,7 +383,7 @@ class _Picture:
                 cpus |= item.cpus
                 if item.far(self.node_of):
                     far += 1
-        steering: list[model.Setting] = []
+        steering: list[host_model.Setting] = []
         targets: list[str] = []
         kinds: dict[str, None] = {}
         if state:

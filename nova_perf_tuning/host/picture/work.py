@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host import model
-from nova_perf_tuning.host.owners import CpuOwners, Owner
+from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.owners import CpuOwners, Owner
 from nova_perf_tuning.host.plan import guests, napi, nics, vectors
 
 _NO_CPUS: Final[frozenset[int]] = frozenset()
@@ -82,7 +82,7 @@ class Mark:
     wide: int = 0
 
 
-def present(facts: model.HostFacts, owners: CpuOwners) -> Iterator[Work]:
+def present(facts: host_model.HostFacts, owners: CpuOwners) -> Iterator[Work]:
     """Yield what works on this host now: interrupts of NICs and passed-through devices, threads."""
     own: dict[str, frozenset[int]] = {}  # owner -> its CPUs
     for cpu, claims in owners.by_cpu.items():
@@ -99,7 +99,9 @@ def present(facts: model.HostFacts, owners: CpuOwners) -> Iterator[Work]:
     yield from _interrupts(facts, own)
 
 
-def _guest_threads(facts: model.HostFacts, own: Mapping[str, frozenset[int]]) -> Iterator[Work]:
+def _guest_threads(
+    facts: host_model.HostFacts, own: Mapping[str, frozenset[int]]
+) -> Iterator[Work]:
     """Yield the threads of guests; a vCPU works on no CPU that its guest owns."""
     node_of = {cpu.id: cpu.node for cpu in facts.cpus}
     nodes = frozenset(node for node in node_of.values() if node is not None)
@@ -118,7 +120,7 @@ def _guest_threads(facts: model.HostFacts, own: Mapping[str, frozenset[int]]) ->
                 yield Work(kind, guest.name, f"tid:{thread.tid}", cpus, home)
 
 
-def _interrupts(facts: model.HostFacts, own: Mapping[str, frozenset[int]]) -> Iterator[Work]:
+def _interrupts(facts: host_model.HostFacts, own: Mapping[str, frozenset[int]]) -> Iterator[Work]:
     """Yield the interrupts of NICs and of passed-through devices.
 
     Interrupts that a guest wants on its vCPUs do not disturb it there.
@@ -130,7 +132,7 @@ def _interrupts(facts: model.HostFacts, own: Mapping[str, frozenset[int]]) -> It
             for address in domain.hostdevs:
                 asked[address.lower()] = own.get(guest.name, _NO_CPUS)
     by_name = {nic.name: nic for nic in facts.nics}
-    found: list[tuple[str, model.Irq]] = []
+    found: list[tuple[str, host_model.Irq]] = []
     found.extend(nics.left_alone(facts, ()))
     for _label, irq in guests.left_alone(facts, ()):
         found.append(((irq.device or "").lower(), irq))
@@ -151,11 +153,11 @@ def _home(node: int | None) -> frozenset[int] | None:
     return frozenset([node])
 
 
-def planned(work: Iterable[Work], settings: Iterable[model.Setting]) -> list[Work]:
+def planned(work: Iterable[Work], settings: Iterable[host_model.Setting]) -> list[Work]:
     """Return the work with the CPUs that settings give it."""
     cpus: dict[str, frozenset[int]] = {}
     for setting in settings:
-        if setting.kind in (model.IrqTarget.kind, model.ThreadTarget.kind):
+        if setting.kind in (host_model.IrqTarget.kind, host_model.ThreadTarget.kind):
             cpus[setting.target] = cpulist.parse(setting.value)
     return [item._replace(cpus=cpus.get(item.target, item.cpus)) for item in work]
 

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest import domain as domain_module
-from nova_perf_tuning.host import model
-from nova_perf_tuning.host.notes import Note, NoteCode
-from nova_perf_tuning.host.owners import owned_cpus
+from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.notes import Note, NoteCode
+from nova_perf_tuning.host.model.owners import owned_cpus
 from nova_perf_tuning.host.plan import nics, spread
 from nova_perf_tuning.host.plan.layout import CpuLayout, CpuPool, in_start_order, passed_through
 from nova_perf_tuning.host.plan.refused import Refused
@@ -30,7 +30,7 @@ class DevicePlacement:
     """
 
     address: str
-    irqs: Sequence[model.Irq]
+    irqs: Sequence[host_model.Irq]
     group: spread.Group
     own: bool
 
@@ -42,12 +42,12 @@ class GuestPlacement:
     :ivar slice: what systemd limits its threads by; None where it does not.
     """
 
-    process: model.GuestProcess
+    process: host_model.GuestProcess
     domain: domain_module.Domain
     request: request_module.Request
     nodes: frozenset[int] | None
     devices: Sequence[DevicePlacement]
-    slice: model.Slice | None
+    slice: host_model.Slice | None
 
     @property
     def title(self) -> str:
@@ -79,14 +79,14 @@ class ThreadPlacement:
 
     guest: GuestPlacement
     pool: CpuPool
-    vhost: Sequence[model.Thread]
+    vhost: Sequence[host_model.Thread]
     workers: spread.Group | None
-    others: list[tuple[model.Thread, str]]
+    others: list[tuple[host_model.Thread, str]]
 
 
 def with_domains(
-    facts: model.HostFacts, domains: Sequence[domain_module.Domain]
-) -> model.HostFacts:
+    facts: host_model.HostFacts, domains: Sequence[domain_module.Domain]
+) -> host_model.HostFacts:
     """Return ``facts`` with ``domains``, which replace those of libvirt of the same name.
 
     A running process of a domain's name belongs to it; else the guest counts as one that is not
@@ -95,7 +95,7 @@ def with_domains(
     given = {domain.name: domain for domain in domains}
     every = [domain for domain in facts.domains if domain.name not in given]
     every += given.values()
-    guests: list[model.GuestProcess] = []
+    guests: list[host_model.GuestProcess] = []
     for guest in facts.guests:
         domain = given.get(guest.name, guest.domain)
         guests.append(dataclasses.replace(guest, domain=domain))
@@ -103,14 +103,14 @@ def with_domains(
 
 
 def guest_placements(
-    facts: model.HostFacts, layout: CpuLayout, refused: Refused
+    facts: host_model.HostFacts, layout: CpuLayout, refused: Refused
 ) -> tuple[list[GuestPlacement], list[Note]]:
     """Return the running guests that ask for something of the host, and warnings."""
     placements = []
     warnings: list[Note] = []
     every = frozenset(node for node in layout.node_of.values() if node is not None)
     slices = {group.path: group for group in facts.slices}
-    irqs: dict[str, list[model.Irq]] = {}
+    irqs: dict[str, list[host_model.Irq]] = {}
     if any(guest.domain and guest.domain.hostdevs for guest in facts.guests):
         irqs = _by_device(facts)
     for guest in in_start_order(facts):
@@ -149,9 +149,9 @@ def guest_nodes(
     return frozenset(node for node in nodes if node is not None)
 
 
-def _by_device(facts: model.HostFacts) -> dict[str, list[model.Irq]]:
+def _by_device(facts: host_model.HostFacts) -> dict[str, list[host_model.Irq]]:
     """Return address of a device -> its interrupts that have a handler, by number."""
-    irqs: dict[str, list[model.Irq]] = {}
+    irqs: dict[str, list[host_model.Irq]] = {}
     for number in sorted(facts.irqs):
         irq = facts.irqs[number]
         if irq.device and irq.name:
@@ -160,10 +160,12 @@ def _by_device(facts: model.HostFacts) -> dict[str, list[model.Irq]]:
 
 
 def _movable(
-    domain: domain_module.Domain, by_device: Mapping[str, Sequence[model.Irq]], refused: Refused
-) -> tuple[dict[str, Sequence[model.Irq]], list[Note]]:
+    domain: domain_module.Domain,
+    by_device: Mapping[str, Sequence[host_model.Irq]],
+    refused: Refused,
+) -> tuple[dict[str, Sequence[host_model.Irq]], list[Note]]:
     """Return the interrupts of a guest's devices that can be moved, and notes on the others."""
-    movable: dict[str, Sequence[model.Irq]] = {}
+    movable: dict[str, Sequence[host_model.Irq]] = {}
     notes: list[Note] = []
     addresses = {address.lower() for address in domain.hostdevs}
     for address in sorted(addresses):
@@ -172,7 +174,7 @@ def _movable(
             notes.append(Note.of(NoteCode.NO_DEVICE_INTERRUPT, device=address))
             continue
         managed: list[int] = []
-        others: list[model.Irq] = []
+        others: list[host_model.Irq] = []
         for irq in irqs:
             if refused.is_managed(irq):
                 managed.append(irq.number)
@@ -189,7 +191,7 @@ def _movable(
 def _devices(
     domain: domain_module.Domain,
     nodes: frozenset[int] | None,
-    movable: Mapping[str, Sequence[model.Irq]],
+    movable: Mapping[str, Sequence[host_model.Irq]],
     layout: CpuLayout,
     to_vcpus: bool,
 ) -> tuple[list[DevicePlacement], list[Note]]:
@@ -264,13 +266,13 @@ def thread_placements(
             if allowed:
                 warning = warning.about(emulator_pin=allowed)
             warnings.append(warning)
-        workers: list[model.Thread] = []
+        workers: list[host_model.Thread] = []
         if moves_vhost:
             workers = _vhost_workers(guest.process)
             has_vhost = any(interface.has_vhost_worker for interface in guest.domain.interfaces)
             if has_vhost and not workers:
                 faults.append(Note.of(NoteCode.NO_VHOST_WORKER, guest=guest.title))
-        others: list[tuple[model.Thread, str]] = []
+        others: list[tuple[host_model.Thread, str]] = []
         if moves_others:
             others, confined = _other_threads(guest, pool)
             faults += confined
@@ -282,7 +284,7 @@ def thread_placements(
     return placements, warnings + faults
 
 
-def _vhost_workers(process: model.GuestProcess) -> list[model.Thread]:
+def _vhost_workers(process: host_model.GuestProcess) -> list[host_model.Thread]:
     """Return a guest's vhost workers; the n-th one that was made serves queue pair n."""
     every = process.threads
     workers = [
@@ -294,9 +296,9 @@ def _vhost_workers(process: model.GuestProcess) -> list[model.Thread]:
 
 def _other_threads(
     guest: GuestPlacement, pool: CpuPool
-) -> tuple[list[tuple[model.Thread, str]], list[Note]]:
+) -> tuple[list[tuple[host_model.Thread, str]], list[Note]]:
     """Return a guest's emulator and I/O threads with their CPUs, and notes on the immovable."""
-    moved: list[tuple[model.Thread, str]] = []
+    moved: list[tuple[host_model.Thread, str]] = []
     faults: list[Note] = []
     for thread in guest.process.threads:
         if thread.kind not in _THREADS or thread.affinity is None:
@@ -321,7 +323,7 @@ def _confined(guest: GuestPlacement, allowed: str, layout: CpuLayout) -> Note:
     return Note.of(NoteCode.EMULATOR_CONFINED, guest=guest.title, cpus=allowed or "none")
 
 
-def _limit(thread: model.Thread, domain: domain_module.Domain, pool: CpuPool) -> str:
+def _limit(thread: host_model.Thread, domain: domain_module.Domain, pool: CpuPool) -> str:
     """Return the CPUs of a pool that libvirt's pin leaves to an I/O thread; empty: none."""
     pin = domain.iothread_pins.get(thread.index or 0) if thread.kind == "iothread" else None
     if pin is None or pin == domain.emulator_pin:
@@ -329,7 +331,9 @@ def _limit(thread: model.Thread, domain: domain_module.Domain, pool: CpuPool) ->
     return cpulist.format(pool.members & cpulist.parse(pin))
 
 
-def thread_settings(placement: ThreadPlacement, placed: spread.Placed) -> Iterator[model.Setting]:
+def thread_settings(
+    placement: ThreadPlacement, placed: spread.Placed
+) -> Iterator[host_model.Setting]:
     """Yield the affinities of vhost workers, emulator and I/O threads that are moved.
 
     QEMU's short-lived pool threads inherit from its emulator thread.
@@ -341,16 +345,16 @@ def thread_settings(placement: ThreadPlacement, placed: spread.Placed) -> Iterat
         cpus = placed[placement.workers]
     for index, thread in enumerate(placement.vhost):
         if cpus:
-            text, rule = str(cpus[index]), model.PlanRule.VHOST_SPREAD
+            text, rule = str(cpus[index]), host_model.PlanRule.VHOST_SPREAD
             reason = f"{head}{index} has CPU {text}, one of the {len(pool.cpus)} {pool.what} CPUs of {pool.where}"
         else:
-            text, rule = pool.text, model.PlanRule.VHOST_NUMA
+            text, rule = pool.text, host_model.PlanRule.VHOST_NUMA
             reason = f"{head}{index} may use the {pool.what} CPUs {text} of {pool.where}"
         yield thread_setting(thread, pid, text, reason, rule)
     for thread, text in placement.others:
-        rule = model.PlanRule.EMULATOR_NUMA
+        rule = host_model.PlanRule.EMULATOR_NUMA
         if thread.kind == "iothread":
-            rule = model.PlanRule.IOTHREAD_NUMA
+            rule = host_model.PlanRule.IOTHREAD_NUMA
         reason = (
             f"{guest.title} asks emulator_placement=numa: its {_THREADS[thread.kind]} may use the "
             f"{pool.what} CPUs {pool.text} of {pool.where}, away from vCPUs"
@@ -359,25 +363,27 @@ def thread_settings(placement: ThreadPlacement, placed: spread.Placed) -> Iterat
 
 
 def thread_setting(
-    thread: model.Thread, pid: int, value: str, reason: str, rule: str
-) -> model.Setting:
+    thread: host_model.Thread, pid: int, value: str, reason: str, rule: str
+) -> host_model.Setting:
     """Return the affinity of one thread of process ``pid``."""
     current = thread.affinity
     if current is not None and current != value and cpulist.parse(current) == cpulist.parse(value):
         value = current  # the same CPUs in another spelling
-    target = model.ThreadTarget(thread.tid, pid, thread.start)
-    return model.Setting.on(target, value, current, reason, rule)
+    target = host_model.ThreadTarget(thread.tid, pid, thread.start)
+    return host_model.Setting.on(target, value, current, reason, rule)
 
 
-def interrupt_settings(guest: GuestPlacement, placed: spread.Placed) -> Iterator[model.Setting]:
+def interrupt_settings(
+    guest: GuestPlacement, placed: spread.Placed
+) -> Iterator[host_model.Setting]:
     """Yield the affinities of the interrupts of a guest's devices."""
     for device in guest.devices:
         pool = device.group.pool
         if device.own:
-            rule = model.PlanRule.PASSTHROUGH_VCPU
+            rule = host_model.PlanRule.PASSTHROUGH_VCPU
             where = "its own vCPUs' CPUs"
         else:
-            rule = model.PlanRule.PASSTHROUGH_NUMA
+            rule = host_model.PlanRule.PASSTHROUGH_NUMA
             where = f"{pool.what} CPUs of {pool.where}"
         head = f"{guest.title} asks irq_placement={guest.request.irq_placement}: vector "
         for index, (irq, cpu) in enumerate(zip(device.irqs, placed[device.group], strict=True)):
@@ -388,11 +394,11 @@ def interrupt_settings(guest: GuestPlacement, placed: spread.Placed) -> Iterator
             yield nics.irq_setting(irq, str(cpu), reason, rule)
 
 
-def unplaced(device: DevicePlacement, placed: spread.Placed) -> list[model.Irq]:
+def unplaced(device: DevicePlacement, placed: spread.Placed) -> list[host_model.Irq]:
     """Return the interrupts of a device that no CPU can take."""
     if not device.group.pool.full:
         return []
-    irqs: list[model.Irq] = []
+    irqs: list[host_model.Irq] = []
     for irq, cpu in zip(device.irqs, placed[device.group], strict=True):
         if cpu is None:
             irqs.append(irq)
@@ -400,8 +406,8 @@ def unplaced(device: DevicePlacement, placed: spread.Placed) -> list[model.Irq]:
 
 
 def left_alone(
-    facts: model.HostFacts, planned: Collection[int]
-) -> Iterator[tuple[str, model.Irq]]:
+    facts: host_model.HostFacts, planned: Collection[int]
+) -> Iterator[tuple[str, host_model.Irq]]:
     """Yield device and interrupt of all passed-through ones that are not ``planned``."""
     owners = passed_through(facts)
     if not owners:

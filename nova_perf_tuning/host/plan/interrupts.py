@@ -9,8 +9,8 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host import model
-from nova_perf_tuning.host.notes import Note, NoteCode
+from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.notes import Note, NoteCode
 from nova_perf_tuning.host.plan import guests as guests_module
 from nova_perf_tuning.host.plan import nics as nics_module
 from nova_perf_tuning.host.plan import spread
@@ -40,11 +40,13 @@ class Interrupts:
     queue_cpus: frozenset[int]
     host_cpus: frozenset[int]
     vcpu_cpus: frozenset[int]
-    settings: list[model.Setting]
+    settings: list[host_model.Setting]
     warnings: list[Note]
 
 
-def plan_interrupts(facts: model.HostFacts, layout: CpuLayout, refused: Refused) -> Interrupts:
+def plan_interrupts(
+    facts: host_model.HostFacts, layout: CpuLayout, refused: Refused
+) -> Interrupts:
     """Place the interrupts of NICs and of passed-through devices."""
     nics = nics_module.nic_plans(facts, layout, refused)
     guests, guest_warnings = guests_module.guest_placements(facts, layout, refused)
@@ -67,7 +69,7 @@ def plan_interrupts(facts: model.HostFacts, layout: CpuLayout, refused: Refused)
     placed |= spread.balance(vcpu_devices, {})
     placed |= spread.balance(others, layout.class_of, placed)
 
-    settings: list[model.Setting] = []
+    settings: list[host_model.Setting] = []
     for placement in placements:
         settings += nics_module.settings(placement, placed)
     for guest in guests:
@@ -122,5 +124,5 @@ def _without_vector(
                 yield Note.of(NoteCode.NO_VECTOR, **about, irqs=_numbers(irqs))
 
 
-def _numbers(irqs: Iterable[model.Irq]) -> str:
+def _numbers(irqs: Iterable[host_model.Irq]) -> str:
     return cpulist.format(irq.number for irq in irqs)

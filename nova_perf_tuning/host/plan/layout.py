@@ -7,9 +7,9 @@ from typing import Self
 
 from nova_perf_tuning import cpulist, errors
 from nova_perf_tuning.grouping import grouped
-from nova_perf_tuning.host import model
-from nova_perf_tuning.host.notes import Note, NoteCode
-from nova_perf_tuning.host.owners import CpuOwners, CpuSets, Owner
+from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.notes import Note, NoteCode
+from nova_perf_tuning.host.model.owners import CpuOwners, CpuSets, Owner
 
 #: Distance of two nodes that the kernel says nothing of (Linux' REMOTE_DISTANCE).
 _REMOTE_DISTANCE = 20
@@ -86,7 +86,7 @@ class CpuLayout:
     full: frozenset[int] = frozenset()
 
     @classmethod
-    def of(cls, facts: model.HostFacts, sets: CpuSets) -> Self:
+    def of(cls, facts: host_model.HostFacts, sets: CpuSets) -> Self:
         """Return the layout that holds on this host.
 
         :raises PlanError: dedicated and shared or housekeeping overlap, or name CPUs that the host
@@ -267,17 +267,17 @@ class CpuLayout:
         return CpuPool(tuple(ordered), cpus, where, what, warning)
 
 
-def in_start_order(facts: model.HostFacts) -> list[model.GuestProcess]:
+def in_start_order(facts: host_model.HostFacts) -> list[host_model.GuestProcess]:
     """Return running guests by libvirt's running number, then process id: the newest is last."""
 
-    def key(guest: model.GuestProcess) -> tuple[bool, int, int]:
+    def key(guest: host_model.GuestProcess) -> tuple[bool, int, int]:
         number = guest.domain.domain_id if guest.domain else None
         return (number is None, number or 0, guest.pid)
 
     return sorted(facts.guests, key=key)
 
 
-def passed_through(facts: model.HostFacts) -> dict[str, str]:
+def passed_through(facts: host_model.HostFacts) -> dict[str, str]:
     """Return the PCI addresses of running guests' own devices, and those guests' titles."""
     owners: dict[str, str] = {}
     for guest in in_start_order(facts):
@@ -369,10 +369,10 @@ def _isolated_warnings(
         yield Note.of(code, option=sets.option("shared"), cpus=text)
 
 
-def weak_cpus(facts: model.HostFacts) -> frozenset[int]:
+def weak_cpus(facts: host_model.HostFacts) -> frozenset[int]:
     """Return the online CPUs of a hybrid machine that are not of its strongest kind."""
     kinds = {cpu.kind for cpu in facts.cpus if cpu.kind}
-    strongest = min(kinds, key=model.KINDS.index, default=None)
+    strongest = min(kinds, key=host_model.KINDS.index, default=None)
     capacities = [cpu.capacity for cpu in facts.cpus if cpu.capacity]
     least = _AS_STRONG * max(capacities, default=0)
     weak: set[int] = set()
@@ -384,7 +384,7 @@ def weak_cpus(facts: model.HostFacts) -> frozenset[int]:
 
 
 def _classes(
-    facts: model.HostFacts,
+    facts: host_model.HostFacts,
     usable: frozenset[int],
     online: frozenset[int],
     reserved: frozenset[int],

@@ -8,14 +8,14 @@ device's node.
 
 from collections.abc import Iterator, Mapping
 
-from nova_perf_tuning.host import model
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.plan import guests
 from nova_perf_tuning.host.plan.layout import CpuLayout, passed_through
 
 
 def settings(
-    facts: model.HostFacts, cpus: Mapping[int, int], layout: CpuLayout
-) -> Iterator[model.Setting]:
+    facts: host_model.HostFacts, cpus: Mapping[int, int], layout: CpuLayout
+) -> Iterator[host_model.Setting]:
     """Yield the affinity of each NAPI's thread, given the CPU of each planned interrupt."""
     passed = passed_through(facts)
     for nic in sorted(facts.nics, key=lambda nic: nic.name):
@@ -31,11 +31,11 @@ def settings(
                 text = pool.text
                 reason = f"{head} may use the {pool.what} CPUs {text} of {pool.where}: its interrupt is not known"
             yield guests.thread_setting(
-                thread, thread.tid, text, reason, model.PlanRule.NAPI_LOCAL
+                thread, thread.tid, text, reason, host_model.PlanRule.NAPI_LOCAL
             )
 
 
-def threads(nic: model.Nic) -> Iterator[tuple[model.Napi, model.Thread]]:
+def threads(nic: host_model.Nic) -> Iterator[tuple[host_model.Napi, host_model.Thread]]:
     """Yield the NAPIs of a NIC that have a thread, and that."""
     for napi in nic.napis:
         if napi.thread is not None and napi.thread.affinity is not None:

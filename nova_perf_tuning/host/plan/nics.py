@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host import model, notes
-from nova_perf_tuning.host.notes import Note, NoteCode
+from nova_perf_tuning.host.model import host_model, notes
+from nova_perf_tuning.host.model.notes import Note, NoteCode
 from nova_perf_tuning.host.plan import spread
 from nova_perf_tuning.host.plan import vectors as vectors_module
 from nova_perf_tuning.host.plan.layout import CpuLayout, CpuPool, passed_through
@@ -37,10 +37,10 @@ class NicPlacement:
     :ivar data, rest: what is to be placed: an item for each queue and for each other interrupt.
     """
 
-    nic: model.Nic
+    nic: host_model.Nic
     node: int | None
-    queues: Mapping[int, Sequence[model.Irq]]
-    other: Sequence[model.Irq]
+    queues: Mapping[int, Sequence[host_model.Irq]]
+    other: Sequence[host_model.Irq]
     data: spread.Group
     rest: spread.Group
 
@@ -52,7 +52,7 @@ class NicPlan:
     :ivar managed: numbers of its interrupts that the kernel places itself.
     """
 
-    nic: model.Nic
+    nic: host_model.Nic
     vectors: vectors_module.Vectors
     placements: Sequence[NicPlacement]
     managed: Sequence[int] = ()
@@ -91,9 +91,9 @@ def interrupt_cpus(placements: Iterable[NicPlacement], placed: spread.Placed) ->
     return cpus
 
 
-def unplaced(placement: NicPlacement, placed: spread.Placed) -> list[model.Irq]:
+def unplaced(placement: NicPlacement, placed: spread.Placed) -> list[host_model.Irq]:
     """Return the interrupts of a placement that no CPU can take."""
-    every: list[model.Irq] = []
+    every: list[host_model.Irq] = []
     for irqs in placement.queues.values():
         every += irqs
     every += placement.other
@@ -101,7 +101,7 @@ def unplaced(placement: NicPlacement, placed: spread.Placed) -> list[model.Irq]:
     return [irq for irq in every if irq.number not in cpus]
 
 
-def has_xps(nic: model.Nic) -> bool:
+def has_xps(nic: host_model.Nic) -> bool:
     """Whether the kernel has masks for the NIC's transmit queues; with one queue it has none."""
     return len(nic.xps) > 1 and any(mask is not None for mask in nic.xps)
 
@@ -111,7 +111,7 @@ def single(cpus: str | None) -> int | None:
     return int(cpus) if cpus is not None and cpus.isdecimal() else None
 
 
-def nic_plans(facts: model.HostFacts, layout: CpuLayout, refused: Refused) -> list[NicPlan]:
+def nic_plans(facts: host_model.HostFacts, layout: CpuLayout, refused: Refused) -> list[NicPlan]:
     """Return every NIC of the host for which something is planned.
 
     One without PCI may have no interrupt of its own (hv_netvsc): RPS needs none.
@@ -140,12 +140,12 @@ def nic_plans(facts: model.HostFacts, layout: CpuLayout, refused: Refused) -> li
 class _OnNode:
     """The interrupts of a NIC that belong to one node and that the kernel lets us move."""
 
-    queues: dict[int, Sequence[model.Irq]] = dataclasses.field(default_factory=dict)
-    other: list[model.Irq] = dataclasses.field(default_factory=list)
+    queues: dict[int, Sequence[host_model.Irq]] = dataclasses.field(default_factory=dict)
+    other: list[host_model.Irq] = dataclasses.field(default_factory=list)
 
 
 def _placements(
-    nic: model.Nic,
+    nic: host_model.Nic,
     vectors: vectors_module.Vectors,
     layout: CpuLayout,
     managed: Collection[int],
@@ -184,7 +184,7 @@ def _placements(
     return placements
 
 
-def _current(serving: Sequence[model.Irq], pool: CpuPool) -> int | None:
+def _current(serving: Sequence[host_model.Irq], pool: CpuPool) -> int | None:
     """Return the CPU of a queue now: that of its first interrupt.
 
     On a full CPU a queue counts only when all of its interrupts are there: none can follow.
@@ -195,7 +195,9 @@ def _current(serving: Sequence[model.Irq], pool: CpuPool) -> int | None:
     return cpu
 
 
-def firing(facts: model.HostFacts, nic: model.Nic, besides: Collection[int]) -> list[model.Irq]:
+def firing(
+    facts: host_model.HostFacts, nic: host_model.Nic, besides: Collection[int]
+) -> list[host_model.Irq]:
     """Return the interrupts of a NIC that can fire, without those in ``besides``.
 
     cxgb4 and mlx4 have one function for several ports, and name the interrupts of each after it:
@@ -206,7 +208,7 @@ def firing(facts: model.HostFacts, nic: model.Nic, besides: Collection[int]) -> 
         for port in facts.nics:
             if port.pci == nic.pci and port is not nic:
                 theirs += (f"{port.name}-", f"{port.name} (")
-    irqs: list[model.Irq] = []
+    irqs: list[host_model.Irq] = []
     for number in nic.irqs:
         irq = facts.irqs.get(number)
         if irq is None or number in besides or (irq.name or "").startswith(theirs):
@@ -218,8 +220,8 @@ def firing(facts: model.HostFacts, nic: model.Nic, besides: Collection[int]) -> 
 
 
 def left_alone(
-    facts: model.HostFacts, planned: Collection[int]
-) -> Iterator[tuple[str, model.Irq]]:
+    facts: host_model.HostFacts, planned: Collection[int]
+) -> Iterator[tuple[str, host_model.Irq]]:
     """Yield NIC and interrupt of all that are not among the numbers ``planned``."""
     passed, placed = passed_through(facts), frozenset(planned)
     for nic in facts.nics:
@@ -229,10 +231,12 @@ def left_alone(
             yield nic.name, irq
 
 
-def settings(placement: NicPlacement, placed: spread.Placed) -> Iterator[model.Setting]:
+def settings(placement: NicPlacement, placed: spread.Placed) -> Iterator[host_model.Setting]:
     """Yield the affinities of a NIC's interrupts, with their reasons."""
     nic, pool, cpus = placement.nic, placement.data.pool, placed[placement.data]
-    rule = model.PlanRule.NIC_IRQ_NEAREST if pool.warning else model.PlanRule.NIC_IRQ_LOCAL
+    rule = (
+        host_model.PlanRule.NIC_IRQ_NEAREST if pool.warning else host_model.PlanRule.NIC_IRQ_LOCAL
+    )
     why = _why(placement)
     tails: dict[int | None, str] = {}
     for cpu, number in collections.Counter(cpus).items():
@@ -267,7 +271,7 @@ def _why(placement: NicPlacement) -> str:
     return f"{nic.name} ({about}) has {queues} for {cpus} of {pool.where}:"
 
 
-def irq_setting(irq: model.Irq, value: str, reason: str, rule: str) -> model.Setting:
+def irq_setting(irq: host_model.Irq, value: str, reason: str, rule: str) -> host_model.Setting:
     """Return the affinity of one interrupt."""
-    target = model.IrqTarget(irq.number, irq.device or "", irq.name or "")
-    return model.Setting.on(target, value, irq.affinity, reason, rule)
+    target = host_model.IrqTarget(irq.number, irq.device or "", irq.name or "")
+    return host_model.Setting.on(target, value, irq.affinity, reason, rule)

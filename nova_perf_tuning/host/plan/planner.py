@@ -8,9 +8,9 @@ guarantees.
 import dataclasses
 from collections.abc import Mapping
 
-from nova_perf_tuning.host import model, notes
-from nova_perf_tuning.host.notes import Note
-from nova_perf_tuning.host.owners import CpuOwners, CpuSets
+from nova_perf_tuning.host.model import host_model, notes
+from nova_perf_tuning.host.model.notes import Note
+from nova_perf_tuning.host.model.owners import CpuOwners, CpuSets
 from nova_perf_tuning.host.plan.interrupts import plan_interrupts
 from nova_perf_tuning.host.plan.layout import CpuLayout
 from nova_perf_tuning.host.plan.proof import prove
@@ -39,19 +39,19 @@ class Plan:
     :ivar nova_config: the files of nova-compute from which the operator's CPU sets are.
     """
 
-    settings: list[model.Setting]
+    settings: list[host_model.Setting]
     sets: Mapping[str, str]
     warnings: list[Note]
     owners: CpuOwners
     nova_config: tuple[str, ...] = ()
 
-    def changes(self) -> list[model.Setting]:
+    def changes(self) -> list[host_model.Setting]:
         """Settings whose value does not hold now."""
         return [setting for setting in self.settings if setting.current != setting.value]
 
 
 def plan(
-    facts: model.HostFacts, sets: CpuSets, *, rps: bool = False, refused: Refused = NOTHING
+    facts: host_model.HostFacts, sets: CpuSets, *, rps: bool = False, refused: Refused = NOTHING
 ) -> Plan:
     """Return what should hold on the host, each value with its reason.
 

@@ -5,8 +5,8 @@ import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host import model
-from nova_perf_tuning.host.notes import Note, NoteCode
+from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.notes import Note, NoteCode
 from nova_perf_tuning.host.plan import guests, napi, nics
 from nova_perf_tuning.host.plan.interrupts import Interrupts
 from nova_perf_tuning.host.plan.layout import CpuLayout
@@ -32,7 +32,7 @@ class Proof:
 
 
 def prove(
-    facts: model.HostFacts, layout: CpuLayout, interrupts: Interrupts, threads: Threads
+    facts: host_model.HostFacts, layout: CpuLayout, interrupts: Interrupts, threads: Threads
 ) -> Proof:
     """Compare the CPUs of all work of the host with those that guests and programs own."""
     work = _work(facts, interrupts, threads)
@@ -68,7 +68,7 @@ def prove(
 
 
 def _work(
-    facts: model.HostFacts, interrupts: Interrupts, threads: Threads
+    facts: host_model.HostFacts, interrupts: Interrupts, threads: Threads
 ) -> dict[str, dict[str, _Users]]:
     """Return class of work -> ``guests``, ``nics`` or ``devices`` -> who uses which CPUs.
 
@@ -93,8 +93,8 @@ def _cpus(every: Iterable[_Users]) -> frozenset[int]:
 
 
 def _refused_irqs(
-    facts: model.HostFacts, interrupts: Interrupts
-) -> Iterator[tuple[str, model.Irq]]:
+    facts: host_model.HostFacts, interrupts: Interrupts
+) -> Iterator[tuple[str, host_model.Irq]]:
     """Yield NIC and interrupt of all that stay because the kernel does not move them."""
     for nic_plan in interrupts.nics:
         name = nic_plan.nic.name
@@ -106,7 +106,7 @@ def _refused_irqs(
                     yield name, irq
 
 
-def _irq_users(irqs: Iterable[tuple[str, model.Irq]]) -> _Users:
+def _irq_users(irqs: Iterable[tuple[str, host_model.Irq]]) -> _Users:
     """Sort owners of interrupts by the CPUs that serve them now, else by those that may.
 
     Interrupts whose CPUs cannot be read are left out.
@@ -119,7 +119,7 @@ def _irq_users(irqs: Iterable[tuple[str, model.Irq]]) -> _Users:
     return users
 
 
-def _thread_users(facts: model.HostFacts, planned: Mapping[str, str]) -> Mapping[str, _Users]:
+def _thread_users(facts: host_model.HostFacts, planned: Mapping[str, str]) -> Mapping[str, _Users]:
     """Return kind of thread -> cpulist -> names of guests or NICs, given the planned cpulists.
 
     For a guest that is not running, its configured pins are used.

@@ -4,7 +4,7 @@
 import dataclasses
 from typing import Self
 
-from nova_perf_tuning.host import model
+from nova_perf_tuning.host.model import host_model
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Refused:
     """
 
     full: frozenset[int] = frozenset()
-    managed: frozenset[model.IrqTarget] = frozenset()
+    managed: frozenset[host_model.IrqTarget] = frozenset()
 
     def __or__(self, other: Self) -> Self:
         """Return both together."""
@@ -31,9 +31,9 @@ class Refused:
     def __bool__(self) -> bool:
         return bool(self.full or self.managed)
 
-    def is_managed(self, irq: model.Irq) -> bool:
+    def is_managed(self, irq: host_model.Irq) -> bool:
         """Whether the kernel places this interrupt itself, as far as a write has shown it."""
-        return model.IrqTarget(irq.number, irq.device or "", irq.name or "") in self.managed
+        return host_model.IrqTarget(irq.number, irq.device or "", irq.name or "") in self.managed
 
 
 #: The kernel has refused nothing, or nothing was tried.

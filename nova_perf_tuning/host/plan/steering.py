@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host import model
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.plan import nics
 from nova_perf_tuning.host.plan.interrupts import Interrupts
 from nova_perf_tuning.host.plan.layout import CpuLayout
@@ -41,28 +41,32 @@ class _Queue:
 
 
 def plan_steering(
-    facts: model.HostFacts, layout: CpuLayout, interrupts: Interrupts, rps: bool
-) -> list[model.Setting]:
+    facts: host_model.HostFacts, layout: CpuLayout, interrupts: Interrupts, rps: bool
+) -> list[host_model.Setting]:
     """Return XPS of every NIC whose transmit queues have known interrupts, and RPS where wanted.
 
     :param rps: spread the receive work of NICs with few queues; only where that helps.
     """
     digits = mask_digits(facts)
     cores = _cores(facts, layout)
-    settings: list[model.Setting] = []
+    settings: list[host_model.Setting] = []
     for plan in interrupts.nics:
         name, sending = plan.nic.name, plan.vectors.sending
         if sending is not None and nics.has_xps(plan.nic):
             queues = _senders(plan, sending, interrupts.by_number, cores, layout)
-            settings += _settings("xps", f"{name}/tx-", model.PlanRule.NIC_XPS, queues, digits)
+            settings += _settings(
+                "xps", f"{name}/tx-", host_model.PlanRule.NIC_XPS, queues, digits
+            )
         if rps:
             for placement in plan.placements:
                 helped = _helpers(plan, placement, interrupts.by_number)
-                settings += _settings("rps", f"{name}/rx-", model.PlanRule.NIC_RPS, helped, digits)
+                settings += _settings(
+                    "rps", f"{name}/rx-", host_model.PlanRule.NIC_RPS, helped, digits
+                )
     return settings
 
 
-def mask_digits(facts: model.HostFacts) -> int:
+def mask_digits(facts: host_model.HostFacts) -> int:
     """Return how many hexadecimal digits this host's masks have.
 
     The kernel prints as many as nr_cpu_ids needs, which may be more than the CPUs that are there.
@@ -83,7 +87,7 @@ def write_mask(bits: int, digits: int) -> str:
     return bits.to_bytes(groups * 4, "big").hex(",", 4)[groups * 8 - digits :]
 
 
-def _cores(facts: model.HostFacts, layout: CpuLayout) -> _Cores:
+def _cores(facts: host_model.HostFacts, layout: CpuLayout) -> _Cores:
     of_node: dict[int | None, list[int]] = {}
     of_cpu: dict[int, int] = {}
     for cpu in sorted(facts.cpus, key=lambda cpu: cpu.id):
@@ -133,7 +137,7 @@ def _senders(
     return queues
 
 
-def _serving(irq: model.Irq, by_number: Mapping[int, int]) -> int | None:
+def _serving(irq: host_model.Irq, by_number: Mapping[int, int]) -> int | None:
     """Return the CPU of an interrupt.
 
     It is the planned one, or that on which an interrupt fires that is left alone.
@@ -200,7 +204,7 @@ def _helpers(
 
 def _settings(
     kind: str, stem: str, rule: str, queues: Iterable[_Queue], digits: int
-) -> Iterator[model.Setting]:
+) -> Iterator[host_model.Setting]:
     """Yield a setting for each queue; ``stem`` is ``eth0/tx-``.
 
     A queue that has no mask, or that no CPU is left for, is passed over. A current mask of the
@@ -213,4 +217,4 @@ def _settings(
         if int(value.replace(",", ""), 16) != queue.bits:
             value = write_mask(queue.bits, digits)
         target = f"{stem}{queue.number}"
-        yield model.Setting(kind, target, value, queue.current, queue.reason, rule)
+        yield host_model.Setting(kind, target, value, queue.current, queue.reason, rule)

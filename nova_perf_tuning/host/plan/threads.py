@@ -3,8 +3,8 @@
 
 import dataclasses
 
-from nova_perf_tuning.host import model
-from nova_perf_tuning.host.notes import Note
+from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.notes import Note
 from nova_perf_tuning.host.plan import guests, napi, spread
 from nova_perf_tuning.host.plan.interrupts import Interrupts
 from nova_perf_tuning.host.plan.layout import CpuLayout
@@ -14,7 +14,7 @@ from nova_perf_tuning.host.plan.layout import CpuLayout
 class Threads:
     """The affinities of vhost workers, emulator, I/O and NAPI threads; one setting a thread."""
 
-    settings: list[model.Setting]
+    settings: list[host_model.Setting]
     warnings: list[Note]
 
     @property
@@ -23,7 +23,9 @@ class Threads:
         return {setting.target: setting.value for setting in self.settings}
 
 
-def plan_threads(facts: model.HostFacts, layout: CpuLayout, interrupts: Interrupts) -> Threads:
+def plan_threads(
+    facts: host_model.HostFacts, layout: CpuLayout, interrupts: Interrupts
+) -> Threads:
     """Place guests' threads off busy CPUs, and NAPI threads on the CPUs of their interrupts."""
     guest_threads, warnings = guests.thread_placements(
         interrupts.guests, layout, interrupts.queue_cpus
@@ -31,7 +33,7 @@ def plan_threads(facts: model.HostFacts, layout: CpuLayout, interrupts: Interrup
     workers = [placement.workers for placement in guest_threads if placement.workers]
     placed = spread.balance(workers, layout.class_of)
 
-    by_target: dict[str, model.Setting] = {}
+    by_target: dict[str, host_model.Setting] = {}
     for placement in guest_threads:
         for setting in guests.thread_settings(placement, placed):
             by_target[setting.target] = setting

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which interrupt serves which queue of a NIC.
 
-The kernel says it for drivers that tell it (:attr:`nova_perf_tuning.host.model.Nic.napis`).
+The kernel says it for drivers that tell it (:attr:`nova_perf_tuning.host.model.host_model.Nic.napis`).
 Elsewhere the names say it that drivers give to request_irq() in Linux' drivers/net, by positive
 rules: an interrupt that no rule knows serves no queue (RDMA, firmware, slow path, mailbox, flow
 director). Most drivers write ``NAME-STEM-NUMBER``: ice, i40e, iavf, ixgbe, igb, igc, e1000e,
@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.host import model
+from nova_perf_tuning.host.model import host_model
 
 # No colon: vectors of a control VSI have a PCI address (ice-0000:65:00.0:ctrl-TxRx-0,
 # i40e-…:fdir-TxRx-0).
@@ -60,8 +60,8 @@ class Vectors:
         others.
     """
 
-    queues: Mapping[int, Sequence[model.Irq]]
-    other: Sequence[model.Irq]
+    queues: Mapping[int, Sequence[host_model.Irq]]
+    other: Sequence[host_model.Irq]
     sending: Sequence[int] | None = None
     surplus: int = 0
 
@@ -75,20 +75,20 @@ class _Serving:
 
     number: int
     way: str
-    irq: model.Irq
+    irq: host_model.Irq
 
 
-def classify(nic: model.Nic, irqs: Sequence[model.Irq]) -> Vectors:
+def classify(nic: host_model.Nic, irqs: Sequence[host_model.Irq]) -> Vectors:
     """Sort a NIC's interrupts into those of its queues and others."""
     return _by_kernel(nic, irqs) or _by_name(nic, irqs)
 
 
-def node_of(nic: model.Nic, irq: model.Irq) -> int | None:
+def node_of(nic: host_model.Nic, irq: host_model.Irq) -> int | None:
     """Return the node of a NIC's interrupt: that of its function, where the NIC has several."""
     return nic.node if irq.node is None or irq.device in (None, nic.pci) else irq.node
 
 
-def _by_kernel(nic: model.Nic, irqs: Sequence[model.Irq]) -> Vectors | None:
+def _by_kernel(nic: host_model.Nic, irqs: Sequence[host_model.Irq]) -> Vectors | None:
     """Sort by the NIC's NAPIs; None where they say nothing of these interrupts.
 
     A transmit queue with a NAPI of its own may share its interrupt with a receive queue (mlx4).
@@ -107,7 +107,7 @@ def _by_kernel(nic: model.Nic, irqs: Sequence[model.Irq]) -> Vectors | None:
     return _sorted(nic, irqs, serving, senders)
 
 
-def _by_name(nic: model.Nic, irqs: Sequence[model.Irq]) -> Vectors:
+def _by_name(nic: host_model.Nic, irqs: Sequence[host_model.Irq]) -> Vectors:
     if not any(irq.name for irq in irqs):
         # The NIC is down. Every interrupt counts as a queue's, so that little moves when it comes
         # up.
@@ -146,12 +146,12 @@ def _by_name(nic: model.Nic, irqs: Sequence[model.Irq]) -> Vectors:
     return dataclasses.replace(_sorted(nic, irqs, fitting, senders), surplus=surplus)
 
 
-def _in_order(irqs: Iterable[model.Irq]) -> list[_Serving]:
+def _in_order(irqs: Iterable[host_model.Irq]) -> list[_Serving]:
     """Let the n-th interrupt serve queue n."""
     return [_Serving(index, "", irq) for index, irq in enumerate(irqs)]
 
 
-def _named(nic: model.Nic, irqs: Iterable[model.Irq]) -> list[_Serving]:
+def _named(nic: host_model.Nic, irqs: Iterable[host_model.Irq]) -> list[_Serving]:
     """Return the interrupts whose names have a queue's number, by the first rule that fits."""
     named: list[_Serving] = []
     rules = _rules(nic)
@@ -165,7 +165,7 @@ def _named(nic: model.Nic, irqs: Iterable[model.Irq]) -> list[_Serving]:
     return named
 
 
-def _rules(nic: model.Nic) -> Sequence[re.Pattern[str]]:
+def _rules(nic: host_model.Nic) -> Sequence[re.Pattern[str]]:
     """Return the rules for a NIC; where its driver is not known, all."""
     by_number = re.compile(rf"{re.escape(nic.name)}-(?P<number>\d{{1,4}})")
     if nic.driver in ("mlx4_core", "mlx5_core"):
@@ -178,14 +178,14 @@ def _rules(nic: model.Nic) -> Sequence[re.Pattern[str]]:
     return rules
 
 
-def _serves_all(nic: model.Nic, irq: model.Irq) -> bool:
+def _serves_all(nic: host_model.Nic, irq: host_model.Irq) -> bool:
     if nic.pci is None and len(nic.irqs) == 1:  # it was found by the NIC's own name
         return True
     names = (irq.name or "").split(",")  # devices that share a line
     return any(name == nic.name or _SHARED.fullmatch(name) for name in names)
 
 
-def _renumber(nic: model.Nic, named: Sequence[_Serving]) -> None:
+def _renumber(nic: host_model.Nic, named: Sequence[_Serving]) -> None:
     """Turn the numbers that the driver wrote into those of the queues."""
     highest = max(serving.number for serving in named)
     match nic.driver:
@@ -214,14 +214,14 @@ def _renumber(nic: model.Nic, named: Sequence[_Serving]) -> None:
                     serving.number -= sending
 
 
-def _function(nic: model.Nic, irq: model.Irq) -> tuple[bool, str]:
+def _function(nic: host_model.Nic, irq: host_model.Irq) -> tuple[bool, str]:
     """Return a key of an interrupt's PCI function; the NIC's own function comes first."""
     return irq.device != nic.pci, irq.device or ""
 
 
 def _sorted(
-    nic: model.Nic,
-    irqs: Sequence[model.Irq],
+    nic: host_model.Nic,
+    irqs: Sequence[host_model.Irq],
     serving: Iterable[_Serving],
     senders: Mapping[int, int],
 ) -> Vectors:
@@ -229,7 +229,7 @@ def _sorted(
 
     :param senders: transmit queue -> the queue of ``serving`` that it sends with.
     """
-    queues: dict[int, list[model.Irq]] = {}
+    queues: dict[int, list[host_model.Irq]] = {}
     placed: set[int] = set()
     for each in serving:
         queues.setdefault(each.number, []).append(each.irq)

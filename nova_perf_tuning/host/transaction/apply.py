@@ -10,7 +10,7 @@ from typing import Final
 
 from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.host.kinds import base
-from nova_perf_tuning.host.model import Setting
+from nova_perf_tuning.host.model.host_model import Setting
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import verify
 from nova_perf_tuning.printing import counted

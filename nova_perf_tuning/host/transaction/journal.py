@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from nova_perf_tuning import atomic_write, bounded_read, errors
-from nova_perf_tuning.host import model
+from nova_perf_tuning.host.model import host_model
 
 #: Below the root of the host that is tuned.
 STATE_DIR = "var/lib/nova-perf-tuning"
@@ -30,7 +30,7 @@ JOURNAL, LOCK, AGENT_LOCK = "journal.sqlite", "lock", "agent.lock"
 
 #: Entries with any other rule were applied by hand. A plan without a file is
 #: the agent's also where a command applied it: the agent makes the same.
-AGENT_RULES = frozenset(map(str, model.PlanRule))
+AGENT_RULES = frozenset(map(str, host_model.PlanRule))
 #: Kinds of settings that the agent makes: beside it nobody else writes these.
 AGENT_KINDS = frozenset(("irq_affinity", "irqbalance_ban", "rps", "thread_affinity", "xps"))
 VERSION = 1
@@ -115,10 +115,10 @@ class Entry:
         """Whether what it says is in force in ``boot``."""
         return self.boot_id in (boot, ANY_BOOT)
 
-    def setting(self) -> model.Setting:
+    def setting(self) -> host_model.Setting:
         """Return the setting that should hold now."""
         what = self.kind, self.target, self.wanted, self.written
-        return model.Setting(
+        return host_model.Setting(
             *what, self.reason, self.rule, self.identity, self.boot_id == ANY_BOOT
         )
 

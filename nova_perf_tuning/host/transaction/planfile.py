@@ -8,7 +8,7 @@ import re
 from typing import Any, Final
 
 from nova_perf_tuning import bounded_json, bounded_read, errors
-from nova_perf_tuning.host import model
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.transaction import journal
 
 #: A plan of the largest host that is tested (11,000 settings) has 5 MB.
@@ -24,8 +24,8 @@ _THREAD: Final = "([0-9]{1,10}:[0-9]{1,20})?"
 FORMS: Final = {
     "irq_affinity": ("irq:[0-9]{1,7}", _CPUS, _HANDLER),
     "thread_affinity": ("tid:[0-9]{1,10}", _CPUS, _THREAD),
-    "xps": (f"{model.DEVICE}/tx-[0-9]{{1,4}}", _MASK, ""),
-    "rps": (f"{model.DEVICE}/rx-[0-9]{{1,4}}", _MASK, ""),
+    "xps": (f"{host_model.DEVICE}/tx-[0-9]{{1,4}}", _MASK, ""),
+    "rps": (f"{host_model.DEVICE}/rx-[0-9]{{1,4}}", _MASK, ""),
 }
 
 
@@ -33,7 +33,7 @@ class PlanFileError(errors.PerfTuningError):
     """A plan file cannot be read or is no plan."""
 
 
-def load(path: str) -> list[model.Setting]:
+def load(path: str) -> list[host_model.Setting]:
     """Return the settings of the plan in ``path`` (``-`` is standard input).
 
     :raises PlanFileError: no such file, too large, no JSON, not the documented form, or a setting
@@ -52,7 +52,7 @@ def load(path: str) -> list[model.Setting]:
     return [_setting(path, item) for item in plan["settings"]]
 
 
-def _setting(path: str, item: Any) -> model.Setting:
+def _setting(path: str, item: Any) -> host_model.Setting:
     fields: dict[str, Any] = {}
     if isinstance(item, dict):
         fields = {name: item.get(name) or "" for name in _FIELDS}
@@ -76,4 +76,4 @@ def _setting(path: str, item: Any) -> model.Setting:
         fields["rule"] = (
             f"file:{fields['rule']}"  # what a person takes from a file is the person's
         )
-    return model.Setting(**fields)
+    return host_model.Setting(**fields)

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from nova_perf_tuning import atomic_write, bounded_json, bounded_read, cpulist, errors
-from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.plan.refused import NOTHING, Refused
 from nova_perf_tuning.host.transaction.apply import BootIdError, Outcome, Result, boot_id
 
@@ -35,15 +35,15 @@ _DONE: Final = (Result.WRITTEN, Result.PENDING)
 def found(outcomes: Iterable[Outcome]) -> Refused:
     """Return what these writes have shown: full CPUs and interrupts that the kernel manages."""
     full: set[int] = set()
-    managed: set[model.IrqTarget] = set()
+    managed: set[host_model.IrqTarget] = set()
     for outcome in outcomes:
         setting = outcome.setting
-        if setting.kind != model.IrqTarget.kind:
+        if setting.kind != host_model.IrqTarget.kind:
             continue
         if outcome.failure is base.FailureClass.NO_ROOM:
             full |= cpulist.parse(setting.value)
         elif outcome.failure is base.FailureClass.MANAGED:
-            managed.add(model.IrqTarget.parse(setting.target, setting.identity))
+            managed.add(host_model.IrqTarget.parse(setting.target, setting.identity))
     return Refused(frozenset(full), frozenset(managed))
 
 
@@ -100,7 +100,7 @@ class Memory:
         self._clock = clock
         self._record = _Record()
 
-    def here(self, facts: model.HostFacts) -> Refused:
+    def here(self, facts: host_model.HostFacts) -> Refused:
         """Return what counts now on the host below the root; nothing where its boot has no name."""
         try:
             boot = boot_id(self._root)
@@ -108,7 +108,7 @@ class Memory:
             return NOTHING
         return self.known(facts, boot)
 
-    def known(self, facts: model.HostFacts, boot: str) -> Refused:
+    def known(self, facts: host_model.HostFacts, boot: str) -> Refused:
         """Return what counts on this host now; the rest is forgotten."""
         record = self._load() or self._record
         full, managed = record.refused.full, record.refused.managed
@@ -121,7 +121,7 @@ class Memory:
         self._record = dataclasses.replace(record, refused=Refused(full, managed), boot=boot)
         return self._record.refused
 
-    def learn(self, outcomes: Iterable[Outcome], facts: model.HostFacts, boot: str) -> bool:
+    def learn(self, outcomes: Iterable[Outcome], facts: host_model.HostFacts, boot: str) -> bool:
         """Remember what these writes have shown; return whether any of it is new."""
         new = found(outcomes)
         if not new:
@@ -153,7 +153,7 @@ class Memory:
                 return None
             full = cpulist.parse(content["full"])
             managed = frozenset(
-                model.IrqTarget.parse(target, name) for target, name in content["managed"]
+                host_model.IrqTarget.parse(target, name) for target, name in content["managed"]
             )
             return _Record(
                 Refused(full, managed),
@@ -189,7 +189,7 @@ class Memory:
             self._has_file = False  # what is there is older than what this object knows
 
 
-def _digest(facts: model.HostFacts) -> str:
+def _digest(facts: host_model.HostFacts) -> str:
     """Return what changes when interrupts or online CPUs come or go, or a handler does."""
     irqs = [(irq.number, irq.device or "", irq.name or "") for irq in facts.irqs.values()]
     irqs.sort()
@@ -197,9 +197,9 @@ def _digest(facts: model.HostFacts) -> str:
     return hashlib.sha256(repr((irqs, cpus)).encode()).hexdigest()
 
 
-def _is_there(target: model.IrqTarget, facts: model.HostFacts) -> bool:
+def _is_there(target: host_model.IrqTarget, facts: host_model.HostFacts) -> bool:
     irq = facts.irqs.get(target.number)
     if irq is None:
         return False
-    now = model.IrqTarget(irq.number, irq.device or "", irq.name or "")
+    now = host_model.IrqTarget(irq.number, irq.device or "", irq.name or "")
     return target == now or target.is_asleep(now)

@@ -7,10 +7,10 @@ from typing import Final
 
 from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.grouping import grouped
-from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts import whose
-from nova_perf_tuning.host.facts.root import Root
+from nova_perf_tuning.host.input.facts import whose
+from nova_perf_tuning.host.input.facts.root import Root
 from nova_perf_tuning.host.kinds import base
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.transaction import journal as journal_module
 
 #: Command name -> kinds that it writes. tuned: its scheduler, net and sysctl plugins; numad moves
@@ -27,7 +27,7 @@ DAEMONS: Final = {
 
 
 def verify(
-    settings: Sequence[model.Setting], kinds: Mapping[str, base.SettingKind]
+    settings: Sequence[host_model.Setting], kinds: Mapping[str, base.SettingKind]
 ) -> list[base.Observation]:
     """Return what each setting's object holds now, in the order of ``settings``."""
     observations: dict[str, Iterator[base.Observation]] = {}
@@ -42,10 +42,10 @@ def verify(
 
 
 def drifted(
-    settings: Sequence[model.Setting], kinds: Mapping[str, base.SettingKind]
-) -> list[model.Setting]:
+    settings: Sequence[host_model.Setting], kinds: Mapping[str, base.SettingKind]
+) -> list[host_model.Setting]:
     """Return those settings that :func:`verify` finds drifted."""
-    drifted: list[model.Setting] = []
+    drifted: list[host_model.Setting] = []
     for setting, observation in zip(settings, verify(settings, kinds), strict=True):
         if is_drift(setting, observation, kinds):
             drifted.append(setting)
@@ -53,7 +53,9 @@ def drifted(
 
 
 def is_drift(
-    setting: model.Setting, observation: base.Observation, kinds: Mapping[str, base.SettingKind]
+    setting: host_model.Setting,
+    observation: base.Observation,
+    kinds: Mapping[str, base.SettingKind],
 ) -> bool:
     """Whether the host is no longer as asked: changed, or gone though its kind does not end by itself."""
     if observation.state is base.State.DRIFTED:

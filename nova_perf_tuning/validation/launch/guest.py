@@ -21,9 +21,10 @@ import libvirt_qemu
 
 from nova_perf_tuning import bounded_json, bounded_read
 from nova_perf_tuning.guest import probe, transform
-from nova_perf_tuning.host import guest_cpu, model
-from nova_perf_tuning.host.facts import guests
-from nova_perf_tuning.host.facts.root import Root
+from nova_perf_tuning.host.input import guest_cpu
+from nova_perf_tuning.host.input.facts import guests
+from nova_perf_tuning.host.input.facts.root import Root
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.printing import one_line, printable
 from nova_perf_tuning.validation.launch import base, local, network
 
@@ -267,7 +268,7 @@ class Guest(base.Machine):
         # To find them takes a look at all of /proc; they live as long as its devices.
         return functools.partial(self._read, self.process())
 
-    def _read(self, process: model.GuestProcess) -> dict[str, float]:
+    def _read(self, process: host_model.GuestProcess) -> dict[str, float]:
         spent = guest_cpu.spent(process.pid, process.threads)
         if not spent:
             raise self.failure("its process is gone")
@@ -278,7 +279,7 @@ class Guest(base.Machine):
             counters["net_bytes"] = float(bounded_read.kernel_text("", tap))
         return {**counters, "disk_bytes": base.disk_bytes(process.pid)}
 
-    def process(self) -> model.GuestProcess:
+    def process(self) -> host_model.GuestProcess:
         """Return QEMU's process and threads as the host's facts have them."""
         for process in guests.read_guests(Root())[0]:
             if process.name == self.name:

@@ -8,9 +8,9 @@ given are touched, never a NIC or another guest.
 import os
 from collections.abc import Sequence
 
-from nova_perf_tuning.host import model, owners
-from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host.input.facts import reader
 from nova_perf_tuning.host.kinds import registry
+from nova_perf_tuning.host.model import host_model, owners
 from nova_perf_tuning.host.picture import svg
 from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.transaction import apply as apply_module
@@ -27,7 +27,7 @@ def apply(directory: str, active: Sequence[Guest], resting: Sequence[Guest]) -> 
     :param resting: paused guests, which the plan leaves out.
     :raises LaunchError: a setting could not be brought into force.
     """
-    facts, thread = _facts(resting), model.ThreadTarget
+    facts, thread = _facts(resting), host_model.ThreadTarget
     pids = {guest.process().pid for guest in active}
     settings = [
         setting
@@ -54,7 +54,7 @@ def apply(directory: str, active: Sequence[Guest], resting: Sequence[Guest]) -> 
     return applied
 
 
-def _facts(resting: Sequence[Guest]) -> model.HostFacts:
+def _facts(resting: Sequence[Guest]) -> host_model.HostFacts:
     idle = {guest.process().pid for guest in resting}
     facts = reader.read_host()
     facts.guests = tuple(guest for guest in facts.guests if guest.pid not in idle)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 import psutil
 
 from nova_perf_tuning import bounded_read, signals
-from nova_perf_tuning.host import guest_cpu
+from nova_perf_tuning.host.input import guest_cpu
 from nova_perf_tuning.printing import printable
 from nova_perf_tuning.validation.launch import base
 from nova_perf_tuning.validation.results.environment import Environment

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import psutil
 
-from nova_perf_tuning.host.facts import reader, root
+from nova_perf_tuning.host.input.facts import reader, root
 from nova_perf_tuning.validation.results.environment import Environment
 
 _STAT = re.compile(r"^cpu([0-9]+) +" + " ".join(["([0-9]+)"] * 8), re.MULTILINE)

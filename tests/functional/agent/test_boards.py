@@ -10,7 +10,8 @@ import types
 import prometheus_client
 
 from nova_perf_tuning.agent import metrics
-from nova_perf_tuning.host import guest_cpu, model
+from nova_perf_tuning.host.input import guest_cpu
+from nova_perf_tuning.host.model import host_model
 from tests.support import agent_samples, directories, patience
 
 TOP = pathlib.Path(__file__).parents[3]
@@ -33,8 +34,8 @@ class BoardsTest(directories.DirectoryCase):
     def agent(self, result_file=""):
         """Return the collector of an agent that has counted something, with this process as its guest."""
         pid = os.getpid()
-        thread = model.Thread(pid, "vcpu", None, None, guest_cpu.started(f"/proc/{pid}"))
-        guests = [model.GuestProcess("instance-1", pid, (thread,), None)]
+        thread = host_model.Thread(pid, "vcpu", None, None, guest_cpu.started(f"/proc/{pid}"))
+        guests = [host_model.GuestProcess("instance-1", pid, (thread,), None)]
         counts = dict.fromkeys(("passes", "written", "drifted"), {"irq_affinity": 3})
         snapshot = agent_samples.agent_state(**counts), types.SimpleNamespace(guests=guests)
         return metrics.Collector(types.SimpleNamespace(snapshot=snapshot), result_file)

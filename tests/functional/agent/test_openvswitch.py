@@ -4,8 +4,8 @@
 import os
 import subprocess
 
-from nova_perf_tuning.host.facts import reader
-from nova_perf_tuning.host.owners import CpuOwners, CpuSets, Owner
+from nova_perf_tuning.host.input.facts import reader
+from nova_perf_tuning.host.model.owners import CpuOwners, CpuSets, Owner
 from nova_perf_tuning.host.plan import planner
 from tests.support import directories, patience
 

@@ -10,8 +10,8 @@ import sys
 from unittest import mock
 
 from nova_perf_tuning.agent import findings
-from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base, irqbalance, registry
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.transaction import apply, restore, verify
 from tests.support import directories, sysroots, testcase
 
@@ -19,7 +19,9 @@ DROP_IN = pathlib.Path(__file__).parents[3] / "etc/irqbalance/nova-perf-tuning.c
 
 
 def placed(number):
-    return model.Setting("irq_affinity", f"irq:{number}", "0", "0", "", "nic-irq-local", "x|y")
+    return host_model.Setting(
+        "irq_affinity", f"irq:{number}", "0", "0", "", "nic-irq-local", "x|y"
+    )
 
 
 class ListTest(testcase.TestCase):

@@ -8,8 +8,8 @@ from unittest import mock
 
 from nova_perf_tuning.agent import findings, metrics, rewrite_limit, service, sources
 from nova_perf_tuning.cli import status
-from nova_perf_tuning.host import notes
-from nova_perf_tuning.host.notes import Note, NoteCode
+from nova_perf_tuning.host.model import notes
+from nova_perf_tuning.host.model.notes import Note, NoteCode
 from nova_perf_tuning.host.transaction import apply, journal
 from tests.support import agent_bench
 

@@ -19,8 +19,9 @@ import inotify_simple
 
 from nova_perf_tuning import bounded_read
 from nova_perf_tuning.agent import findings, metrics, service, sources, state
-from nova_perf_tuning.host import guest_cpu, model, notes
+from nova_perf_tuning.host.input import guest_cpu
 from nova_perf_tuning.host.kinds import irqbalance
+from nova_perf_tuning.host.model import host_model, notes
 from tests.support import agent_samples, directories, sysroots, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
@@ -304,12 +305,12 @@ class MetricsTest(directories.DirectoryCase):
                 self.assertNotIn("nova_perf_verdict", self.families(file))
 
     def test_wait_of_guests_and_pressure(self):
-        thread = model.Thread(
+        thread = host_model.Thread(
             os.getpid(), "vcpu", None, None, guest_cpu.started(f"/proc/{os.getpid()}")
         )
-        gone = model.GuestProcess("gone", 1 << 22, (), None)
+        gone = host_model.GuestProcess("gone", 1 << 22, (), None)
         found = self.families(
-            guests=[model.GuestProcess("one", os.getpid(), (thread,), None), gone]
+            guests=[host_model.GuestProcess("one", os.getpid(), (thread,), None), gone]
         )
         self.assertEqual([("one",)], list(found["nova_perf_guest_vcpu_wait_seconds_total"]))
         self.patch(

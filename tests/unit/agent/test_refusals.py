@@ -7,7 +7,7 @@ import os
 
 from nova_perf_tuning.agent import rewrite_limit
 from nova_perf_tuning.host.kinds import base
-from nova_perf_tuning.host.notes import NoteCode
+from nova_perf_tuning.host.model.notes import NoteCode
 from nova_perf_tuning.host.transaction import apply, refusals
 from tests.support import agent_bench, testcase
 

@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 
 import jsonschema
 
-from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.host.audit import runner
+from nova_perf_tuning.host.input import novaconf
 from tests.support import audit_cases, program, testcase
 from tests.support import audit_hosts as hosts
 from tests.support.program import run

@@ -7,9 +7,9 @@ import shutil
 
 from nova_perf_tuning.agent import reconcile, sources
 from nova_perf_tuning.conf import opts
-from nova_perf_tuning.host import novaconf
-from nova_perf_tuning.host.facts import root as roots
-from nova_perf_tuning.host.notes import NoteCode
+from nova_perf_tuning.host.input import novaconf
+from nova_perf_tuning.host.input.facts import root as roots
+from nova_perf_tuning.host.model.notes import NoteCode
 from tests.support import program, sysroots, testcase
 
 TEXT = "[compute]\ncpu_dedicated_set = 2\n"

@@ -13,7 +13,7 @@ import fixtures
 from oslo_config import cfg
 
 from nova_perf_tuning.conf import nova
-from nova_perf_tuning.host import novaconf
+from nova_perf_tuning.host.input import novaconf
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.validation.measure import results_file
 from tests.support import directories, program, samples
@@ -116,7 +116,9 @@ class PublishTest(directories.DirectoryCase):
         self.measure()
         root = str(self.directory)[1:]
         places = [[f"{root}/{path}" for path in paths] for paths in novaconf.PLACES]
-        self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.host.novaconf.PLACES", places))
+        self.useFixture(
+            fixtures.MonkeyPatch("nova_perf_tuning.host.input.novaconf.PLACES", places)
+        )
         publish = (self.results, "--budget", self.budget(0.15))
         for number, first in enumerate(reversed(places)):
             path = f"{self.state}/{number}.json"

@@ -5,12 +5,13 @@ import dataclasses
 
 import fixtures
 
-from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit import host as audit_host
-from nova_perf_tuning.host.facts import ethtool, reader
-from nova_perf_tuning.host.facts import root as roots
-from nova_perf_tuning.host.notes import NoteCode
-from nova_perf_tuning.host.owners import CpuSets
+from nova_perf_tuning.host.input import novaconf
+from nova_perf_tuning.host.input.facts import ethtool, reader
+from nova_perf_tuning.host.input.facts import root as roots
+from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.notes import NoteCode
+from nova_perf_tuning.host.model.owners import CpuSets
 from nova_perf_tuning.host.plan import planner
 from tests.support import audit_cases, audit_hosts, hosts, owners, program, testcase
 
@@ -146,7 +147,7 @@ PLANS = {
         hosts.facts(
             _EIGHT,
             guests=[dataclasses.replace(_ASKING, slice="machine.slice")],
-            slices=[model.Slice("machine.slice", "4-5", "4-5", "member")],
+            slices=[host_model.Slice("machine.slice", "4-5", "4-5", "member")],
         ),
         {},
     ),
@@ -202,7 +203,7 @@ APPLIED = {
 
 #: What tests of its own module assert by code.
 ELSEWHERE = {
-    NoteCode.NOT_A_FILE,  # host/facts/test_root
+    NoteCode.NOT_A_FILE,  # host/input/facts/test_root
     NoteCode.VECTORS_FULL,  # host/plan/test_refused, as those that follow
     NoteCode.NODE_WITHOUT_VECTORS,
     NoteCode.NO_VECTOR,

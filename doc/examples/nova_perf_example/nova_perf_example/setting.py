@@ -3,8 +3,8 @@
 
 import pathlib
 
-from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base
+from nova_perf_tuning.host.model import host_model
 
 #: Nanoseconds; longer than that no guest should wait for a packet.
 MAXIMUM = 1_000_000
@@ -21,7 +21,7 @@ class GroFlushTimeout(base.SettingKind):
 
     def _path(self, target: str) -> pathlib.Path:
         return pathlib.Path(
-            f"{self.prefix}/sys/class/net/{model.check_device(target)}/gro_flush_timeout"
+            f"{self.prefix}/sys/class/net/{host_model.check_device(target)}/gro_flush_timeout"
         )
 
     def read(self, target: str) -> str:

@@ -5,10 +5,10 @@ import os
 import pathlib
 import shlex
 
-from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit import persist, runner
 from nova_perf_tuning.host.kinds import base, config_file, registry
-from nova_perf_tuning.host.notes import Note, NoteCode
+from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.notes import Note, NoteCode
 from tests.support import audit_cases, program, testcase
 from tests.support import audit_hosts as hosts
 
@@ -124,7 +124,7 @@ class PersistTest(audit_cases.ApplyCase):
         self.command("restore")
         self.assertEqual(self.before, hosts.content(self.root))
 
-    def files_for(self, tree: hosts.Tree, rule: str) -> tuple[list[model.Setting], list[str]]:
+    def files_for(self, tree: hosts.Tree, rule: str) -> tuple[list[host_model.Setting], list[str]]:
         view = hosts.view(tree, **audit_cases.PATH)
         findings = runner.run(view, runner.chosen([rule]), strict=True).findings
         return persist.plan(

@@ -12,7 +12,7 @@ import sys
 from nova_perf_tuning import rules
 from nova_perf_tuning.cli import audit as audit_command
 from nova_perf_tuning.host.audit import generate, host, persist, runner
-from nova_perf_tuning.host.facts import archive, reader
+from nova_perf_tuning.host.input.facts import archive, reader
 from tests.support import audit_hosts as hosts
 from tests.support import hwloc, testcase
 

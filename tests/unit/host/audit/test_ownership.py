@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Advice on CPUs that somebody else owns, and on sets that Nova refuses, as operators have them."""
 
-from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.host.audit import generate, runner
-from nova_perf_tuning.host.facts.root import FactsError
-from nova_perf_tuning.host.notes import NoteCode
-from nova_perf_tuning.host.owners import Owner
+from nova_perf_tuning.host.input import novaconf
+from nova_perf_tuning.host.input.facts.root import FactsError
+from nova_perf_tuning.host.model.notes import NoteCode
+from nova_perf_tuning.host.model.owners import Owner
 from nova_perf_tuning.host.plan import planner
 from tests.support import audit_hosts as hosts
 from tests.support import owners, testcase

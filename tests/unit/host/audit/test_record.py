@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A recorded host is judged as the host itself, and holds nothing that the rules do not need."""
 
-from nova_perf_tuning.host import record
 from nova_perf_tuning.host.audit import host, runner
-from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host.input import record
+from nova_perf_tuning.host.input.facts import reader
 from tests.support import audit_cases, testcase
 from tests.support import audit_hosts as hosts
 

@@ -5,8 +5,8 @@ import re
 import shlex
 
 from nova_perf_tuning import rules
-from nova_perf_tuning.host import record
 from nova_perf_tuning.host.audit import base, network_stack, runner
+from nova_perf_tuning.host.input import record
 from tests.support import audit_cases, testcase
 from tests.support import audit_hosts as hosts
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import privileged
-from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host.input.facts import reader
 from nova_perf_tuning.host.kinds import affinity, base, registry
-from nova_perf_tuning.host.model import IrqTarget, Setting, ThreadTarget
+from nova_perf_tuning.host.model.host_model import IrqTarget, Setting, ThreadTarget
 from nova_perf_tuning.host.transaction import verify
 from tests.support import sysroots, testcase
 

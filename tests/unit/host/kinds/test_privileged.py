@@ -9,9 +9,10 @@ import re
 import hypothesis
 from hypothesis import strategies as st
 
-from nova_perf_tuning.host import model, privileged
+from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.kinds import base, registry
-from nova_perf_tuning.host.model import TargetError
+from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.host_model import TargetError
 from tests.support import sysroots, testcase
 
 HOSTILE = (
@@ -38,10 +39,10 @@ class NamesTest(testcase.TestCase):
     def test_only_names_of_devices_are_devices(self):
         for name in ("eth0", "enp1s0f0np0", "tap1234-ab.c", "vnet0", "br-int", "eth0@if2", "_x"):
             with self.subTest(name):
-                self.assertEqual(name, model.check_device(name))
+                self.assertEqual(name, host_model.check_device(name))
         for name in HOSTILE:
             with self.subTest(name):
-                self.assertRaises(TargetError, model.check_device, name)
+                self.assertRaises(TargetError, host_model.check_device, name)
 
     def test_other_sysctls_are_refused(self):
         for name in (
@@ -60,7 +61,7 @@ class NamesTest(testcase.TestCase):
     @hypothesis.given(st.text(max_size=20))
     def test_a_device_never_leaves_its_directory(self, name):
         try:
-            model.check_device(name)
+            host_model.check_device(name)
         except TargetError:
             return
         self.assertEqual(f"/sys/class/net/{name}", os.path.normpath(f"/sys/class/net/{name}"))

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host.facts import reader
-from nova_perf_tuning.host.owners import CpuOwners, CpuSets
+from nova_perf_tuning.host.input.facts import reader
+from nova_perf_tuning.host.model.owners import CpuOwners, CpuSets
 from nova_perf_tuning.host.picture import svg
 from nova_perf_tuning.host.plan import planner
 from tests.support import directories, hosts, hwloc, program, sysroots, testcase, trees
-from tests.unit.host.facts.test_recorded_hosts import DIFFERENCES, NONE
+from tests.unit.host.input.facts.test_recorded_hosts import DIFFERENCES, NONE
 
 _SVG = "{http://www.w3.org/2000/svg}"
 

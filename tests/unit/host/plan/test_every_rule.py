@@ -2,8 +2,8 @@
 """Each rule of the plan places something on a host that has everything."""
 
 from nova_perf_tuning.agent import findings
-from nova_perf_tuning.host import model
-from nova_perf_tuning.host.owners import CpuSets
+from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.owners import CpuSets
 from nova_perf_tuning.host.plan import planner
 from tests.support import directories, hosts
 
@@ -21,7 +21,9 @@ def full_host():
         nic.xps = nic.rps = ("00",) * 2
         nics.append(nic)
         irqs += mine
-    nics[0].napis = (model.Napi(1, 24, (), (), model.Thread(70, "napi", 1, "0-15", 55, True)),)
+    nics[0].napis = (
+        host_model.Napi(1, 24, (), (), host_model.Thread(70, "napi", 1, "0-15", 55, True)),
+    )
     for number, address in enumerate((_OF_A_GUEST, _OF_ANOTHER)):
         irqs.append(hosts.irq(60 + number, f"vfio-msix[0]({address})", address, node=1))
     asks = {"vhost_placement": "numa", "emulator_placement": "numa", "irq_placement": "vcpu"}
@@ -39,4 +41,4 @@ class EveryRuleTest(directories.DirectoryCase):
         self.write_file("proc/1/comm", "init\n")
         banned = findings.CompetingDaemons(str(self.directory)).ban(plan.settings)
         rules = {setting.rule for setting in (*plan.settings, *banned)}
-        self.assertEqual(set(model.PlanRule), rules)
+        self.assertEqual(set(host_model.PlanRule), rules)

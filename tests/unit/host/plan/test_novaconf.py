@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """nova.conf as nova-compute reads it, and what goes wrong with it."""
 
-from nova_perf_tuning.host import novaconf
+from nova_perf_tuning.host.input import novaconf
 from nova_perf_tuning.host.plan.layout import CpuSets
 from tests.support import directories
 

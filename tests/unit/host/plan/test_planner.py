@@ -4,7 +4,7 @@
 import dataclasses
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host.notes import Note, NoteCode
+from nova_perf_tuning.host.model.notes import Note, NoteCode
 from nova_perf_tuning.host.plan import guests, layout, nics, planner, steering, vectors
 from nova_perf_tuning.host.plan.layout import CpuLayout, CpuSets
 from tests.support import gen_host, hosts, testcase

@@ -8,7 +8,7 @@ import pathlib
 import hypothesis
 from hypothesis import strategies as st
 
-from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host.input.facts import reader
 from nova_perf_tuning.host.plan import layout, planner
 from nova_perf_tuning.host.plan.layout import CpuSets
 from nova_perf_tuning.specs import request

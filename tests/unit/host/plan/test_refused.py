@@ -7,9 +7,9 @@ import hypothesis
 from hypothesis import strategies as st
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base
-from nova_perf_tuning.host.notes import NoteCode
+from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.notes import NoteCode
 from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.plan.layout import CpuSets
 from nova_perf_tuning.host.plan.refused import NOTHING, Refused
@@ -44,9 +44,9 @@ class Kernel:
         return outcomes
 
     def _failure(self, setting):
-        if setting.kind != model.IrqTarget.kind:
+        if setting.kind != host_model.IrqTarget.kind:
             return None
-        if model.IrqTarget.parse(setting.target).number in self.managed:
+        if host_model.IrqTarget.parse(setting.target).number in self.managed:
             return base.FailureClass.MANAGED
         return base.FailureClass.NO_ROOM if int(setting.value) in self.full else None
 
@@ -66,7 +66,7 @@ def by_number(plan):
     return {
         int(one.target[4:]): int(one.value)
         for one in plan.settings
-        if one.kind == model.IrqTarget.kind
+        if one.kind == host_model.IrqTarget.kind
     }
 
 
@@ -77,7 +77,9 @@ class ConvergenceTest(testcase.TestCase):
         host, sets, full, managed = drawn
         kernel, refused = Kernel(host, full, managed), NOTHING
         asked = planner.plan(host, sets).settings
-        movable = {int(one.target[4:]): one for one in asked if one.kind == model.IrqTarget.kind}
+        movable = {
+            int(one.target[4:]): one for one in asked if one.kind == host_model.IrqTarget.kind
+        }
         for _round in range(refusals.ROUNDS):
             plan = planner.plan(kernel.facts, sets, refused=refused)
             found = refusals.found(kernel.take(plan))
@@ -95,7 +97,7 @@ class ConvergenceTest(testcase.TestCase):
         self.assertEqual(set(), planned.keys() & {target.number for target in refused.managed})
         housekeeping = cpulist.parse(plan.sets["housekeeping"])
         for number, setting in movable.items():
-            if number in managed or setting.rule == model.PlanRule.PASSTHROUGH_VCPU:
+            if number in managed or setting.rule == host_model.PlanRule.PASSTHROUGH_VCPU:
                 continue
             now = kernel.facts.irqs[number].affinity
             if now == host.irqs[number].affinity:
@@ -171,7 +173,7 @@ class PlacementTest(testcase.TestCase):
         nic = dataclasses.replace(nic, xps=("0",) * 4)
         facts = hosts.facts(hosts.cpus_of([(0, 4)]), [nic], irqs)
         managed = frozenset(
-            {model.IrqTarget(irqs[0].number, irqs[0].device or "", irqs[0].name or "")}
+            {host_model.IrqTarget(irqs[0].number, irqs[0].device or "", irqs[0].name or "")}
         )
         plan = planner.plan(facts, CpuSets(), refused=Refused(managed=managed))
         self.assertEqual({irq.number for irq in irqs[1:]}, by_number(plan).keys())
@@ -182,5 +184,5 @@ class PlacementTest(testcase.TestCase):
         self.assertIn(3, cpulist.parse_mask(mask))
 
     def test_another_interrupt_with_the_number_is_not_managed(self):
-        managed = frozenset({model.IrqTarget(24, "0000:10:00.0", "another-0")})
+        managed = frozenset({host_model.IrqTarget(24, "0000:10:00.0", "another-0")})
         self.assertIn(24, by_number(self.plan(managed=managed)))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which interrupt serves which queue: names as the drivers write them, and what the kernel says of NAPIs."""
 
-from nova_perf_tuning.host import model
-from nova_perf_tuning.host.notes import Note, NoteCode
+from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.notes import Note, NoteCode
 from nova_perf_tuning.host.plan import planner, vectors
 from nova_perf_tuning.host.plan.layout import CpuSets
 from tests.support import hosts, testcase
@@ -166,9 +166,9 @@ class NapiTest(testcase.TestCase):
         irqs = vectors_of(["odd-a", "odd-b", "eth0-TxRx-0"])
         nic = hosts.nic("eth0", (24, 25, 26), pci=_PCI, queues=2)
         nic.napis = (
-            model.Napi(1, 24, (1,), ()),
-            model.Napi(2, 24, (), (1,)),
-            model.Napi(3, 25, (0,), (0,)),
+            host_model.Napi(1, 24, (1,), ()),
+            host_model.Napi(2, 24, (), (1,)),
+            host_model.Napi(3, 25, (0,), (0,)),
         )
         found = vectors.classify(nic, irqs)
         self.assertEqual({0: [irqs[1]], 1: [irqs[0]]}, found.queues)
@@ -179,8 +179,8 @@ class NapiTest(testcase.TestCase):
         nic = hosts.nic("eth0", (24,), node=1, pci=_PCI)
         veth = hosts.nic("veth0", (), None, None, None, 1, "veth")
         for device, irq in ((nic, 24), (veth, None)):
-            thread = model.Thread(70 + (irq or 0), "napi", 1, "0-7", 55, True)
-            device.napis = (model.Napi(1, irq, (), (), thread),)
+            thread = host_model.Thread(70 + (irq or 0), "napi", 1, "0-7", 55, True)
+            device.napis = (host_model.Napi(1, irq, (), (), thread),)
         facts = hosts.facts(hosts.cpus_of([(0, 4), (1, 4)]), [nic, veth], irqs)
         plan = planner.plan(facts, CpuSets(dedicated="1-3,6-7"))
         threads = {

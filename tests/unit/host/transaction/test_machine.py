@@ -11,7 +11,7 @@ from hypothesis import stateful
 from hypothesis import strategies as st
 
 from nova_perf_tuning.host.kinds import registry
-from nova_perf_tuning.host.model import Setting
+from nova_perf_tuning.host.model.host_model import Setting
 from nova_perf_tuning.host.transaction import apply, journal, restore, verify
 from tests.support import sysroots
 

@@ -5,18 +5,18 @@ import dataclasses
 import os
 import pathlib
 
-from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.plan.refused import NOTHING, Refused
 from nova_perf_tuning.host.transaction import apply, refusals
 from tests.support import directories, hosts, testcase
 
-MANAGED = model.IrqTarget(24, "0000:10:00.0", "eth0-TxRx-0")
+MANAGED = host_model.IrqTarget(24, "0000:10:00.0", "eth0-TxRx-0")
 FULL = frozenset({2})
 
 
 def outcome(value, failure, target=MANAGED, result=apply.Result.FAILED):
-    setting = model.Setting.on(target, value, "0-3", "why", "nic-irq-local")
+    setting = host_model.Setting.on(target, value, "0-3", "why", "nic-irq-local")
     return apply.Outcome(setting, result, "0-3", failure)
 
 
@@ -118,7 +118,7 @@ class MemoryTest(directories.DirectoryCase):
 class TogetherTest(testcase.TestCase):
     def test_what_became_of_each_setting_over_two_rounds(self):
         targets = [
-            model.IrqTarget(number, "0000:10:00.0", f"eth0-TxRx-{number}")
+            host_model.IrqTarget(number, "0000:10:00.0", f"eth0-TxRx-{number}")
             for number in range(24, 28)
         ]
         Result = apply.Result

@@ -14,7 +14,7 @@ import prometheus_client
 from openstack.compute.v2 import server
 
 from nova_perf_tuning.agent import metrics
-from nova_perf_tuning.host import model as host_model
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.validation.heat import host_cpu
 from nova_perf_tuning.validation.measure import overhead
 from tests.support import agent_samples, patience, testcase

@@ -17,18 +17,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts import guests
-from nova_perf_tuning.host.facts.root import Root
-from nova_perf_tuning.host.notes import NoteCode
+from nova_perf_tuning.host.input.facts import guests
+from nova_perf_tuning.host.input.facts.root import Root
+from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.notes import NoteCode
 
 #: Below the root of a recorded host: a NAPI a line, as :func:`as_text` writes it.
 DIRECTORY: Final = "nova-perf"
 FILE: Final = "napis"
 _LINE: Final = re.compile(
-    rf"({model.DEVICE}) (\d{{1,10}}) irq=(\d{{0,8}}) thread=(\d{{0,7}}) rx=(\S*) tx=(\S*)"
+    rf"({host_model.DEVICE}) (\d{{1,10}}) irq=(\d{{0,8}}) thread=(\d{{0,7}}) rx=(\S*) tx=(\S*)"
 )
-_THREAD: Final = re.compile(rb"napi/(" + model.DEVICE.encode() + rb")-(\d{1,10})")
+_THREAD: Final = re.compile(rb"napi/(" + host_model.DEVICE.encode() + rb")-(\d{1,10})")
 #: linux/netlink.h and linux/genetlink.h; pyroute2 would cost the agent a quarter more memory at
 #: rest.
 _NETLINK_GENERIC, _CONTROL, _ERROR, _DONE = 16, 16, 2, 3
@@ -52,19 +52,19 @@ class _Known(NamedTuple):
     tx: Sequence[int]
 
 
-def read_napis(root: Root, nics: Sequence[model.Nic]) -> None:
+def read_napis(root: Root, nics: Sequence[host_model.Nic]) -> None:
     """Give NICs, and other devices with threaded NAPI, their NAPIs."""
     wanted = {nic.name: nic for nic in nics if nic.kind in ("physical", "vf") or nic.threaded}
     known = _ask(wanted) if root.live else list(_recorded(root))
     tids = {napi.tid for napi in known if napi.tid}
-    threads: dict[int, model.Thread] = {}
+    threads: dict[int, host_model.Thread] = {}
     for _device, thread in _threads(root, sorted(tids)):
         threads[thread.tid] = thread
     for napi in known:
         if napi.device in wanted:
             own = threads.get(napi.tid or 0)
             queues = tuple(napi.rx), tuple(napi.tx)
-            wanted[napi.device].napis += (model.Napi(napi.id, napi.irq, *queues, own),)
+            wanted[napi.device].napis += (host_model.Napi(napi.id, napi.irq, *queues, own),)
     lacking: set[str] = set()
     for nic in wanted.values():
         if nic.threaded and not any(napi.thread for napi in nic.napis):
@@ -73,10 +73,10 @@ def read_napis(root: Root, nics: Sequence[model.Nic]) -> None:
         return
     for device, thread in _threads(root, None):
         if device in lacking:
-            wanted[device].napis += (model.Napi(thread.index or 0, None, (), (), thread),)
+            wanted[device].napis += (host_model.Napi(thread.index or 0, None, (), (), thread),)
 
 
-def as_text(nics: Sequence[model.Nic]) -> str:
+def as_text(nics: Sequence[host_model.Nic]) -> str:
     """Return the record that :func:`read_napis` reads."""
     lines: list[str] = []
     for nic in nics:
@@ -124,13 +124,16 @@ def _parsed(line: str) -> _Known | None:
     return napi
 
 
-def _threads(root: Root, tids: Sequence[int] | None) -> Iterator[tuple[str, model.Thread]]:
+def _threads(root: Root, tids: Sequence[int] | None) -> Iterator[tuple[str, host_model.Thread]]:
     """Yield the threads of NAPIs, with the names of their devices.
 
     :param tids: where to look; None: at every process.
     """
     for match, (tid, _name, start, affinity) in guests.kernel_threads(root, _THREAD, tids):
-        yield match[1].decode(), model.Thread(tid, "napi", int(match[2]), affinity, start, True)
+        yield (
+            match[1].decode(),
+            host_model.Thread(tid, "napi", int(match[2]), affinity, start, True),
+        )
 
 
 def _ask(names: Iterable[str]) -> list[_Known]:

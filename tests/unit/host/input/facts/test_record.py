@@ -11,9 +11,9 @@ from typing import Any
 
 from nova_perf_tuning.cli import topology
 from nova_perf_tuning.guest import parsing
-from nova_perf_tuning.host import record
-from nova_perf_tuning.host.facts import reader
-from nova_perf_tuning.host.facts.root import FactsError
+from nova_perf_tuning.host.input import record
+from nova_perf_tuning.host.input.facts import reader
+from nova_perf_tuning.host.input.facts.root import FactsError
 from tests.support import corpus, program, sysroots, testcase, trees
 
 RECORDED = pathlib.Path(__file__).parents[3] / "support" / "recorded"

@@ -6,9 +6,9 @@ import re
 from typing import Final
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts import archive, claims, devices, guests, napi, topology
-from nova_perf_tuning.host.facts.root import FactsError, Root
+from nova_perf_tuning.host.input.facts import archive, claims, devices, guests, napi, topology
+from nova_perf_tuning.host.input.facts.root import FactsError, Root
+from nova_perf_tuning.host.model import host_model
 
 #: Kernel parameters that bear on guests and their traffic; those that a host lacks are left out.
 SYSCTLS: Final = tuple(
@@ -76,7 +76,7 @@ def open_root(sysroot: str = "/") -> Root:
     return root
 
 
-def read_host(sysroot: str = "/") -> model.HostFacts:
+def read_host(sysroot: str = "/") -> host_model.HostFacts:
     """Read all facts of the host at ``sysroot``, as :func:`open_root` takes it.
 
     What is missing or wrong is None in the facts and named in their ``warnings``.
@@ -84,7 +84,7 @@ def read_host(sysroot: str = "/") -> model.HostFacts:
     return read_root(open_root(sysroot))
 
 
-def read_root(root: Root) -> model.HostFacts:
+def read_root(root: Root) -> host_model.HostFacts:
     """Read all facts below an open root."""
     cpuinfo = root.head(root.directory("proc"), "cpuinfo", _CPUINFO_HEAD)
     cpus, nodes, online = topology.read_topology(root, cpuinfo)
@@ -101,7 +101,7 @@ def read_root(root: Root) -> model.HostFacts:
     devices.find_interrupts(root, nics, irqs)
     kernel = root.directory("proc/sys/kernel")
     release = root.text(kernel, "osrelease")
-    return model.HostFacts(
+    return host_model.HostFacts(
         cpus=cpus,
         nodes=nodes,
         nics=nics,
@@ -143,7 +143,7 @@ def _read_sysctls(root: Root) -> dict[str, str]:
 
 
 def read_vhost_mode(root: Root, release: str) -> str | None:
-    """Return ``task`` or ``kthread``, see :class:`~nova_perf_tuning.host.model.HostFacts`; None:
+    """Return ``task`` or ``kthread``, see :class:`~nova_perf_tuning.host.model.host_model.HostFacts`; None:
     not known.
 
     Linux 6.4 made vhost workers threads of their owner; since 6.17 a parameter of the module

@@ -6,10 +6,11 @@ import json
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.cli import topology
-from nova_perf_tuning.host import model, novaconf, owners, record
-from nova_perf_tuning.host.facts import claims, reader
-from nova_perf_tuning.host.notes import NoteCode
-from nova_perf_tuning.host.owners import CpuOwners, CpuSets, Owner
+from nova_perf_tuning.host.input import novaconf, record
+from nova_perf_tuning.host.input.facts import claims, reader
+from nova_perf_tuning.host.model import host_model, owners
+from nova_perf_tuning.host.model.notes import NoteCode
+from nova_perf_tuning.host.model.owners import CpuOwners, CpuSets, Owner
 from nova_perf_tuning.host.plan import nics, planner
 from tests.support import audit_hosts, hosts, testcase, trees
 from tests.support.owners import program, slice_of
@@ -398,7 +399,7 @@ class OwnersTest(testcase.TestCase):
                     "vm", 100, pins=("4", "5"), workers=1, asks={"vhost_placement": "numa"}
                 )
                 guest = dataclasses.replace(guest, slice="machine.slice")
-                group = model.Slice("machine.slice", effective, effective, "member")
+                group = host_model.Slice("machine.slice", effective, effective, "member")
                 host = hosts.facts(hosts.cpus_of([(0, 8)]), guests=[guest], slices=[group])
                 plan = planner.plan(host, CpuSets("4-5", "2-3,6-7"))
                 self.assertEqual(

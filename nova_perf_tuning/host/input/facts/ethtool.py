@@ -10,8 +10,8 @@ from typing import Final
 
 from nova_perf_tuning import bounded_json, errors, json_schema
 from nova_perf_tuning.host import privileged
-from nova_perf_tuning.host.facts.root import Root
-from nova_perf_tuning.host.notes import NoteCode
+from nova_perf_tuning.host.input.facts.root import Root
+from nova_perf_tuning.host.model.notes import NoteCode
 
 #: Below the root of a recorded host, one ``NAME.json`` for each NIC.
 DIRECTORY: Final = "nova-perf/ethtool"

@@ -3,10 +3,10 @@
 
 import pathlib
 
-from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts import devices, guests, reader
-from nova_perf_tuning.host.facts.root import Root
-from nova_perf_tuning.host.notes import Note, NoteCode
+from nova_perf_tuning.host.input.facts import devices, guests, reader
+from nova_perf_tuning.host.input.facts.root import Root
+from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.notes import Note, NoteCode
 from tests.support import sysroots, testcase, trees
 from tests.support.trees import DIRECTORY, Tree, link
 
@@ -226,7 +226,7 @@ class TestIrqs(testcase.TestCase):
 class TestOtherInterrupts(testcase.TestCase):
     """Interrupts that the NIC's own PCI function does not have, and what polls in threads."""
 
-    def read(self, tree: Tree) -> dict[str, model.Nic]:
+    def read(self, tree: Tree) -> dict[str, host_model.Nic]:
         self.root = Root(trees.grow(self, tree))
         return {nic.name: nic for nic in reader.read_root(self.root).nics}
 
@@ -271,9 +271,9 @@ class TestOtherInterrupts(testcase.TestCase):
         )
         tree |= {"proc/62/stat": _stat(62, "napi/veth0-8195", 62)}
         nic = self.read(tree)["veth0"]
-        thread = model.Thread(60, "napi", 8193, "0-3", 60, True)
+        thread = host_model.Thread(60, "napi", 8193, "0-3", 60, True)
         self.assertEqual(
-            (True, (model.Napi(8193, None, (), (), thread),)), (nic.threaded, nic.napis)
+            (True, (host_model.Napi(8193, None, (), (), thread),)), (nic.threaded, nic.napis)
         )
         for text, threaded in (("0", False), ("2", True), ("-1", None), ("yes", None), ("", None)):
             nic = self.read(tree | {f"{_VIRTUAL}/veth0/threaded": text})["veth0"]
@@ -281,7 +281,7 @@ class TestOtherInterrupts(testcase.TestCase):
             self.assertEqual((threaded, threaded is None), (nic.threaded, noted))
         record = "veth0 8193 irq=30 thread=60 rx=0 tx="
         nic = self.read(tree | {"nova-perf/napis": record})["veth0"]
-        self.assertEqual((model.Napi(8193, 30, (0,), (), thread),), nic.napis)
+        self.assertEqual((host_model.Napi(8193, 30, (0,), (), thread),), nic.napis)
         many = "\n".join([f"{record}0-8191"] * 9)
         for text in (
             "[]",
@@ -407,7 +407,7 @@ class TestGuests(testcase.TestCase):
 
 
 class TestTopologyTraps(testcase.TestCase):
-    def read(self, tree: Tree) -> model.HostFacts:
+    def read(self, tree: Tree) -> host_model.HostFacts:
         self.root = Root(trees.grow(self, tree))
         return reader.read_root(self.root)
 

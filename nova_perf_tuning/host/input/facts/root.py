@@ -16,7 +16,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Final, NewType
 
 from nova_perf_tuning import bounded_read, cpulist, errors
-from nova_perf_tuning.host.notes import Note, NoteCode, Value
+from nova_perf_tuning.host.model.notes import Note, NoteCode, Value
 
 #: A directory below the root, without leading slash: what the methods of a :class:`Root` return, or one of these
 #: and a name that :meth:`Root.directories` gave for it. In a recorded host every part of it is a real directory.

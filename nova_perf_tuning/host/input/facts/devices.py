@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts.root import Directory, Root, decimal, numbers
-from nova_perf_tuning.host.notes import NoteCode
+from nova_perf_tuning.host.input.facts.root import Directory, Root, decimal, numbers
+from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.notes import NoteCode
 
 #: Domain (16 or 32 bits), bus, device, function.
 _ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -88,7 +88,7 @@ def read_devices(root: Root) -> dict[str, PciDevice]:
     return devices
 
 
-def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, model.Irq]:
+def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, host_model.Irq]:
     """Return every interrupt by its number; ``devices`` are their owners.
 
     The node of a device's interrupt is the device's own: the kernel allocates its descriptor
@@ -104,14 +104,14 @@ def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, model.I
         root.notes.add(NoteCode.NO_INTERRUPTS, directory=_DIRECTORY)
     values = root.each(base, [f"{number}/{file}" for number in there for file in _AFFINITIES])
     names = root.names_in_each(base, [str(number) for number in there])
-    irqs: dict[int, model.Irq] = {}
+    irqs: dict[int, host_model.Irq] = {}
     for number, affinity, effective, files in zip(
         there, values[::2], values[1::2], names, strict=True
     ):
         directory = Directory(f"{base}/{number}")
         if affinity is None:
             root.notes.add(NoteCode.IRQ_AFFINITY_UNKNOWN, directory)
-        irq = model.Irq(
+        irq = host_model.Irq(
             number,
             _handlers(files),
             None,
@@ -138,7 +138,7 @@ def _handlers(names: Iterable[str]) -> str | None:
     return ",".join(sorted(handlers)) or None
 
 
-def read_nics(root: Root, devices: Mapping[str, PciDevice]) -> tuple[model.Nic, ...]:
+def read_nics(root: Root, devices: Mapping[str, PciDevice]) -> tuple[host_model.Nic, ...]:
     """Return the network devices in the order of their names, numbers in names by value.
 
     RPS and XPS masks are read for hardware and are None for the queues of all other devices. Of
@@ -160,7 +160,7 @@ def read_nics(root: Root, devices: Mapping[str, PciDevice]) -> tuple[model.Nic, 
     if not found:
         root.notes.add(NoteCode.NO_NICS, directory=_CLASS)
     kinds = {nic.name: nic.kind for nic, _master in found}
-    nics: list[model.Nic] = []
+    nics: list[host_model.Nic] = []
     for nic, master in found:
         kind = kinds.get(master or "")
         if kind == "bond":
@@ -171,7 +171,9 @@ def read_nics(root: Root, devices: Mapping[str, PciDevice]) -> tuple[model.Nic, 
     return tuple(sorted(nics, key=lambda nic: _natural(nic.name)))
 
 
-def find_interrupts(root: Root, nics: Sequence[model.Nic], irqs: Mapping[int, model.Irq]) -> None:
+def find_interrupts(
+    root: Root, nics: Sequence[host_model.Nic], irqs: Mapping[int, host_model.Irq]
+) -> None:
     """Give NICs the interrupts that their own PCI function does not have.
 
     These are the ones of their NAPIs, those of the other functions of an mlx5 NIC that spans
@@ -201,7 +203,7 @@ def find_interrupts(root: Root, nics: Sequence[model.Nic], irqs: Mapping[int, mo
         nic.irqs = tuple(sorted(more.union(nic.irqs)))
 
 
-def _of_name(irqs: Mapping[int, model.Irq], nic: str, device: str) -> list[int]:
+def _of_name(irqs: Mapping[int, host_model.Irq], nic: str, device: str) -> list[int]:
     """Return the interrupts without PCI that bear the name of a NIC or of its device."""
     own = re.compile(rf"(ibmvnic-)?({re.escape(nic)}|{re.escape(device)})([-:@].*)?")
     found: list[int] = []
@@ -211,7 +213,9 @@ def _of_name(irqs: Mapping[int, model.Irq], nic: str, device: str) -> list[int]:
     return found
 
 
-def _of_other_functions(nic: model.Nic, own: int, spare: Mapping[str, Sequence[int]]) -> list[int]:
+def _of_other_functions(
+    nic: host_model.Nic, own: int, spare: Mapping[str, Sequence[int]]
+) -> list[int]:
     """Return the queue vectors of functions that make up just the channels that a NIC lacks.
 
     mlx5 deals channels round robin to functions of the same digit, which have no netdev; where
@@ -235,9 +239,9 @@ def _of_other_functions(nic: model.Nic, own: int, spare: Mapping[str, Sequence[i
 
 def _read_taps(
     root: Root, virtual: Directory | None, names: list[str]
-) -> list[tuple[model.Nic, str | None]]:
+) -> list[tuple[host_model.Nic, str | None]]:
     """Return guests' taps and the names of their masters: what few reads show of them."""
-    taps: list[tuple[model.Nic, str | None]] = []
+    taps: list[tuple[host_model.Nic, str | None]] = []
     for name, data in zip(
         names, root.each(virtual, [f"{name}/mtu" for name in names]), strict=True
     ):
@@ -246,7 +250,7 @@ def _read_taps(
         if data is not None:
             mtu = decimal(root.line(data, directory))
         rx, tx, rps, xps = _queues(root, directory, False)
-        nic = model.Nic(
+        nic = host_model.Nic(
             name, "tap", None, None, None, None, None, mtu, None, None, rx, tx, (), rps, xps
         )
         taps.append((nic, root.link(directory, "master")))
@@ -273,7 +277,7 @@ def _natural(name: str) -> tuple[str, int, str]:
 
 def _read_nic(
     root: Root, name: str, directory: Directory, devices: Mapping[str, PciDevice]
-) -> tuple[model.Nic, str | None]:
+) -> tuple[host_model.Nic, str | None]:
     """Return the device and the name of its master, if any."""
     there = frozenset(root.names(directory))
     device = None
@@ -290,7 +294,7 @@ def _read_nic(
         if speed is not None and not 0 < speed < _SPEED_UNKNOWN:
             speed = None
     state = root.text(directory, "operstate")
-    nic = model.Nic(
+    nic = host_model.Nic(
         name, kind, driver, address, node, None, None, mtu, speed, state, rx, tx, irqs, rps, xps
     )
     if "threaded" in there:

@@ -5,12 +5,12 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from nova_perf_tuning.host import model
+from nova_perf_tuning.host.model import host_model
 
 _CLASSES: Final = ("vcpu", "emulator", "iothread", "vhost")
 
 
-def spent(pid: int, threads: Sequence[model.Thread]) -> dict[str, float]:
+def spent(pid: int, threads: Sequence[host_model.Thread]) -> dict[str, float]:
     """Return class -> CPU seconds of a guest; nothing when its process has ended.
 
     Pool threads come and go between two passes, and so does a migration's. So ``emulator`` is the main thread
@@ -46,7 +46,7 @@ def process_s(pid: int) -> float:
     return time.clock_gettime_ns((~pid << 3) | 2) / 1e9
 
 
-def waited_s(pid: int, threads: Sequence[model.Thread]) -> float:
+def waited_s(pid: int, threads: Sequence[host_model.Thread]) -> float:
     """Return for how long a guest's vCPUs were runnable without a CPU."""
     return sum(_times_s(pid, thread)[1] for thread in threads if thread.kind == "vcpu")
 
@@ -61,7 +61,7 @@ def started(directory: str) -> int:
         return int(file.read().rpartition(b")")[2].split()[19])
 
 
-def _times_s(pid: int, thread: model.Thread) -> tuple[float, float]:
+def _times_s(pid: int, thread: host_model.Thread) -> tuple[float, float]:
     """Return the time that a thread has run and that it was in the run queue; (0, 0) when it has ended.
 
     A kernel worker's number may belong to any process since; a thread of the guest's process is one of the guest.

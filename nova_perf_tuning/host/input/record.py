@@ -21,11 +21,12 @@ from lxml import etree
 
 from nova_perf_tuning import atomic_write
 from nova_perf_tuning.guest import parsing
-from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit import host as audit_host
 from nova_perf_tuning.host.audit.configuration import MACHINE
-from nova_perf_tuning.host.facts import devices, ethtool, guests, napi, reader, whose
-from nova_perf_tuning.host.facts.root import Directory, FactsError, Root
+from nova_perf_tuning.host.input import novaconf
+from nova_perf_tuning.host.input.facts import devices, ethtool, guests, napi, reader, whose
+from nova_perf_tuning.host.input.facts.root import Directory, FactsError, Root
+from nova_perf_tuning.host.model import host_model
 
 #: Tables of what is kept: of files as they are, of names, and of domain XML.
 _TABLES: Final = tomllib.loads(
@@ -170,7 +171,7 @@ def collect(root: Root) -> Tree:
     return tree
 
 
-def _add_tasks(tree: Tree, facts: model.HostFacts) -> None:
+def _add_tasks(tree: Tree, facts: host_model.HostFacts) -> None:
     """Add processes and threads of guests, programs and NAPIs."""
     tasks: list[str] = []
     for nic in facts.nics:

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import BinaryIO, Final, cast
 
-from nova_perf_tuning.host.facts.root import VALUE_LIMIT, Directory, FactsError, Root
+from nova_perf_tuning.host.input.facts.root import VALUE_LIMIT, Directory, FactsError, Root
 
 #: A directory of 1,024 CPUs, 2,048 interrupts and 512 guests has 160,000 members and 130 MB as a
 #: tar file.

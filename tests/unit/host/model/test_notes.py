@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The English of notes, which other tests know by their codes."""
 
-from nova_perf_tuning.host import notes
-from nova_perf_tuning.host.notes import Note, NoteCode
+from nova_perf_tuning.host.model import notes
+from nova_perf_tuning.host.model.notes import Note, NoteCode
 from tests.support import testcase
 
 _FAR = Note.of(NoteCode.NODE_WITHOUT_HOUSEKEEPING, nodes="2-3", node=1)

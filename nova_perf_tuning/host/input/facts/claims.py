@@ -9,11 +9,11 @@ from collections.abc import Container, Sequence
 from typing import Final
 
 from nova_perf_tuning.guest import domain
-from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts import guests as guests_module
-from nova_perf_tuning.host.facts import whose
-from nova_perf_tuning.host.facts.root import Directory, Root, numbers
-from nova_perf_tuning.host.notes import NoteCode
+from nova_perf_tuning.host.input.facts import guests as guests_module
+from nova_perf_tuning.host.input.facts import whose
+from nova_perf_tuning.host.input.facts.root import Directory, Root, numbers
+from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.notes import NoteCode
 
 CGROUPS: Final = "sys/fs/cgroup"
 #: CPUs of all isolated partitions, in the root (Linux 6.7).
@@ -38,14 +38,14 @@ MAX_SLICES: Final = 1000
 _FIRST_SLICES: Final = ("machine.slice", "system.slice", "user.slice")
 
 
-def read_slices(root: Root) -> tuple[model.Slice, ...]:
+def read_slices(root: Root) -> tuple[host_model.Slice, ...]:
     """Return the slices, on two levels, that do not simply have the CPUs of what is above them."""
     paths: list[str] = []
     for name in _slices(root, root.directory(CGROUPS)):
         paths.append(name)
         for nested in _slices(root, root.directory(f"{CGROUPS}/{name}")):
             paths.append(f"{name}/{nested}")
-    limited: list[model.Slice] = []
+    limited: list[host_model.Slice] = []
     for path in paths:
         directory = root.directory(f"{CGROUPS}/{path}")
         cpus = root.cpus(directory, SLICE_FILES[0])
@@ -54,7 +54,7 @@ def read_slices(root: Root) -> tuple[model.Slice, ...]:
         if effective and (cpus or partition != "member"):
             # The kernel's word comes first, and of an invalid partition its reason, of which
             # nothing depends.
-            limited.append(model.Slice(path, cpus, effective, partition[:200]))
+            limited.append(host_model.Slice(path, cpus, effective, partition[:200]))
     return tuple(sorted(limited, key=lambda group: group.path))
 
 
@@ -76,12 +76,12 @@ def _slices(root: Root, directory: Directory | None) -> list[str]:
 
 
 def in_slices(
-    root: Root, guests: tuple[model.GuestProcess, ...], slices: tuple[model.Slice, ...]
-) -> tuple[model.GuestProcess, ...]:
+    root: Root, guests: tuple[host_model.GuestProcess, ...], slices: tuple[host_model.Slice, ...]
+) -> tuple[host_model.GuestProcess, ...]:
     """Return the guests, each with the slice of these that holds its process."""
     if not slices:
         return guests
-    held: list[model.GuestProcess] = []
+    held: list[host_model.GuestProcess] = []
     for guest in guests:
         data = root.read(root.directory(f"proc/{guest.pid}"), "cgroup") or b""
         # The line of cgroup v2:
@@ -94,7 +94,7 @@ def in_slices(
 
 def read_programs(
     root: Root, guests: Container[int], isolated: frozenset[int]
-) -> tuple[model.ProgramThread, ...]:
+) -> tuple[host_model.ProgramThread, ...]:
     """Return the workers of Open vSwitch, and threads of other programs that are bound to one
     isolated CPU.
 
@@ -120,7 +120,7 @@ def read_programs(
             switches.append(pid)
         else:
             others.append((pid, name))
-    found: list[model.ProgramThread] = []
+    found: list[host_model.ProgramThread] = []
     for pid in switches:
         if whose.is_switchs(root, pid):
             found += _of_switch(root, pid)
@@ -131,20 +131,20 @@ def read_programs(
     return tuple(found)
 
 
-def _of_switch(root: Root, pid: int) -> list[model.ProgramThread]:
+def _of_switch(root: Root, pid: int) -> list[host_model.ProgramThread]:
     """Return the workers of one Open vSwitch, PMD threads first."""
     tasks = Directory(f"proc/{pid}/task")
     affinities, names = _threads(root, tasks)
-    polling: list[model.ProgramThread] = []
-    sleeping: list[model.ProgramThread] = []
+    polling: list[host_model.ProgramThread] = []
+    sleeping: list[host_model.ProgramThread] = []
     for tid, affinity in affinities.items():
         own = names.get(tid) or root.text(Directory(f"{tasks}/{tid}"), "comm") or ""
         if not _OVS_THREAD(own):
             continue
         if _PMD(own) and affinity.isdecimal():
-            polling.append(model.ProgramThread(OVS, pid, tid, own, affinity, True))
+            polling.append(host_model.ProgramThread(OVS, pid, tid, own, affinity, True))
         else:
-            sleeping.append(model.ProgramThread(OVS, pid, tid, own, affinity, False))
+            sleeping.append(host_model.ProgramThread(OVS, pid, tid, own, affinity, False))
     workers = polling + sleeping
     if len(workers) > MAX_SWITCH_THREADS:
         left = len(workers) - MAX_SWITCH_THREADS
@@ -156,22 +156,22 @@ def _of_switch(root: Root, pid: int) -> list[model.ProgramThread]:
 
 def _on_isolated(
     root: Root, processes: Sequence[tuple[int, str]], isolated: frozenset[int]
-) -> list[model.ProgramThread]:
+) -> list[host_model.ProgramThread]:
     """Return threads that are bound to one isolated CPU, and note whose they are.
 
     Any user may start such processes: however many there are, they make one note of each kind.
     """
-    found: list[model.ProgramThread] = []
+    found: list[host_model.ProgramThread] = []
     crowded: list[str] = []
     left_of_crowded = 0
     for pid, name in processes:
         tasks = Directory(f"proc/{pid}/task")
         affinities, names = _threads(root, tasks)
-        bound: list[model.ProgramThread] = []
+        bound: list[host_model.ProgramThread] = []
         for tid, affinity in affinities.items():
             if affinity.isdecimal() and int(affinity) in isolated:
                 own = names.get(tid) or root.text(Directory(f"{tasks}/{tid}"), "comm") or ""
-                bound.append(model.ProgramThread(name, pid, tid, own, affinity, False))
+                bound.append(host_model.ProgramThread(name, pid, tid, own, affinity, False))
         if bound:
             root.notes.add(NoteCode.BOUND_TO_ISOLATED, f"{name} ({pid})")
             found += bound[:MAX_BOUND_THREADS]

@@ -5,7 +5,7 @@ import os
 import re
 from typing import Final
 
-from nova_perf_tuning.host.facts.root import Root, numbers
+from nova_perf_tuning.host.input.facts.root import Root, numbers
 
 #: Numbers of processes go up to PID_MAX_LIMIT of the kernel.
 _MAX_PID: Final = 1 << 22

@@ -6,7 +6,8 @@ import os
 import threading
 import time
 
-from nova_perf_tuning.host import guest_cpu, model
+from nova_perf_tuning.host.input import guest_cpu
+from nova_perf_tuning.host.model import host_model
 from tests.support import patience, testcase
 
 
@@ -17,7 +18,7 @@ def started(pid):
 class SpentTest(testcase.TestCase):
     def vhost(self, start):
         """A worker outside the process, as which the one that started this test serves."""
-        return model.Thread(os.getppid(), "vhost", 0, "0", start, kernel=True)
+        return host_model.Thread(os.getppid(), "vhost", 0, "0", start, kernel=True)
 
     def test_a_kernel_worker_whose_number_another_has_now_has_spent_nothing(self):
         start = started(os.getppid())
@@ -25,9 +26,9 @@ class SpentTest(testcase.TestCase):
         self.assertEqual(0.0, guest_cpu.spent(os.getpid(), [self.vhost(start + 1)])["vhost"])
 
     def test_a_process_whose_number_another_has_now_is_left_out(self):
-        main = model.Thread(os.getpid(), "emulator", None, "0", started(os.getpid()))
+        main = host_model.Thread(os.getpid(), "emulator", None, "0", started(os.getpid()))
         self.assertGreater(guest_cpu.spent(os.getpid(), [main])["emulator"], 0.0)
-        later = model.Thread(os.getpid(), "emulator", None, "0", main.start + 1)
+        later = host_model.Thread(os.getpid(), "emulator", None, "0", main.start + 1)
         self.assertEqual({}, guest_cpu.spent(os.getpid(), [later]))
 
     def test_a_thread_that_may_end_is_no_emulator(self):
@@ -38,8 +39,8 @@ class SpentTest(testcase.TestCase):
         self.addCleanup(other.join)
         self.addCleanup(stop.set)
         threads = [
-            model.Thread(os.getpid(), "emulator", None, "0", started(os.getpid())),
-            model.Thread(other.native_id, "emulator", None, "0", 0),
+            host_model.Thread(os.getpid(), "emulator", None, "0", started(os.getpid())),
+            host_model.Thread(other.native_id, "emulator", None, "0", 0),
         ]
         running = [dataclasses.replace(threads[1], kind="vcpu")]
         patience.until(lambda: guest_cpu.spent(os.getpid(), running)["vcpu"] > 0.2, "it has run")
@@ -50,7 +51,7 @@ class SpentTest(testcase.TestCase):
 
     def test_classes_add_up_to_the_process_and_its_kernel_workers(self):
         pid, parent = os.getpid(), os.getppid()
-        own = model.Thread(pid, "vhost", 0, "0", started(pid))
+        own = host_model.Thread(pid, "vhost", 0, "0", started(pid))
         before = time.process_time()
         inside = guest_cpu.spent(pid, [own])
         self.assertGreaterEqual(sum(inside.values()), before)
@@ -60,7 +61,7 @@ class SpentTest(testcase.TestCase):
         self.assertTrue(before <= spent + 0.1 <= time.process_time() + 0.2, (before, spent))
 
     def test_waiting_is_that_of_vcpus(self):
-        thread = model.Thread(threading.get_native_id(), "vcpu", 0, "0", 0)
+        thread = host_model.Thread(threading.get_native_id(), "vcpu", 0, "0", 0)
         self.assertGreater(guest_cpu.waited_s(os.getpid(), [thread]), 0.0)
         self.assertEqual(
             0.0, guest_cpu.waited_s(os.getpid(), [dataclasses.replace(thread, kind="vhost")])

@@ -9,9 +9,9 @@ import tarfile
 import tempfile
 from unittest import mock
 
-from nova_perf_tuning.host.facts import archive, reader
-from nova_perf_tuning.host.facts.root import Directory, FactsError, Root
-from nova_perf_tuning.host.notes import Note, NoteCode
+from nova_perf_tuning.host.input.facts import archive, reader
+from nova_perf_tuning.host.input.facts.root import Directory, FactsError, Root
+from nova_perf_tuning.host.model.notes import Note, NoteCode
 from tests.support import testcase, trees
 
 

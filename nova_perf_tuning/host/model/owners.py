@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest import domain as domain_module
-from nova_perf_tuning.host import model
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.rules import Evidence
 
 _CGROUPS: Final = "/sys/fs/cgroup"
@@ -103,7 +103,7 @@ class CpuOwners:
     overruled: tuple[Claim, ...] = ()
 
     @classmethod
-    def of(cls, facts: model.HostFacts, sets: CpuSets) -> Self:
+    def of(cls, facts: host_model.HostFacts, sets: CpuSets) -> Self:
         """Return who owns what; CPUs that the host lacks and texts that are no list are passed
         over.
         """
@@ -182,7 +182,7 @@ def _alone(texts: Iterable[str | None]) -> frozenset[int]:
     return frozenset(alone)
 
 
-def _guests(facts: model.HostFacts) -> Iterator[Claim]:
+def _guests(facts: host_model.HostFacts) -> Iterator[Claim]:
     for domain in facts.domains:
         cpus = owned_cpus(domain)
         yield _claim(
@@ -208,11 +208,11 @@ def _claim(owner: Owner, name: str, cpus: frozenset[int], path: str, value: str)
     return Claim(owner, name, cpus, (Evidence(path, value),))
 
 
-def _programs(facts: model.HostFacts) -> Iterator[Claim]:
+def _programs(facts: host_model.HostFacts) -> Iterator[Claim]:
     """Yield programs that poll on CPUs; one that does so on every CPU leaves none to the host, and
     owns none.
     """
-    processes: dict[int, list[model.ProgramThread]] = {}
+    processes: dict[int, list[host_model.ProgramThread]] = {}
     for thread in facts.programs:
         if thread.is_bound:
             processes.setdefault(thread.pid, []).append(thread)
@@ -227,7 +227,7 @@ def _programs(facts: model.HostFacts) -> Iterator[Claim]:
             yield Claim(Owner.PROGRAM, threads[0].program, frozenset(cpus), tuple(evidence))
 
 
-def _stated(facts: model.HostFacts, sets: CpuSets) -> Iterator[Claim]:
+def _stated(facts: host_model.HostFacts, sets: CpuSets) -> Iterator[Claim]:
     """Yield what the operator configured, and what the kernel isolates or keeps for a slice."""
     for owner, name, text in (
         (Owner.DEDICATED, "dedicated", sets.dedicated),

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts.root import Directory, Root, decimal, numbers
-from nova_perf_tuning.host.notes import NoteCode
+from nova_perf_tuning.host.input.facts.root import Directory, Root, decimal, numbers
+from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.notes import NoteCode
 
 CPUS: Final = "sys/devices/system/cpu"
 _NODES: Final = "sys/devices/system/node"
@@ -39,7 +39,7 @@ _MASKS: Final = frozenset(("thread_siblings", "cpumap", "shared_cpu_map"))
 
 def read_topology(
     root: Root, cpuinfo: bytes
-) -> tuple[tuple[model.Cpu, ...], tuple[model.Node, ...], str]:
+) -> tuple[tuple[host_model.Cpu, ...], tuple[host_model.Node, ...], str]:
     """Return CPUs, nodes and the cpulist of the CPUs that are online; ``cpuinfo`` is how
     /proc/cpuinfo begins.
     """
@@ -102,7 +102,7 @@ def _read_cpus(
     online: frozenset[int],
     node_of: Mapping[int, int],
     modules: bool,
-) -> tuple[model.Cpu, ...]:
+) -> tuple[host_model.Cpu, ...]:
     """Return all CPUs by number; cores never overlap, whatever the kernel's lists say.
 
     :param modules: the kernel's lists of threads name modules of two cores.
@@ -111,7 +111,7 @@ def _read_cpus(
     capacities = _read_capacities(root, base, directories, list(cores))
     caches = _read_caches(root, directories, cores, online)
     kinds = _read_kinds(root)
-    cpus: dict[int, model.Cpu] = {}
+    cpus: dict[int, host_model.Cpu] = {}
     for core, rating in zip(cores.values(), capacities, strict=True):
         capacity = _natural(root, rating)
         text = cpulist.format(core.threads)
@@ -125,7 +125,7 @@ def _read_cpus(
                 capacity,
                 caches.get(thread),
             )
-            cpus[thread] = model.Cpu(thread, *known, kinds.get(thread))
+            cpus[thread] = host_model.Cpu(thread, *known, kinds.get(thread))
     for cpu, place in directories.items():
         if cpu not in cpus:
             node = node_of.get(cpu)
@@ -134,7 +134,7 @@ def _read_cpus(
                 # forgets it.
                 links = numbers(root.names(place), 0, _MAX_NODE, "node")
                 node = links[0] if links else None
-            cpus[cpu] = model.Cpu(cpu, None, None, node, False, str(cpu))
+            cpus[cpu] = host_model.Cpu(cpu, None, None, node, False, str(cpu))
     return tuple([cpus[cpu] for cpu in sorted(cpus)])
 
 
@@ -159,7 +159,7 @@ def _read_kinds(root: Root) -> dict[int, str]:
     ``cpu_capacity``.
     """
     kinds: dict[int, str] = {}
-    for kind in model.KINDS:
+    for kind in host_model.KINDS:
         cpus = root.cpus(root.directory(f"sys/devices/cpu_{kind}"), "cpus")
         kinds |= dict.fromkeys(cpulist.parse(cpus), kind)
     if len(set(kinds.values())) < 2:
@@ -265,7 +265,7 @@ def _read_caches(
 
 def _read_nodes(
     root: Root, directories: Mapping[int, Directory], online: frozenset[int]
-) -> tuple[tuple[model.Node, ...], dict[int, int]]:
+) -> tuple[tuple[host_model.Node, ...], dict[int, int]]:
     """Return the nodes, and the node of each CPU that has one."""
     base = root.directory(_NODES)
     places = _numbered(root, base, "node", _MAX_NODE)
@@ -285,11 +285,11 @@ def _read_nodes(
     online_nodes = cpulist.find(root.text(base, "online")) or frozenset()
     # The columns of ``distance`` stand for all nodes that are online, in ascending order.
     ids = sorted(online_nodes if online_nodes >= set(places) else places)
-    nodes: list[model.Node] = []
+    nodes: list[host_model.Node] = []
     for node, cpus in members.items():
         memory = _memory(root, places[node], node)
         distances = _distances(root, places[node], ids, members)
-        nodes.append(model.Node(node, cpulist.format(cpus & online), memory, distances))
+        nodes.append(host_model.Node(node, cpulist.format(cpus & online), memory, distances))
     return tuple(nodes), node_of
 
 

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 from oslo_config import iniparser, types
 
 from nova_perf_tuning import bounded_read, cpulist, errors, printing
-from nova_perf_tuning.host import notes
-from nova_perf_tuning.host.facts.root import Root
-from nova_perf_tuning.host.notes import NoteCode
-from nova_perf_tuning.host.owners import CpuSets
+from nova_perf_tuning.host.input.facts.root import Root
+from nova_perf_tuning.host.model import notes
+from nova_perf_tuning.host.model.notes import NoteCode
+from nova_perf_tuning.host.model.owners import CpuSets
 
 #: A commented sample of all of Nova's options has half a megabyte.
 MAX_BYTES: Final = 4 << 20

@@ -15,9 +15,9 @@ from typing import Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest import domain, parsing
-from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts.root import Directory, Root, numbers
-from nova_perf_tuning.host.notes import NoteCode
+from nova_perf_tuning.host.input.facts.root import Directory, Root, numbers
+from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.notes import NoteCode
 
 RUNNING: Final = "run/libvirt/qemu"
 #: Parent of all threads of the kernel.
@@ -40,7 +40,9 @@ _NAME: Final = b"Name:\t"
 _NAME_AT: Final = len(_NAME)
 
 
-def read_guests(root: Root) -> tuple[tuple[model.GuestProcess, ...], tuple[domain.Domain, ...]]:
+def read_guests(
+    root: Root,
+) -> tuple[tuple[host_model.GuestProcess, ...], tuple[domain.Domain, ...]]:
     """Return the running guests by name, and all domains that libvirt knows here, running or not,
     by name.
     """
@@ -67,13 +69,13 @@ def read_guests(root: Root) -> tuple[tuple[model.GuestProcess, ...], tuple[domai
             root.notes.add(NoteCode.DOMAIN_UNKNOWN, name)
         if _lacks_workers(domains.get(name), own):
             lacking.add(pids[name])
-    workers: dict[int, tuple[model.Thread, ...]] = {}
+    workers: dict[int, tuple[host_model.Thread, ...]] = {}
     if lacking:
         workers = _kernel_workers(root, lacking)
-    guests: list[model.GuestProcess] = []
+    guests: list[host_model.GuestProcess] = []
     for name, own in threads.items():
         every = own + workers.get(pids[name], ())
-        guests.append(model.GuestProcess(name, pids[name], every, domains.get(name)))
+        guests.append(host_model.GuestProcess(name, pids[name], every, domains.get(name)))
     return tuple(guests), tuple(domains[name] for name in sorted(domains))
 
 
@@ -114,7 +116,9 @@ def _read_domains(
     return domains
 
 
-def _read_processes(root: Root, pids: Mapping[str, int]) -> dict[str, tuple[model.Thread, ...]]:
+def _read_processes(
+    root: Root, pids: Mapping[str, int]
+) -> dict[str, tuple[host_model.Thread, ...]]:
     """Return the threads of each guest whose process runs and is QEMU."""
     base = root.directory("proc")
     there = frozenset(root.directories(base))
@@ -122,7 +126,7 @@ def _read_processes(root: Root, pids: Mapping[str, int]) -> dict[str, tuple[mode
     started: dict[str, int] = {}
     if not root.live:
         started = _started(root, base, alive)
-    processes: dict[str, tuple[model.Thread, ...]] = {}
+    processes: dict[str, tuple[host_model.Thread, ...]] = {}
     for name, pid in pids.items():
         tasks = None
         if name in alive:
@@ -188,13 +192,13 @@ def recorded(root: Root, tasks: Directory | None, start: int) -> list[_Task]:
     return known
 
 
-def _threads(tasks: Sequence[_Task], pid: int) -> tuple[model.Thread, ...]:
+def _threads(tasks: Sequence[_Task], pid: int) -> tuple[host_model.Thread, ...]:
     """Return the threads of QEMU's process ``pid`` in the order of their ids."""
     # As they were made, which is the order of the queue pairs: ids may have begun again at low
     # ones in between.
     workers = sorted((start, tid) for tid, comm, start, _ in tasks if _VHOST.fullmatch(comm))
     order = {tid: index for index, (_, tid) in enumerate(workers)}
-    threads: list[model.Thread] = []
+    threads: list[host_model.Thread] = []
     for tid, comm, start, affinity in tasks:
         kind: str | None
         if tid in order:
@@ -204,7 +208,7 @@ def _threads(tasks: Sequence[_Task], pid: int) -> tuple[model.Thread, ...]:
         else:
             kind, index = _classify(comm)
         if kind is not None:
-            threads.append(model.Thread(tid, kind, index, affinity, start))
+            threads.append(host_model.Thread(tid, kind, index, affinity, start))
     return tuple(threads)
 
 
@@ -298,7 +302,7 @@ def kernel_threads(
         yield match, (tid, name, start, affinity)
 
 
-def _kernel_workers(root: Root, pids: Container[int]) -> dict[int, tuple[model.Thread, ...]]:
+def _kernel_workers(root: Root, pids: Container[int]) -> dict[int, tuple[host_model.Thread, ...]]:
     """Return vhost workers that are kernel threads (to Linux 6.3, later by fork_from_owner), by
     QEMU's process.
 
@@ -310,17 +314,17 @@ def _kernel_workers(root: Root, pids: Container[int]) -> dict[int, tuple[model.T
         pid = int(match[1])
         if pid in pids:
             tasks.setdefault(pid, []).append(task)
-    workers: dict[int, tuple[model.Thread, ...]] = {}
+    workers: dict[int, tuple[host_model.Thread, ...]] = {}
     for pid, own in tasks.items():
         own.sort(key=lambda task: (task[2], task[0]))  # as they were made
-        threads: list[model.Thread] = []
+        threads: list[host_model.Thread] = []
         for index, (tid, _name, start, affinity) in enumerate(own):
-            threads.append(model.Thread(tid, "vhost", index, affinity, start, True))
+            threads.append(host_model.Thread(tid, "vhost", index, affinity, start, True))
         workers[pid] = tuple(threads)
     return workers
 
 
-def _lacks_workers(known: domain.Domain | None, threads: Iterable[model.Thread]) -> bool:
+def _lacks_workers(known: domain.Domain | None, threads: Iterable[host_model.Thread]) -> bool:
     if any(thread.kind == "vhost" for thread in threads):
         return False
     return known is None or any(interface.has_vhost_worker for interface in known.interfaces)

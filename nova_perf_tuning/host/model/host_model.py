@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a host: plain data, read by :mod:`nova_perf_tuning.host.facts`, used by the planner.
+"""What is known of a host: plain data, read by :mod:`nova_perf_tuning.host.input.facts`, used by the planner.
 
 Nothing here touches a system. Texts that come from the kernel and are only compared or written back
 (affinities, masks) stay as the kernel printed them; numbers and sets are parsed where they are used.
@@ -14,7 +14,7 @@ from typing import ClassVar, Final, Self
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.guest import domain
-from nova_perf_tuning.host.notes import Note
+from nova_perf_tuning.host.model.notes import Note
 
 #: arch/x86/events/intel/core.c: names of the PMUs of a hybrid machine, the strongest kind first.
 KINDS: Final = ("core", "atom", "lowpower")
