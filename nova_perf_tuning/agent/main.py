@@ -13,7 +13,7 @@ from typing import Final
 
 from oslo_config import cfg
 
-from nova_perf_tuning import arguments, atomic_write, errors, printing
+from nova_perf_tuning import arguments, atomic_write, errors, printing, streams
 from nova_perf_tuning.agent import findings, reconcile, rewrite_limit, service, sources
 from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.conf import opts
@@ -40,6 +40,7 @@ class _Formatter(logging.Formatter):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the agent and return its exit code: 0 when it was asked to stop, 3 when it cannot work."""
+    streams.prepare()
     args = _parser().parse_args(argv)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Formatter("%(levelname)s %(message)s"))

@@ -12,7 +12,7 @@ from openstack import connection
 from osc_lib import exceptions as osc_exceptions
 from osc_lib.command import command as osc_command
 
-from nova_perf_tuning import arguments, errors
+from nova_perf_tuning import arguments, errors, streams
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.placement import api
 from nova_perf_tuning.printing import one_line, printable
@@ -74,7 +74,7 @@ class CloudCommand(command.OptionsCommand, osc_command.Command):
     exit_code = errors.ExitCode.PASS
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        command.replace_closed_streams()
+        streams.prepare()
         if self.app.stdout is None:  # it looked for it when the program started
             self.app.stdout = sys.stdout
         debug = bool(getattr(self.app.options, "debug", False))

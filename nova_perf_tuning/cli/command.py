@@ -5,7 +5,6 @@ import argparse
 import collections
 import enum
 import json
-import os
 import re
 import shutil
 import sys
@@ -93,20 +92,6 @@ class PerfCommand(OptionsCommand):
         except Exception as error:
             debug = bool(getattr(self.app_args, "debug", False))
             return failure(error, f"nova-perf {self.cmd_name or ''}".rstrip(), debug=debug)
-
-
-def replace_closed_streams() -> None:
-    """Let a program run whose caller has closed standard input, output or error (``>&-``), where Python has None.
-
-    What is printed there goes nowhere. The number of a closed one is taken here, so that no file
-    that the program opens later gets it.
-    """
-    if sys.stdin is None:
-        sys.stdin = open(os.devnull, encoding="utf-8")
-    if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")
 
 
 def say(*lines: str, prefix: str = "") -> None:

@@ -13,7 +13,7 @@ from importlib import metadata
 from cliff import app, commandmanager
 from cliff import command as cliff_command
 
-from nova_perf_tuning import arguments, errors, printing
+from nova_perf_tuning import arguments, errors, printing, streams
 from nova_perf_tuning.cli import command
 
 NAMESPACE = "nova_perf_tuning.cli"
@@ -114,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         argv = sys.argv[1:]
     given = list(argv)
-    command.replace_closed_streams()
+    streams.prepare()
     if isinstance(sys.stdout, io.TextIOWrapper):  # names from other machines' files may be no text
         sys.stdout.reconfigure(errors="backslashreplace")
     try:

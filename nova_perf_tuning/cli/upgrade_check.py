@@ -17,7 +17,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
-from nova_perf_tuning import arguments, errors
+from nova_perf_tuning import arguments, errors, streams
 from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.nova import TESTED, native_specs
 from nova_perf_tuning.printing import one_line, printable
@@ -181,6 +181,7 @@ class _Conf(cfg.ConfigOpts):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nova-perf-status`` with ``argv`` (default: the process's own) and return its exit code."""
+    streams.prepare()
     conf = _Conf()
     # Nova's own option, as Nova declares it: Nova may not be there, and importing it takes
     # seconds.

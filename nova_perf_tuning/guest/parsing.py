@@ -43,6 +43,17 @@ SPEC: Final = f"{{{PERF_NAMESPACE}}}spec"
 _HOSTDEVS: Final = etree.XPath(
     "devices/hostdev[@type='pci']/source/address | devices/interface[@type='hostdev']/source/address"
 )
+#: One for all documents: making a parser takes as long as reading a domain does. lxml lets one
+#: thread after the other use it.
+_PARSER: Final = etree.XMLParser(
+    encoding="utf-8",
+    resolve_entities=False,
+    no_network=True,
+    load_dtd=False,
+    huge_tree=False,
+    remove_comments=True,
+    remove_pis=True,
+)
 _Attributes = Mapping[str, str]
 _NONE: Final[_Attributes] = {}
 
@@ -66,17 +77,8 @@ def parse_xml(xml: str | bytes) -> etree._Element:
         )
     if b"<!DOCTYPE" in data:
         raise DomainError("domain XML has a DOCTYPE, which is refused: libvirt never writes one")
-    parser = etree.XMLParser(
-        encoding="utf-8",
-        resolve_entities=False,
-        no_network=True,
-        load_dtd=False,
-        huge_tree=False,
-        remove_comments=True,
-        remove_pis=True,
-    )
     try:
-        return etree.fromstring(data, parser)
+        return etree.fromstring(data, _PARSER)
     except etree.XMLSyntaxError as error:
         raise DomainError(
             f"domain XML is not well formed: {vocabulary.shown(str(error), 150)}"
@@ -108,7 +110,7 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
     :raises DomainError: not domain XML, hostile (document type, size) or with an impossible value.
     """
     root = parse_tree(xml)
-    name = root.findtext("name", "").strip()
+    name = _text(root, "name")
     if not name or len(name) > 255 or "/" in name or "\n" in name:
         raise DomainError(f"domain <name> is {name[:40]!r}, which libvirt refuses")
     kind = root.get("type")
@@ -124,11 +126,11 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
         if vcpu in running:
             pins[vcpu] = text
     emulator_pin = None
-    emulator = root.find("cputune/emulatorpin")
+    emulator = next(grandchildren(root, "cputune", "emulatorpin"), None)
     if emulator is not None:
         emulator_pin = cpuset(emulator.get("cpuset", ""), "emulatorpin")
     hostdevs = _HOSTDEVS(root)
-    specs, title = _metadata(root.iterfind("metadata/*"))
+    specs, title = _metadata(grandchildren(root, "metadata"))
     request, request_error = _request(specs)
     status = root.getparent()
     pid = None
@@ -139,15 +141,15 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
         domain_id = number(root.get("id"), 0, 1 << 31, "domain id")
     return domain.Domain(
         name=name,
-        uuid=root.findtext("uuid", "").strip(),
+        uuid=_text(root, "uuid"),
         type=kind,
         vcpus=count,
         vcpu_pins=pins,
         emulator_pin=emulator_pin,
         iothreads=iothreads(root),
         iothread_pins=_pins(root, "iothread", MAX_IOTHREADS),
-        memory_nodes=_memory_nodes(root.iterfind("numatune/*")),
-        interfaces=tuple(map(_interface, root.iterfind("devices/interface"))),
+        memory_nodes=_memory_nodes(grandchildren(root, "numatune")),
+        interfaces=tuple(map(_interface, grandchildren(root, "devices", "interface"))),
         hostdevs=tuple(_pci_address(address.attrib) for address in hostdevs),
         dedicated=_is_dedicated(specs, count, pins),
         request=request,
@@ -235,7 +237,9 @@ def _cell_memory(root: etree._Element) -> Iterator[tuple[str, str]]:
 
 
 def first(element: etree._Element, tag: str) -> etree._Element | None:
-    """Return the first child of that tag; lxml's ``find`` takes twice as long, and Nova waits for the driver."""
+    """Return the first child of that tag; lxml's ``find`` takes twice as long, and Nova waits for
+    the driver.
+    """
     return next(element.iterchildren(tag), None)
 
 
@@ -323,7 +327,7 @@ def iothreads(domain: etree._Element) -> int:
 def _pins(root: etree._Element, kind: str, most: int) -> dict[int, str]:
     """Return the pins of vCPUs or of I/O threads; DomainError: one has two, which libvirt refuses too."""
     pins: dict[int, str] = {}
-    for pin in root.iterfind(f"cputune/{kind}pin"):
+    for pin in grandchildren(root, "cputune", f"{kind}pin"):
         index = number(pin.get(kind, ""), 0, most, f"{kind}pin {kind}")
         if index in pins:
             raise DomainError(f"{kind} {index} has two <{kind}pin>; libvirt allows one")

@@ -14,7 +14,7 @@ from tests.support import api_server, openstack_program
 
 TOOL = types.ModuleType("upload")
 importlib.machinery.SourceFileLoader(
-    "upload", str(pathlib.Path(__file__).parents[4] / "tools" / "image" / "upload")
+    "upload", str(pathlib.Path(__file__).parents[2] / "tools" / "image" / "upload")
 ).exec_module(TOOL)
 REFUSED = api_server.Answer(413, {"message": "Glance is full"})
 

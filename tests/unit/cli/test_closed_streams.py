@@ -41,6 +41,42 @@ class ClosedTest(directories.DirectoryCase):
         self.assertNotIn("internal error", done.stderr)
 
 
+class FullTest(directories.DirectoryCase):
+    """A log on a full disk (``>>log 2>&1``) makes no verdict."""
+
+    def test_an_error_is_no_verdict(self):
+        commands = {
+            "no file": (*program.COMMAND, "evaluate", "/missing"),
+            "wrong usage": (*program.COMMAND, "evaluate"),
+            "no command": (*program.COMMAND, "evaluat"),
+            "agent": (
+                sys.executable,
+                "-m",
+                "nova_perf_tuning.agent.main",
+                "--sysroot",
+                "/missing",
+            ),
+            "status": (sys.executable, "-m", "nova_perf_tuning.cli.upgrade_check", "upgrade"),
+        }
+        for streams in ("2>/dev/full", ">/dev/full 2>&1"):
+            for case, command in commands.items():
+                with self.subTest(f"{case} {streams}"):
+                    self.assertEqual(3, run(streams, *command).returncode)
+
+    def test_a_verdict_that_nobody_can_read_is_an_error(self):
+        results = os.path.join(self.directory, "results.json")
+        results_file.save(
+            samples.results({"host": 1000.0, "tuned": 1000.0}, boots=3, blocks=6), results
+        )
+        budget = self.write_file(
+            "budget.yaml", "budgets: [{benchmark: iperf3, arm: tuned, max_loss: 0.05}]"
+        )
+        evaluate = (*program.COMMAND, "evaluate", results, "--budget", budget)
+        for streams, code in {"2>/dev/full": 0, ">/dev/full": 3, ">/dev/full 2>&1": 3}.items():
+            with self.subTest(streams):
+                self.assertEqual(code, run(streams, *evaluate).returncode)
+
+
 class ClosedOpenstackTest(openstack_program.ProgramTestCase):
     def test_commands_of_openstack(self):
         self.cloud.add_host("compute-1")

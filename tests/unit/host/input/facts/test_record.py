@@ -16,7 +16,7 @@ from nova_perf_tuning.host.input.facts import reader
 from nova_perf_tuning.host.input.facts.root import FactsError
 from tests.support import corpus, program, sysroots, testcase, trees
 
-RECORDED = pathlib.Path(__file__).parents[3] / "support" / "recorded"
+RECORDED = pathlib.Path(__file__).parents[4] / "support" / "recorded"
 #: Guests come and go and memory balloons breathe while tests run.
 _ATTEMPTS = 20
 
