@@ -190,6 +190,21 @@ def without_password(url: str | None) -> str:
 
 
 @contextlib.contextmanager
+def readable(run_id: str) -> Iterator[None]:
+    """Say which run is not as this program writes one, where its rows are made into values.
+
+    :raises DatabaseError: in place of what JSON or a missing field raises.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        raise DatabaseError(
+            f"run {one_line(run_id, 80)} in the database is not as nova-perf writes runs; remove its"
+            " rows from the tables pairs and runs, or restore the database"
+        ) from None
+
+
+@contextlib.contextmanager
 def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
     """Give a connection to read by; DatabaseError: instead of any error of the database."""
     with _translated(), engine.connect() as connection:

@@ -13,7 +13,7 @@ import hashlib
 import json
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 # First: it names the extra that SQLAlchemy is of.
@@ -213,23 +213,18 @@ def series(
     :param host, benchmark, arm: those of one alone; None: of all.
     :param tags: of runs with all of these tags.
     """
-    runs, pairs = database.runs.c, database.pairs.c
+    runs = database.runs.c
     points: dict[_Key, list[Point]] = collections.defaultdict(list)
     with database.reading(engine) as connection:
         by_time = sa.select(runs.id, runs.created_at).order_by(runs.created_at, runs.id)
         for run_id, created in connection.execute(by_time).all():
-            kept = connection.scalar(sa.select(runs.environment).where(runs.id == run_id))
-            environment = environments.from_dict(kept or {})
-            if not tags.items() <= environment.tags.items():
-                continue
-            done = sa.select(pairs.client, pairs.trials)
-            done = done.where(pairs.run_id == run_id, pairs.state == "done")
-            if host is not None:
-                done = done.where(pairs.client == host)
-            values: dict[_Key, list[float]] = collections.defaultdict(list)
-            for client, rows in connection.execute(done.execution_options(yield_per=20)):
-                for row in rows:
-                    trial = model.Trial(**row)
+            with database.readable(run_id):
+                kept = connection.scalar(sa.select(runs.environment).where(runs.id == run_id))
+                environment = environments.from_dict(kept or {})
+                if not tags.items() <= environment.tags.items():
+                    continue
+                values: dict[_Key, list[float]] = collections.defaultdict(list)
+                for client, trial in _trials(connection, run_id, host):
                     if benchmark not in (None, trial.benchmark) or arm not in (None, trial.arm):
                         continue
                     if trial.primary and trial.value is not None and trial.value > 0:
@@ -249,6 +244,20 @@ def series(
         found = changes([point.value for point in of_key])
         histories.append(Series(*key, tuple(of_key), tuple(found)))
     return histories
+
+
+def _trials(
+    connection: sa.Connection, run_id: str, host: str | None
+) -> Iterator[tuple[str, model.Trial]]:
+    """Yield the host and each trial of the pairs of a run that have been measured."""
+    pairs = database.pairs.c
+    done = sa.select(pairs.client, pairs.trials)
+    done = done.where(pairs.run_id == run_id, pairs.state == "done")
+    if host is not None:
+        done = done.where(pairs.client == host)
+    for client, rows in connection.execute(done.execution_options(yield_per=20)):
+        for row in rows:
+            yield client, model.Trial(**row)
 
 
 def _key(host: str, environment: environments.Environment, trial: model.Trial) -> _Key:

@@ -144,6 +144,10 @@ class RunStore:
         :raises RunError: there is none of that id, or another version has written its plan.
         :raises plugins.UnknownBenchmarkError: a benchmark of it is not installed any more.
         """
+        with database.readable(run_id):
+            return self._read(run_id)
+
+    def _read(self, run_id: str) -> fleet_model.StoredRun:
         columns = [column for column in _pairs.c if column.name not in ("environment", "trials")]
         with database.reading(self._engine) as connection:
             run = _get(connection, run_id)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Histories in a real database: kept once, like beside like."""
 
+import sqlalchemy as sa
+
 from nova_perf_tuning.validation.report import summary
 from nova_perf_tuning.validation.results import reasons
 from nova_perf_tuning.validation.store import engine as database
@@ -33,6 +35,30 @@ class HistoryTest(directories.DirectoryCase):
         self.assertTrue(new)
         self.assertEqual((run_id, False), self.add())
         self.assertEqual(1, len(history.series(self.engine)[0].points))
+
+    def test_a_damaged_run_is_named(self):
+        run_id, _new = self.add()
+        damages = {
+            "no JSON": ("runs", "environment", "no json"),
+            "a list": ("runs", "environment", "[1]"),
+            "tags": ("runs", "environment", '{"tags": 5}'),
+            "trials of another kind": ("pairs", "trials", "[5]"),
+            "a trial without its fields": ("pairs", "trials", "[{}]"),
+            "deep": ("pairs", "trials", "[" * 100_000),
+        }
+        for damage, (table, column, content) in damages.items():
+            with self.subTest(damage), self.engine.begin() as connection:
+                where = "id" if table == "runs" else "run_id"
+                read = sa.text(f"SELECT {column} FROM {table} WHERE {where} = :run")
+                write = sa.text(f"UPDATE {table} SET {column} = :to WHERE {where} = :run")
+                before = connection.execute(read, {"run": run_id}).scalar_one()
+                connection.execute(write, {"run": run_id, "to": content})
+                connection.commit()
+                error = self.assertRaises(database.DatabaseError, history.series, self.engine)
+                self.assertIn(run_id, str(error))
+                with self.engine.begin() as again:
+                    again.execute(write, {"run": run_id, "to": before})
+        self.assertEqual(1, len(history.series(self.engine)))
 
     def test_change_is_reported_with_what_changed(self):
         for day in range(1, 13):
