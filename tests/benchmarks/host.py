@@ -4,6 +4,7 @@
 CPU time (user + system) on the generated host huge, beside a C program that reads its files once (reader.c):
 medians, and the median of the ratios of runs in turn, which a busy machine disturbs least. Threads that are
 verified are live ones of this machine, as many as huge has: ours asks the scheduler, the C program reads /proc.
+For verify the files are mounted at their places (root), for it is the live host that is verified.
 """
 
 import dataclasses
@@ -93,11 +94,14 @@ def make_plan(root: str, _pid: str) -> float:
 
 
 def read_back(root: str, pid: str) -> float:
-    """Verify all that a plan would set, as it is now, and the affinity of every thread of a process."""
+    """Verify all that a plan would set, as it is now, and the affinity of every thread of a process.
+
+    The files are at their places, as on the host that an agent verifies: see :data:`_IN_PLACE`.
+    """
     planned = planner.plan(reader.read_host(root), CpuSets()).settings
     settings = [dataclasses.replace(setting, value=setting.current or "") for setting in planned]
-    kinds = dict(registry.kinds(root))
-    threads = kinds["thread_affinity"] = registry.kinds("/")["thread_affinity"]
+    kinds = registry.kinds("/")
+    threads = kinds["thread_affinity"]
     for target in (f"tid:{tid}" for tid in os.listdir(f"/proc/{pid}/task")):
         held = threads.read(target)
         settings.append(
@@ -110,6 +114,12 @@ def read_back(root: str, pid: str) -> float:
     return spent
 
 
+#: A namespace in which the files of the host ``$1`` are the machine's own.
+_IN_PLACE = (
+    *("unshare", "--mount", "--propagation", "private", "sh", "-c"),
+    'mount --bind "$1/proc/irq" /proc/irq && mount --bind "$1/sys" /sys && shift && exec "$@"',
+    "sh",
+)
 PARTS = {"facts": read_facts, "plan": make_plan, "verify": read_back}
 
 
@@ -160,7 +170,8 @@ def main() -> None:
             assert sleepers.stdout is not None
             pid = sleepers.stdout.readline().strip()
             live = _paths(f"/proc/{pid}", ["task/*/status"])
-            lists = {"facts": _paths(root, _FACTS), "verify": _paths(root, _HELD) + live}
+            held = [path.removeprefix(root) for path in _paths(root, _HELD)]
+            lists = {"facts": _paths(root, _FACTS), "verify": held + live}
             for name, paths in lists.items():
                 pathlib.Path(directory, name).write_text("\n".join(paths) + "\n")
             for name in PARTS:
@@ -177,10 +188,13 @@ def main() -> None:
 
 
 def _show(name: str, c_command: list[str], root: str, pid: str) -> None:
+    place: tuple[str, ...] = ()
+    if name == "verify":
+        place = (*_IN_PLACE, root)
     pairs = []
     for _ in range(RUNS):
-        files, _directories, _size, c_us = _printed(*c_command)
-        [ours] = _printed(sys.executable, "-m", "tests.benchmarks.host", name, root, pid)
+        files, _directories, _size, c_us = _printed(*place, *c_command)
+        [ours] = _printed(*place, sys.executable, "-m", "tests.benchmarks.host", name, root, pid)
         pairs.append((float(ours), float(c_us) / 1e3))
     ours_ms, c_ms = (statistics.median(column) for column in zip(*pairs, strict=True))
     ratio = statistics.median(ours / c for ours, c in pairs)
