@@ -17,7 +17,7 @@ sys.path.insert(0, str(TOP))
 
 from nova_perf_tuning.specs import profiles  # noqa: E402
 
-TARGET = TOP / "nova_perf_tuning" / "validation" / "cloud" / "heat" / "flavors.yaml"
+TARGET = TOP / "nova_perf_tuning" / "validation" / "heat" / "templates" / "flavors.yaml"
 
 HEAD = """\
 # SPDX-License-Identifier: Apache-2.0

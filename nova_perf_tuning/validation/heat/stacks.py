@@ -74,7 +74,7 @@ class Stack:
 
 @functools.cache
 def files() -> Mapping[str, str]:
-    directory = importlib.resources.files(__package__).joinpath("heat")
+    directory = importlib.resources.files(__package__).joinpath("templates")
     return {
         file.name: file.read_text(encoding="utf-8")
         for file in directory.iterdir()

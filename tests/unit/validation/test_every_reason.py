@@ -9,8 +9,8 @@ from tests.support import testcase
 
 #: Below tests.unit.validation: the quickest in which every code is produced.
 MODULES = (
-    "cloud.test_fleet",
-    "cloud.test_host_results",
+    "judge.test_fleet",
+    "judge.test_host_results",
     "judge.test_budget_file",
     "judge.test_capacity",
     "judge.test_guards",
@@ -21,7 +21,7 @@ MODULES = (
     "measure.test_window",
     "report.test_diagnosis",
     "report.test_fleet_diagnosis",
-    "report.test_history",
+    "store.test_history",
     "report.test_report",
 )
 #: What makes a reason of a code that somebody else gives.

@@ -8,7 +8,7 @@ import subprocess
 from tests.support import directories
 
 TOP = pathlib.Path(__file__).resolve().parents[4]
-RUNNER = TOP / "nova_perf_tuning" / "validation" / "cloud" / "heat" / "runner.sh"
+RUNNER = TOP / "nova_perf_tuning" / "validation" / "heat" / "templates" / "runner.sh"
 SHELLS = (["bash", "--posix"], ["bash"], ["dash"], ["busybox", "sh"])
 #: A peer that answers with what the file "hostile" holds, whatever it is asked.
 PEER = """
