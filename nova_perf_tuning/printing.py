@@ -2,16 +2,27 @@
 """Text for people: names from foreign files made fit for a terminal or a log, and numbers with their nouns."""
 
 import hashlib
+import unicodedata
 
 
 def printable(text: str, keep: str = "") -> str:
     """Return ``text`` with ``?`` for everything that a terminal would obey instead of showing.
 
+    Spaces of other scripts, which names of instances may have, become plain ones.
+
     :param keep: characters that stay although they are not printable, such as a line end.
     """
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() or char in keep else "?" for char in text)
+    shown: list[str] = []
+    for char in text:
+        if char.isprintable() or char in keep:
+            shown.append(char)
+        elif unicodedata.category(char) == "Zs":
+            shown.append(" ")
+        else:
+            shown.append("?")
+    return "".join(shown)
 
 
 def one_line(text: object, limit: int = 1000) -> str:

@@ -26,7 +26,10 @@ from cosmic_ray.work_item import MutationSpec, TestOutcome, WorkerOutcome
 #: Module below nova_perf_tuning -> its tests below tests.unit, the quickest first.
 MODULES = {
     "guest/transform.py": "guest.test_transform guest.test_plugged_disk guest.test_commands nova.test_migration",
-    "host/input/facts/claims.py": "host.model.test_owners host.input.facts.test_facts host.test_every_note host.input.facts.test_record",
+    "host/input/facts/claims.py": (
+        "host.model.test_owners host.input.facts.test_facts host.test_every_note "
+        "host.input.facts.test_record"
+    ),
     "host/plan/layout.py": (
         "host.plan.test_planner host.plan.test_vectors host.test_every_note host.model.test_owners "
         "host.plan.test_novaconf cli.test_plan host.plan.test_outcomes host.plan.test_properties"

@@ -242,14 +242,14 @@ class TargetError(errors.PerfTuningError):
 
 
 #: Stricter than the kernel's dev_valid_name(), which also takes quotes, blanks excepted, and control bytes.
-DEVICE: Final = r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}"
+DEVICE: Final = r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,14}"
 
 
 def check_device(name: str) -> str:
     """Return ``name`` if it can be a network device's; raises TargetError where it cannot."""
     if not re.fullmatch(DEVICE, name, re.ASCII):
         raise TargetError(
-            f"{name[:40]!r} is not a network device's name (letters, digits, '_.@-', 15 at most)"
+            f"{name[:40]!r} is not a network device's name (letters, digits, '_.@+-', 15 at most)"
         )
     return name
 

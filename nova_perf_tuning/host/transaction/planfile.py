@@ -7,7 +7,7 @@ A plan's author need not be trusted: a file holds only what the planner itself p
 import re
 from typing import Any, Final
 
-from nova_perf_tuning import bounded_json, bounded_read, errors
+from nova_perf_tuning import bounded_json, bounded_read, errors, printing
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.transaction import journal
 
@@ -56,12 +56,14 @@ def _setting(path: str, item: Any) -> host_model.Setting:
     fields: dict[str, Any] = {}
     if isinstance(item, dict):
         fields = {name: item.get(name) or "" for name in _FIELDS}
-    if not fields or not all(
-        isinstance(text, str) and text.isprintable() for text in fields.values()
-    ):
+    if not fields or not all(isinstance(text, str) for text in fields.values()):
         raise PlanFileError(
             f"{path}: {str(item)[:80]!r} is no setting; see 'nova-perf plan -f json' for the form"
         )
+    # They are for people and have names that tenants chose: what a terminal would obey in them is
+    # no reason to refuse the plan.
+    for name in ("current", "reason", "rule"):
+        fields[name] = printing.printable(fields[name])
     kind = fields["kind"]
     if kind not in FORMS:
         raise PlanFileError(
@@ -69,9 +71,10 @@ def _setting(path: str, item: Any) -> host_model.Setting:
             " 'nova-perf apply --rule ID' writes others"
         )
     for name, pattern in zip(("target", "value", "identity"), FORMS[kind], strict=True):
-        if not re.fullmatch(pattern, fields[name], re.ASCII):
-            text = f"{kind}: {name} {fields[name][:60]!r}"
-            raise PlanFileError(f"{path}: {text} is not of the form {pattern or 'empty'}")
+        text = fields[name]
+        if not text.isprintable() or not re.fullmatch(pattern, text, re.ASCII):
+            found = f"{kind}: {name} {text[:60]!r}"
+            raise PlanFileError(f"{path}: {found} is not of the form {pattern or 'empty'}")
     if fields["rule"] in journal.AGENT_RULES:
         fields["rule"] = (
             f"file:{fields['rule']}"  # what a person takes from a file is the person's

@@ -4,7 +4,7 @@
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from nova_perf_tuning import atomic_write
 from nova_perf_tuning.validation.bench import base, plugins
@@ -22,6 +22,8 @@ _MIN_FIGURE = 1e-9
 
 #: Label -> class of the benchmarks of some results that are installed here.
 _Kinds = Mapping[str, type[base.Benchmark]]
+#: Of a fleet: pairs x benchmarks x arms. 2,000 pairs with ten benchmarks and four arms are 80,000.
+MAX_CELLS: Final = 200_000
 #: (benchmark, metric, field) -> what is known of a figure; without a metric: of the benchmark's
 #: work and judged figure.
 _Said = dict[tuple[str, str, str], str]
@@ -39,6 +41,9 @@ def from_dict(data: Any, where: str) -> model.Results:
     """Return results from a JSON document; InputError: it breaks the schema or itself."""
     schema.check("results", data, where)
     environment = environments.from_dict(data["environment"])
+    fault = _too_many_cells(environment)
+    if fault:
+        raise schema.InputError(f"{where}: {fault}")
     trials = [model.Trial(**row) for row in data["trials"]]
     if not any("order" in row for row in data["trials"]):
         _number(trials)
@@ -63,6 +68,23 @@ def _number(trials: Sequence[model.Trial]) -> None:
     for trial in trials:
         place = (trial.benchmark, trial.arm, trial.boot, trial.block)
         trial.order = runs.setdefault(place, len(runs))
+
+
+def _too_many_cells(environment: environments.Environment) -> str:
+    """Return that a fleet has more pairs, benchmarks and arms than can be judged; empty: it has not.
+
+    Each pair is looked at in each benchmark and arm, also where it has no trial of it.
+    """
+    if environment.fleet is None:
+        return ""
+    pairs, benchmarks = len(environment.fleet.pairs), len(environment.benchmarks)
+    cells = pairs * benchmarks * len(environment.arms)
+    if cells <= MAX_CELLS:
+        return ""
+    return (
+        f"environment: {pairs} pairs in {benchmarks} benchmarks and {len(environment.arms)} arms are"
+        f" {cells} to judge; at most {MAX_CELLS} are, so split the fleet"
+    )
 
 
 def _too_many_names(trials: Sequence[model.Trial]) -> str:

@@ -244,7 +244,8 @@ class PlanFileTest(transaction_case.TransactionCase):
             {"target": "eth0/../.."},
             {"target": "eth0/tx-0"},
             {"target": "eth0\x1b[2J"},
-            {"reason": "\x1b]0;title\x07"},
+            {"target": "eth0\u3000/rx-0"},
+            {"reason": 1},
             {"reason": "\ud800"},
             {"kind": None},
             {"kind": "thread_affinity", "target": "tid:../1"},
@@ -272,6 +273,37 @@ class PlanFileTest(transaction_case.TransactionCase):
         two = json.dumps({"settings": [good, good | {"value": "01"}]})
         self.refused("apply", "--from", self._text(two), words=("two values",))
         self.assertEqual(before, sysroots.content(self.root))
+
+    def test_every_name_that_facts_know_can_be_written(self):
+        """One pattern for readers and writers: else one device costs the whole plan."""
+        net = next(pathlib.Path(self.root).glob("sys/devices/pci*/*/net/*"), None) or next(
+            pathlib.Path(self.root).glob("sys/devices/pci*/*/*/net/*")
+        )
+        link = pathlib.Path(self.root, "sys/class/net", net.name)
+        for name in ("eth0+1", "a_b.c@d-e"):
+            with self.subTest(name):
+                target = os.readlink(link)
+                link.unlink()
+                net = net.rename(net.with_name(name))
+                link = link.with_name(name)
+                link.symlink_to(os.path.join(os.path.dirname(target), name))
+                settings = self.run_json("plan")["settings"]
+                self.assertIn(name, {each["target"].partition("/")[0] for each in settings})
+                self.assertEqual(len(settings), len(planfile.load(self.plan(settings))))
+
+    def test_words_of_tenants_are_shown_as_text(self):
+        """A reason names a guest, and Nova takes spaces of every script in a name of an instance."""
+        settings = self.run_json("plan")["settings"]
+        for words, shown in {
+            "web\u3000server": "web server",
+            "web\u00a0server": "web server",
+            "\x1b]0;title\x07": "?]0;title?",
+            "web\u202eserver": "web?server",
+        }.items():
+            with self.subTest(words):
+                plan = json.dumps({"settings": [settings[0] | {"reason": f"{words} asks"}]})
+                [setting] = planfile.load(self._text(plan))
+                self.assertEqual(f"{shown} asks", setting.reason)
 
     def test_only_kinds_that_the_planner_makes_are_taken(self):
         """What others write, such as files of modprobe.d, runs as root; who makes a plan need not be root."""

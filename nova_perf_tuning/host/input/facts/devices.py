@@ -36,7 +36,7 @@ _HARDWARE: Final = frozenset(("physical", "vf"))
 _MAX_QUEUES: Final = 4096
 #: dev_valid_name() of the kernel, less what a shell or a command's options would make something
 #: else of.
-_NAME: Final = re.compile(r"(?!bonding_masters)[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,14}", re.ASCII)
+_NAME: Final = re.compile(rf"(?!bonding_masters){host_model.DEVICE}", re.ASCII)
 #: Names of guests' taps by Neutron and by libvirt.
 _TAP: Final = re.compile(r"tap[0-9a-f]{8}(-[0-9a-f]{2})?|vnet[0-9]+")
 #: ``phys_port_name`` of a VF's or subfunction's representor; an uplink is just ``p0``.

@@ -94,6 +94,28 @@ class FileTest(StoreCase):
         ):
             self.refused(place, text)
 
+    def test_a_fleet_that_is_too_large_to_judge_is_refused(self):
+        """Cells are made of each pair in each benchmark and arm, whatever was measured."""
+        pairs = []
+        for number in range(10):
+            pair = {"number": number, "client": "a", "server": "b", "state": "done"}
+            pairs.append(pair | {"attempts": 1, "seconds": 1.0, "errors": [], "figures": []})
+        fleet = {"run": "r", "verdict": "PASS", "hosts": [], "pairs": pairs}
+        arms = {f"a{number}": {} for number in range(100)}
+        for benchmarks, refused in ((200, False), (201, True)):
+            environment = {
+                "benchmarks": {f"b{number}": {} for number in range(benchmarks)},
+                "arms": arms,
+                "fleet": fleet,
+            }
+            document = {"schema": 2, "environment": environment, "trials": []}
+            with self.subTest(benchmarks):
+                if refused:
+                    self.refused("so split the fleet", json.dumps(document))
+                else:
+                    self.write_file("results.json", json.dumps(document))
+                    results_file.load(self.path)
+
     def test_not_text_and_too_large(self):
         self.write_file("results.json", b"\xff\xfe{}")
         self.assertIn(
