@@ -27,7 +27,7 @@ _LOOK_S: Final = 300.0
 _RESCAN_S: Final = 30.0
 
 
-class FindingCode(enum.Enum):
+class AgentFindingCode(enum.Enum):
     """What a finding is about.
 
     The value is for people, with fields of the finding, its ``rule`` and ``kinds``.
@@ -49,7 +49,7 @@ class FindingCode(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
+class AgentFinding:
     """One thing that people should look at; what does not belong to its code is None.
 
     :ivar kind, target, wanted: the setting.
@@ -59,7 +59,7 @@ class Finding:
     :ivar rewrites: how often it was found changed; :ivar next_try_s: seconds to the next attempt.
     """
 
-    code: FindingCode
+    code: AgentFindingCode
     cause: str
     kind: str | None = None
     target: str | None = None
@@ -131,23 +131,23 @@ class CompetingDaemons:
     def _look(self) -> None:
         self._looked, self._processes = self._clock(), verify.daemon_processes(self._root)
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[AgentFinding]:
         """Yield programs that run and may place what is placed here."""
         if self._clock() - self._looked >= _LOOK_S:
             self._look()
         for name, pid in verify.lowest(self._processes).items():
             if name != "irqbalance":
-                yield Finding(FindingCode.COMPETING_DAEMON, name, pid=pid)
+                yield AgentFinding(AgentFindingCode.COMPETING_DAEMON, name, pid=pid)
         for (
             name,
             pid,
         ) in self._processes:  # each irqbalance: one with our script must not hide another
             if name == "irqbalance" and not irqbalance.uses_our_script(pid):
-                yield Finding(FindingCode.IRQBALANCE_WITHOUT_SCRIPT, name, pid=pid)
+                yield AgentFinding(AgentFindingCode.IRQBALANCE_WITHOUT_SCRIPT, name, pid=pid)
 
     def conflicts(
         self, conflicts: Mapping[rewrite_limit.Key, rewrite_limit.Conflict], now: float
-    ) -> Iterator[Finding]:
+    ) -> Iterator[AgentFinding]:
         """Yield conflicts: settings that others keep changing. New ones are logged.
 
         :param now: monotonic clock.
@@ -169,8 +169,8 @@ class CompetingDaemons:
                     writer,
                     wait,
                 )
-            yield Finding(
-                FindingCode.WRITTEN_BY_OTHERS,
+            yield AgentFinding(
+                AgentFindingCode.WRITTEN_BY_OTHERS,
                 writer,
                 kind,
                 target,

@@ -45,7 +45,9 @@ class Collector:
             yield _family(GaugeMetricFamily, *up, 0)
             return
         state, facts = self._agent.snapshot
-        codes = {code.key: state.findings_total.get(code.key, 0) for code in findings.FindingCode}
+        codes = {
+            code.key: state.findings_total.get(code.key, 0) for code in findings.AgentFindingCode
+        }
         counter, gauge = CounterMetricFamily, GaugeMetricFamily
         yield _family(counter, "passes", "Passes by what caused them", state.passes, "cause")
         yield _family(counter, "writes", "Values written to the kernel", state.written, "kind")

@@ -328,7 +328,7 @@ class Service:
     def state(self) -> state_module.AgentState:
         """Return what ``nova-perf status`` shows; long lists are cut, and counted in full."""
         now, last = time.monotonic(), self._last
-        by_code: dict[str, list[findings.Finding]] = {}
+        by_code: dict[str, list[findings.AgentFinding]] = {}
         for finding in self._findings(now):
             by_code.setdefault(finding.code.key, []).append(finding)
         listed: list[dict[str, Any]] = []
@@ -362,13 +362,13 @@ class Service:
             **_shortened(notes.as_json(warnings[: findings.NAMED])),
         )
 
-    def _findings(self, now: float) -> Iterator[findings.Finding]:
+    def _findings(self, now: float) -> Iterator[findings.AgentFinding]:
         yield from self._daemons.findings()
         yield from self._daemons.conflicts(self._reconciler.conflicts(), now)
         if self._last is not None:
             for setting, entry in self._last.foreign:
-                yield findings.Finding(
-                    findings.FindingCode.APPLIED_BY_PERSON,
+                yield findings.AgentFinding(
+                    findings.AgentFindingCode.APPLIED_BY_PERSON,
                     entry.rule,
                     setting.kind,
                     setting.target,
@@ -377,8 +377,8 @@ class Service:
                 )
         for outcome in self._reconciler.not_in_force():
             failed = outcome.setting
-            yield findings.Finding(
-                findings.FindingCode.NOT_IN_FORCE,
+            yield findings.AgentFinding(
+                findings.AgentFindingCode.NOT_IN_FORCE,
                 outcome.detail,
                 failed.kind,
                 failed.target,

@@ -44,7 +44,7 @@ _SENT: Final = {
 _RECEIVED: Final = {"csum": "rx-checksumming"}
 
 
-class FindingCode(enum.StrEnum):
+class GuestFindingCode(enum.StrEnum):
     """Where a guest is not what was asked for."""
 
     ACCELERATOR = "accelerator"
@@ -56,13 +56,13 @@ class FindingCode(enum.StrEnum):
 
 
 #: Findings that are to be known, and leave the guest what was asked for.
-HARMLESS: Final = frozenset({FindingCode.UNREAD, FindingCode.CLOCK_SOURCE})
+HARMLESS: Final = frozenset({GuestFindingCode.UNREAD, GuestFindingCode.CLOCK_SOURCE})
 
 
-class Finding(NamedTuple):
+class GuestFinding(NamedTuple):
     """One of them; ``text`` is for people."""
 
-    code: FindingCode
+    code: GuestFindingCode
     text: str
 
 
@@ -128,7 +128,7 @@ def resolved(request: request_module.Request, xml: str, vcpus: int) -> request_m
 
 def findings(
     result: ProbeResult, request: request_module.Request, accelerator: str, vcpus: int
-) -> list[Finding]:
+) -> list[GuestFinding]:
     """Return where a guest is not what was asked for.
 
     :param request: with numbers for ``auto`` (:func:`resolved`): what is still ``auto`` is not
@@ -139,24 +139,26 @@ def findings(
     results = []
     fault = contradiction(result.virtualization, accelerator)
     if fault:
-        results.append(Finding(FindingCode.ACCELERATOR, f"{fault} ({result.evidence})"))
+        results.append(GuestFinding(GuestFindingCode.ACCELERATOR, f"{fault} ({result.evidence})"))
     elif result.virtualization == "unknown" and accelerator in _MODES:
         results.append(
-            Finding(FindingCode.UNREAD, f"what it runs on could not be read: {result.evidence}")
+            GuestFinding(
+                GuestFindingCode.UNREAD, f"what it runs on could not be read: {result.evidence}"
+            )
         )
     if result.virtualization == "kvm" and result.clocksource in _SLOW_CLOCKS:
         line = f"its clock source is {result.clocksource}; every reading of the clock leaves the guest"
-        results.append(Finding(FindingCode.CLOCK_SOURCE, line))
+        results.append(GuestFinding(GuestFindingCode.CLOCK_SOURCE, line))
     for name, nic in result.nics.items():
         for code, line in _nic_findings(nic, request):
-            results.append(Finding(code, f"{name}: {line}"))
+            results.append(GuestFinding(code, f"{name}: {line}"))
     most = 0
     if isinstance(request.disk_queues, int):
         most = min(request.disk_queues, vcpus)
     for name, queues in result.disks.items():
         if name.startswith("vd") and 0 < queues < most:
             line = f"{name}: {request.disk_queues} queues were asked for, the disk has {queues}"
-            results.append(Finding(FindingCode.DISK_QUEUES, line))
+            results.append(GuestFinding(GuestFindingCode.DISK_QUEUES, line))
     return results
 
 
@@ -169,19 +171,20 @@ def contradiction(mode: str, accelerator: str) -> str:
     return f"declared to run on {accelerator}, but found on {words.get(mode, mode)}"
 
 
-def _nic_findings(nic: Nic, request: request_module.Request) -> Iterator[Finding]:
+def _nic_findings(nic: Nic, request: request_module.Request) -> Iterator[GuestFinding]:
     wanted = request.vif_queues
     if isinstance(wanted, int):
         possible = nic.possible
         if possible is None:
             possible = nic.queues
         if possible < wanted:
-            yield Finding(
-                FindingCode.QUEUES, f"{wanted} queues were asked for, the interface has {possible}"
+            yield GuestFinding(
+                GuestFindingCode.QUEUES,
+                f"{wanted} queues were asked for, the interface has {possible}",
             )
         elif nic.enabled is not None and nic.enabled < wanted:
             line = f"{nic.enabled} of {wanted} queues are enabled (ethtool -L in the guest)"
-            yield Finding(FindingCode.QUEUES, line)
+            yield GuestFinding(GuestFindingCode.QUEUES, line)
     for offloads, features in (
         (request.vif_host_offload, _SENT),
         (request.vif_guest_offload, _RECEIVED),
@@ -192,7 +195,7 @@ def _nic_findings(nic: Nic, request: request_module.Request) -> Iterator[Finding
                 line = f"{features[name]} was asked to be off and is on"
                 if on:
                     line = f"{features[name]} was asked to be on and is off"
-                yield Finding(FindingCode.OFFLOAD, line)
+                yield GuestFinding(GuestFindingCode.OFFLOAD, line)
 
 
 def _mode(parts: Mapping[str, list[str]]) -> tuple[str, str]:

@@ -41,7 +41,7 @@ class Call(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
+class KnobEffect:
     """What a knob does in one benchmark: pays, harms, removable or undecided.
 
     :ivar effect: tuned / without it, more than 1 is a gain, with the interval of the call; None:
@@ -69,7 +69,7 @@ class Knob:
     spec: str
     value: str
     arm: str
-    findings: Mapping[str, Finding]
+    findings: Mapping[str, KnobEffect]
     call: Call
     met_without: verdict.Verdict | None
 
@@ -129,7 +129,7 @@ def judge(results: model.Results, budgets: Sequence[verdict.Budget] = ()) -> lis
     met_with = _met(results, of_tuned, FULL)
     judged = []
     for arm, left_out in without_knob.items():
-        findings: dict[str, Finding] = {}
+        findings: dict[str, KnobEffect] = {}
         calls: list[Call] = []
         for label, mine in trials.items():
             picked = trial_filter.select(results, mine, FULL, arm, limits)
@@ -170,24 +170,24 @@ def _met(
     return verdict.overall(judged)
 
 
-def _finding(picked: trial_filter.Selection, arm: str, levels: tuple[float, float]) -> Finding:
+def _finding(picked: trial_filter.Selection, arm: str, levels: tuple[float, float]) -> KnobEffect:
     """Return what the trials of a benchmark say of the knob that ``arm`` lacks."""
     if picked.invalid is not None:
-        return Finding(Call.UNDECIDED, None, (picked.invalid,))
+        return KnobEffect(Call.UNDECIDED, None, (picked.invalid,))
     for_effect, for_no_effect = levels
     logs = statistics.log_ratios(picked.trials, FULL, arm)
     effect = statistics.ratio_of(logs, for_effect)
     if effect is None or effect.low is None or effect.high is None:
-        return Finding(Call.UNDECIDED, effect, picked.notes)
+        return KnobEffect(Call.UNDECIDED, effect, picked.notes)
     if effect.low > 1:
-        return Finding(Call.PAYS, effect, picked.notes)
+        return KnobEffect(Call.PAYS, effect, picked.notes)
     if effect.high < 1:
-        return Finding(Call.HARMS, effect, picked.notes)
+        return KnobEffect(Call.HARMS, effect, picked.notes)
     near = statistics.ratio_of(logs, for_no_effect)
     assert near is not None and near.low is not None and near.high is not None  # of the same boots
     if near.low >= 1 - MARGIN and near.high <= 1 / (1 - MARGIN):
-        return Finding(Call.REMOVABLE, near, picked.notes)
-    return Finding(Call.UNDECIDED, effect, picked.notes)
+        return KnobEffect(Call.REMOVABLE, near, picked.notes)
+    return KnobEffect(Call.UNDECIDED, effect, picked.notes)
 
 
 def _call(

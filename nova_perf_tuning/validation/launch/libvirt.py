@@ -358,15 +358,15 @@ class LibvirtLauncher(base.Launcher):
         return f"{_PREFIX}-{self.run_id}-{arm}-{role}"
 
 
-def findings(arm: BootedArm, accelerator: str, vcpus: int) -> list[environments.Finding]:
+def findings(arm: BootedArm, accelerator: str, vcpus: int) -> list[environments.RecordedFinding]:
     """Return where the guests of an arm are not what was asked for; what both say is said once."""
-    roles: dict[probe.Finding, list[str]] = {}
+    roles: dict[probe.GuestFinding, list[str]] = {}
     for role, guest, result in zip(network.ROLES, arm.guests, arm.probed, strict=True):
         request = probe.resolved(arm.arm.request, guest.transformed.xml, vcpus)
         for finding in probe.findings(result, request, accelerator, vcpus):
             roles.setdefault(finding, []).append(role)
     return [
-        environments.Finding(finding.code.value, f"{' and '.join(names)}: {finding.text}")
+        environments.RecordedFinding(finding.code.value, f"{' and '.join(names)}: {finding.text}")
         for finding, names in roles.items()
     ]
 

@@ -20,10 +20,10 @@ _UNKNOWN: Final[tuple[object, ...]] = (None, "", [], {})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
+class RecordedFinding:
     """How guests differ from what was asked for.
 
-    :ivar code: of :class:`nova_perf_tuning.guest.probe.FindingCode`.
+    :ivar code: of :class:`nova_perf_tuning.guest.probe.GuestFindingCode`.
     """
 
     code: str
@@ -60,7 +60,7 @@ class Arm:
     note_codes: list[str] = dataclasses.field(default_factory=list)
     native_specs_not_applied: Mapping[str, str] = dataclasses.field(default_factory=dict)
     settings: list[Setting] = dataclasses.field(default_factory=list)
-    findings: list[Finding] = dataclasses.field(default_factory=list)
+    findings: list[RecordedFinding] = dataclasses.field(default_factory=list)
     virtualization: str = ""
     xml: str = ""
     picture: str = ""

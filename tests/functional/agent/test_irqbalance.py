@@ -153,7 +153,7 @@ class ProgramsTest(testcase.TestCase):
                         for finding in findings.CompetingDaemons().findings()
                     ]
                 expected = (
-                    [(findings.FindingCode.IRQBALANCE_WITHOUT_SCRIPT, process.pid)]
+                    [(findings.AgentFindingCode.IRQBALANCE_WITHOUT_SCRIPT, process.pid)]
                     if reported
                     else []
                 )

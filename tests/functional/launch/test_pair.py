@@ -84,7 +84,7 @@ class PairTest(rig.GuestCase):
         self.addCleanup(self.text, client, "ethtool", "-L", "eth0", "combined", "2")
         resolved = probe.resolved(TUNED, client.transformed.xml, 2)
         findings = probe.findings(client.probe_result(), resolved, "tcg", 2)
-        self.assertEqual([probe.FindingCode.QUEUES], [finding.code for finding in findings])
+        self.assertEqual([probe.GuestFindingCode.QUEUES], [finding.code for finding in findings])
 
     def test_tuning_is_in_force_inside_and_outside(self) -> None:
         for arm, queues in (("untuned", 1), ("tuned", 2)):

@@ -104,8 +104,8 @@ class EachIrqbalanceTest(testcase.TestCase):
         self.patch(verify, "daemon_processes", lambda _root: processes)
         self.patch(irqbalance, "uses_our_script", lambda pid: pid == 10)
         found = [(finding.code, finding.pid) for finding in findings.CompetingDaemons().findings()]
-        without = findings.FindingCode.IRQBALANCE_WITHOUT_SCRIPT
-        expected = [(findings.FindingCode.COMPETING_DAEMON, 11), (without, 12), (without, 13)]
+        without = findings.AgentFindingCode.IRQBALANCE_WITHOUT_SCRIPT
+        expected = [(findings.AgentFindingCode.COMPETING_DAEMON, 11), (without, 12), (without, 13)]
         self.assertEqual(expected, found)
 
 

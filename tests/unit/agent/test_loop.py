@@ -229,7 +229,7 @@ class ToldTest(agent_bench.LoopCase):
         self.host.vectors[third].affinity = "7"
         agent.make_pass({"look"})
         shown = {finding["code"]: finding for finding in agent.state().findings}
-        self.assertEqual({code.key for code in findings.FindingCode}, set(shown))
+        self.assertEqual({code.key for code in findings.AgentFindingCode}, set(shown))
         person = shown["applied_by_person"]
         self.assertEqual((f"irq:{second}", "7", "nic-irq-on-dedicated"),
                          (person["target"], person["current"], person["cause"]))  # fmt: skip

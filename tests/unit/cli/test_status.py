@@ -135,10 +135,10 @@ class AgentTest(StateCase):
         self.assertEqual("unreadable_error", document["agent"]["unreadable_code"])
 
     def test_findings_are_sentences(self):
-        codes = findings.FindingCode
+        codes = findings.AgentFindingCode
         known = [
-            findings.Finding(codes.COMPETING_DAEMON, "ksmtuned", pid=5751),
-            findings.Finding(codes.NOT_IN_FORCE, "EIO", "xps", "eth0/tx-0", "0f", "03"),
+            findings.AgentFinding(codes.COMPETING_DAEMON, "ksmtuned", pid=5751),
+            findings.AgentFinding(codes.NOT_IN_FORCE, "EIO", "xps", "eth0/tx-0", "0f", "03"),
         ]
         self.agent(findings=[finding.as_json() for finding in known])
         daemon, other = self.lines()[-2:]

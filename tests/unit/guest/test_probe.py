@@ -5,7 +5,7 @@ from nova_perf_tuning.guest import probe, transform
 from nova_perf_tuning.specs import request
 from tests.support import corpus, testcase
 
-C = probe.FindingCode
+C = probe.GuestFindingCode
 
 #: What kernels and CPUs were seen or are documented to say -> mode.
 MODES = {
