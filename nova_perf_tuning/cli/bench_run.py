@@ -47,7 +47,9 @@ class BenchRun(command.PerfCommand):
             server = "127.0.0.1"
         steps = benchmark.steps(merged, server)
         environment = host_environment.read()
-        environment.benchmarks = {benchmark.kind: environments.Benchmark(parameters=merged)}
+        environment.benchmarks = {
+            benchmark.kind: environments.RecordedBenchmark(parameters=merged)
+        }
         with local.LocalLauncher() as launcher:
             launcher.require(*plugins.needs([job]))
             launcher.prepare()

@@ -391,7 +391,7 @@ def _resumed_plan(args: argparse.Namespace, run: fleet_model.StoredRun) -> fleet
     )
 
 
-def _arms(args: argparse.Namespace, vcpus: int) -> tuple[fleet_model.Arm, ...]:
+def _arms(args: argparse.Namespace, vcpus: int) -> tuple[fleet_model.FleetArm, ...]:
     if args.flavor:
         if args.profile or args.spec:
             raise options.OptionError(
@@ -404,11 +404,13 @@ def _arms(args: argparse.Namespace, vcpus: int) -> tuple[fleet_model.Arm, ...]:
                 raise options.OptionError(
                     f"--flavor: '{name}' means something else in results; give the flavor's id"
                 )
-        return tuple(fleet_model.Arm(name, flavor=name) for name in args.flavor)
+        return tuple(fleet_model.FleetArm(name, flavor=name) for name in args.flavor)
     wanted, _ = validate_options.tuned_request(args, vcpus)
     specs = {**flavor_options.extra_specs(args.spec), **wanted.extra_specs()}
     native = crosscheck.needed_native(wanted, specs, {}, vcpus)
-    return fleet_model.Arm("untuned"), fleet_model.Arm("tuned", extra_specs={**native, **specs})
+    return fleet_model.FleetArm("untuned"), fleet_model.FleetArm(
+        "tuned", extra_specs={**native, **specs}
+    )
 
 
 def cpu_faults(environment: Environment) -> list[str]:

@@ -329,7 +329,7 @@ def session_plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
     values = tuned.extra_specs()
     left_out = {}
     for spec, arm in without.items():
-        left_out[arm.name] = environments.LeftOut(spec, values[spec])
+        left_out[arm.name] = environments.AblatedSpec(spec, values[spec])
     boots, blocks, time_limit_s = BOOTS, BLOCKS, _TIME_LIMIT_S
     if args.budget:
         boots, blocks, time_limit_s = BOOTS_JUDGED, BLOCKS_JUDGED, _TIME_LIMIT_JUDGED_S

@@ -39,7 +39,7 @@ SLOT_S = 45 if BUSY else 0  # 0: what the benchmarks ask for
 SETTINGS = fleet_model.GuestSettings(
     image=base.IMAGE, ram_mib=192, guest_tx_offload=False, slot_s=SLOT_S, boot_s=90 if BUSY else 25
 )
-ONE = (fleet_model.Arm("only"),)
+ONE = (fleet_model.FleetArm("only"),)
 #: Of a pair, in seconds; what works ends long before.
 LIMIT_S = 1800.0
 
@@ -192,8 +192,8 @@ class TemplatesTest(HeatCase):
 class PairTest(HeatCase):
     def test_two_arms_take_turns_and_leave_nothing(self):
         arms = [
-            fleet_model.Arm("untuned"),
-            fleet_model.Arm(
+            fleet_model.FleetArm("untuned"),
+            fleet_model.FleetArm(
                 "tuned", "", {"hw:vif_multiqueue_enabled": "true", "perf:vif_queues": "2"}
             ),
         ]
@@ -279,7 +279,7 @@ class FailureTest(HeatCase):
         self.addCleanup(patch.stop)
 
     def test_no_such_trait(self):
-        arms = [fleet_model.Arm("picky", "", {"trait:CUSTOM_NOBODY_HAS_THIS": "required"})]
+        arms = [fleet_model.FleetArm("picky", "", {"trait:CUSTOM_NOBODY_HAS_THIS": "required"})]
         outcome = self.launcher().measure(self.pair(), self.plan(arms=arms))
         self.assert_error(outcome, fleet_model.ErrorClass.NO_HOST, "No valid host")
 

@@ -31,7 +31,7 @@ BEGUN = 1_800_000_000.0
 
 def expected(arm=0, trials=2, jobs=("iperf3", "fio")):
     """Return what was asked of one arm."""
-    arms = fleet_model.Arm("untuned"), fleet_model.Arm("tuned")
+    arms = fleet_model.FleetArm("untuned"), fleet_model.FleetArm("tuned")
     plan = fleet_model.MeasurePlan("run1", arms, tuple(plugins.jobs(jobs)), trials, 600.0)
     return collector.Expected(
         plan, arms[arm].name, arm, GRID, BEGUN, BEGUN + 60 + GRID.length_s * 4 * trials

@@ -28,8 +28,8 @@ from nova_perf_tuning.validation.results import model as results
 def fleet_plan(run_id, kinds, trials=2, **settings):
     """Return the plan of a run; ``settings`` as :class:`model.RunSettings` has them."""
     arms = (
-        fleet_model.Arm("untuned"),
-        fleet_model.Arm("tuned", extra_specs={"perf:profile": "balanced"}),
+        fleet_model.FleetArm("untuned"),
+        fleet_model.FleetArm("tuned", extra_specs={"perf:profile": "balanced"}),
     )
     measure = fleet_model.MeasurePlan(
         run_id, arms, tuple(plugins.jobs(kinds)), trials, time_limit_s=900.0

@@ -80,7 +80,7 @@ def recognise(text: str) -> base.Benchmark:
 
 
 def of_label(
-    label: str, benchmarks: Mapping[str, environments.Benchmark]
+    label: str, benchmarks: Mapping[str, environments.RecordedBenchmark]
 ) -> type[base.Benchmark] | None:
     """Return the class of a benchmark of some results; None: it is not installed here.
 
@@ -88,7 +88,10 @@ def of_label(
     where that is none of those installed.
     """
     known = installed(NAMESPACE)
-    for kind in (label.partition(":")[0], benchmarks.get(label, environments.Benchmark()).kind):
+    for kind in (
+        label.partition(":")[0],
+        benchmarks.get(label, environments.RecordedBenchmark()).kind,
+    ):
         if kind in known:
             found: type[base.Benchmark] = known[kind]
             return found

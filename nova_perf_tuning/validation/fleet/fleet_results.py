@@ -52,7 +52,7 @@ def environment(
         specs = dict(arm.extra_specs)
         if not specs and arm.flavor:
             specs["flavor"] = arm.flavor
-        arms[arm.name] = environments.Arm(specs)
+        arms[arm.name] = environments.RecordedArm(specs)
         if not encryption:
             encryption = native.memory_encryption(arm.extra_specs)
     return environments.Environment(

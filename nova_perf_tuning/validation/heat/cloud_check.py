@@ -74,7 +74,7 @@ def choose(api: api_module.Api, wanted: Sequence[str]) -> tuple[Sequence[str], M
 
 
 def check(
-    api: api_module.Api, guests: fleet_model.GuestSettings, arms: Sequence[fleet_model.Arm]
+    api: api_module.Api, guests: fleet_model.GuestSettings, arms: Sequence[fleet_model.FleetArm]
 ) -> None:
     """Refuse a cloud that has not all that every pair needs; makes nothing."""
     with api_module.one_line(_FAILED):
@@ -180,7 +180,7 @@ def _fault(service: Any) -> str:
     return "disabled"
 
 
-def _check_flavors(api: api_module.Api, arms: Sequence[fleet_model.Arm]) -> None:
+def _check_flavors(api: api_module.Api, arms: Sequence[fleet_model.FleetArm]) -> None:
     compute = api.connection.compute
     for arm in arms:
         name = arm.flavor

@@ -47,7 +47,7 @@ class _Running:
     """
 
     number: int
-    arm: fleet_model.Arm
+    arm: fleet_model.FleetArm
     stack: stacks.Stack
     begun: float
     done: bool = False
@@ -215,7 +215,7 @@ class _Pair:
             reason = f"a pair where the scheduler puts it needs two hosts; on one give --hosts all: {reason}"
         self.outcome.errors.append(fleet_model.PairError(kind, one_line(reason, 2000), arm))
 
-    def _make(self, number: int, arm: fleet_model.Arm, start: int, left_s: float) -> None:
+    def _make(self, number: int, arm: fleet_model.FleetArm, start: int, left_s: float) -> None:
         """Make the stack of an arm; no trial begins before ``start``, seconds since the epoch."""
         run = f"{fleet_model.NAME_PREFIX}{self._plan.run_id}"
         name = _stack_name(run, self.outcome.pair, arm.name)
@@ -328,7 +328,7 @@ class _Pair:
             tails.append(f"{role}'s console ends: {one_line(text[-1200:], 600) or '(empty)'}")
         return "; ".join(tails)
 
-    def parameters(self, number: int, arm: fleet_model.Arm) -> dict[str, object]:
+    def parameters(self, number: int, arm: fleet_model.FleetArm) -> dict[str, object]:
         """Return those of the template that are the same whenever the stack is made."""
         settings, pair, plan = self._settings, self.outcome.pair, self._plan
         external_network = settings.external_network

@@ -195,7 +195,7 @@ def _counting(
 
 def _guests(environment: environments.Environment, benchmark: str) -> int:
     """Return of how many guests the trials count the CPU; one takes the mean of both roles."""
-    commands = environment.benchmarks.get(benchmark, environments.Benchmark()).commands
+    commands = environment.benchmarks.get(benchmark, environments.RecordedBenchmark()).commands
     paired = len(commands) > 1
     if not commands and trial_filter.of_many_hosts(environment):  # whose results have no commands
         kind = plugins.of_label(benchmark, environment.benchmarks)

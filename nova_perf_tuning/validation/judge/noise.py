@@ -19,7 +19,11 @@ from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import budget_file, statistics, trial_filter
 from nova_perf_tuning.validation.measure import host_environment, results_file
 from nova_perf_tuning.validation.results import model, reasons, schema
-from nova_perf_tuning.validation.results.environment import Benchmark, Environment, NoiseFloor
+from nova_perf_tuning.validation.results.environment import (
+    Environment,
+    NoiseFloor,
+    RecordedBenchmark,
+)
 from nova_perf_tuning.validation.results.reasons import reason
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
@@ -78,7 +82,7 @@ def fingerprint(environment: Environment, label: str) -> dict[str, Any]:
         value = getattr(environment, name)
         if value not in (None, "", {}):
             same[name] = value
-    benchmark = environment.benchmarks.get(label, Benchmark())
+    benchmark = environment.benchmarks.get(label, RecordedBenchmark())
     same["benchmark"] = {"kind": benchmark.kind, "parameters": dict(benchmark.parameters)}
     return same
 
@@ -186,10 +190,10 @@ def check_budgets(
     :param entries: of the floor file; :raises reasons.ReasonError: a budget is tighter than that.
     """
     primary: dict[str, str] = {}
-    planned: dict[str, Benchmark] = {}
+    planned: dict[str, RecordedBenchmark] = {}
     for job in jobs:
         primary[job.label] = job.benchmark.primary[0]
-        planned[job.label] = Benchmark(job.benchmark.kind, parameters=job.parameters)
+        planned[job.label] = RecordedBenchmark(job.benchmark.kind, parameters=job.parameters)
     environment = host_environment.read()
     environment.benchmarks = planned
     known = holding(environment, entries)

@@ -397,7 +397,7 @@ class _Measured:
         if wanted is not None and accelerator != wanted:
             return reason(_C.OTHER_ACCELERATOR, accelerator=accelerator, wanted=wanted)
         for arm in (budget.arm, budget.baseline):
-            measured_arm = self._environment.arms.get(arm, environments.Arm())
+            measured_arm = self._environment.arms.get(arm, environments.RecordedArm())
             mode = measured_arm.virtualization
             if probe.contradiction(mode, accelerator):
                 about = {"arm": arm, "accelerator": accelerator, "found": mode}

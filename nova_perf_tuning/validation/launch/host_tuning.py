@@ -18,10 +18,12 @@ from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
 from nova_perf_tuning.validation.launch import base
 from nova_perf_tuning.validation.launch.guest import Guest
-from nova_perf_tuning.validation.results.environment import Setting
+from nova_perf_tuning.validation.results.environment import RecordedSetting
 
 
-def apply(directory: str, active: Sequence[Guest], resting: Sequence[Guest]) -> list[Setting]:
+def apply(
+    directory: str, active: Sequence[Guest], resting: Sequence[Guest]
+) -> list[RecordedSetting]:
     """Bring the host settings of ``active`` into force, and return each with what became of it.
 
     :param resting: paused guests, which the plan leaves out.
@@ -50,7 +52,9 @@ def apply(directory: str, active: Sequence[Guest], resting: Sequence[Guest]) -> 
             raise base.LaunchError(
                 f"host setting {' '.join(what)}: {result.value} {outcome.detail}"
             )
-        applied.append(Setting(*what, outcome.previous, result.value, outcome.setting.reason))
+        applied.append(
+            RecordedSetting(*what, outcome.previous, result.value, outcome.setting.reason)
+        )
     return applied
 
 

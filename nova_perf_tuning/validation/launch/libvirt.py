@@ -71,7 +71,7 @@ class BootedArm:
     arm: base.Arm
     guests: tuple[Guest, ...]
     probed: tuple[probe.ProbeResult, ...]
-    settings: list[environments.Setting] = dataclasses.field(default_factory=list)
+    settings: list[environments.RecordedSetting] = dataclasses.field(default_factory=list)
     picture: str = ""
 
 
@@ -244,7 +244,7 @@ class LibvirtLauncher(base.Launcher):
             vhost_net=os.path.exists(_VHOST_NET),
             guest=dataclasses.asdict(self._size),
             arms={
-                name: environments.Arm(
+                name: environments.RecordedArm(
                     request=booted.arm.request.extra_specs(),
                     notes=[
                         f"left out: {left_out.text}"

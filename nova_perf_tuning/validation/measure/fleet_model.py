@@ -140,7 +140,7 @@ def slot_s(jobs: Iterable[plugins.Job]) -> int:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Arm:
+class FleetArm:
     """One side of a comparison, by its name in the results.
 
     :ivar flavor: name or id of one that exists; empty: one with :attr:`extra_specs` is made for
@@ -164,7 +164,7 @@ class MeasurePlan:
     """
 
     run_id: str
-    arms: tuple[Arm, ...]
+    arms: tuple[FleetArm, ...]
     jobs: tuple[plugins.Job, ...]
     trials: int
     time_limit_s: float

@@ -65,7 +65,7 @@ class Plan:
     reasons: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     host_group: str = ""
     flavor: str = ""
-    ablation: Mapping[str, environments.LeftOut] = dataclasses.field(default_factory=dict)
+    ablation: Mapping[str, environments.AblatedSpec] = dataclasses.field(default_factory=dict)
     tags: Mapping[str, str] = dataclasses.field(default_factory=dict)
     attached: collectors.Attachment = collectors.Attachment()
 
@@ -351,7 +351,7 @@ class Session:
         before, launched = self.results.environment, self._launcher.environment()
         arms = dict(before.arms)
         for name, arm in launched.arms.items():
-            known = arms.get(name, environments.Arm())
+            known = arms.get(name, environments.RecordedArm())
             # What was wrong with the guests of one boot is not forgotten when those of the next
             # are sound.
             findings = list(dict.fromkeys([*known.findings, *arm.findings]))
@@ -373,7 +373,7 @@ def planned(plan: Plan, host: environments.Environment) -> environments.Environm
     arms = {}
     for arm in plan.arms:
         reasons = dict(plan.reasons.get(arm.name, {}))
-        arms[arm.name] = environments.Arm(arm.request.extra_specs(), reasons)
+        arms[arm.name] = environments.RecordedArm(arm.request.extra_specs(), reasons)
     return dataclasses.replace(
         host,
         host_group=plan.host_group,
@@ -389,11 +389,11 @@ def planned(plan: Plan, host: environments.Environment) -> environments.Environm
     )
 
 
-def describe(job: plugins.Job) -> environments.Benchmark:
+def describe(job: plugins.Job) -> environments.RecordedBenchmark:
     peer = None
     if job.benchmark.paired:
         peer = "PEER"
     commands = [list(step.argv) for step in job.benchmark.steps(job.parameters, peer)]
-    return environments.Benchmark(
+    return environments.RecordedBenchmark(
         job.benchmark.kind, job.benchmark.summary, dict(job.parameters), commands
     )

@@ -78,9 +78,9 @@ def lines(
         why = excluded.get(trial_filter.run(trial))
         if why is not None:
             document["excluded"] = why.code.value
-        benchmark = environment.benchmarks.get(trial.benchmark, environments.Benchmark())
+        benchmark = environment.benchmarks.get(trial.benchmark, environments.RecordedBenchmark())
         document["parameters"] = _pairs(benchmark.parameters)
-        arm = environment.arms.get(trial.arm, environments.Arm())
+        arm = environment.arms.get(trial.arm, environments.RecordedArm())
         document["request"] = _pairs(arm.request)
         for key, value in document.items():
             if _is_figure(key, value):

@@ -75,10 +75,10 @@ def render(
     environment = results.environment
     guests = [arm for arm in summary.arm_order(results) if arm != model.HOST]
     colours = {model.HOST: "host"}
-    arms: list[tuple[str, environments.Arm]] = []
+    arms: list[tuple[str, environments.RecordedArm]] = []
     for index, arm in enumerate(guests):
         colours[arm] = f"arm{index % 4}"
-        arms.append((arm, environment.arms.get(arm, environments.Arm())))
+        arms.append((arm, environment.arms.get(arm, environments.RecordedArm())))
     pairs = 0
     fleet_overview: overview.Overview | None = None
     if environment.fleet is not None:

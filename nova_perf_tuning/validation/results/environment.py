@@ -31,7 +31,7 @@ class RecordedFinding:
 
 
 @dataclasses.dataclass(slots=True)
-class Setting:
+class RecordedSetting:
     """A host setting that was in force, and what became of it."""
 
     kind: str
@@ -43,7 +43,7 @@ class Setting:
 
 
 @dataclasses.dataclass(slots=True)
-class Arm:
+class RecordedArm:
     """What guests of one arm asked for and what they got.
 
     :ivar request, native_specs_not_applied: extra specs; :ivar reasons: extra spec -> why it has
@@ -59,7 +59,7 @@ class Arm:
     notes: list[str] = dataclasses.field(default_factory=list)
     note_codes: list[str] = dataclasses.field(default_factory=list)
     native_specs_not_applied: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    settings: list[Setting] = dataclasses.field(default_factory=list)
+    settings: list[RecordedSetting] = dataclasses.field(default_factory=list)
     findings: list[RecordedFinding] = dataclasses.field(default_factory=list)
     virtualization: str = ""
     xml: str = ""
@@ -68,7 +68,7 @@ class Arm:
 
 
 @dataclasses.dataclass(slots=True)
-class Benchmark:
+class RecordedBenchmark:
     """How a benchmark was run."""
 
     kind: str = ""
@@ -113,7 +113,7 @@ class Incident:
 
 
 @dataclasses.dataclass(slots=True)
-class LeftOut:
+class AblatedSpec:
     """The extra spec that guests of an arm of an ablation lack."""
 
     spec: str
@@ -244,9 +244,9 @@ class Environment:
     host_cpu_faults_left_out: int | None = None
     trials_left_out: int | None = None
     courses_left_out: int | None = None
-    arms: dict[str, Arm] = dataclasses.field(default_factory=dict)
-    ablation: Mapping[str, LeftOut] = dataclasses.field(default_factory=dict)
-    benchmarks: Mapping[str, Benchmark] = dataclasses.field(default_factory=dict)
+    arms: dict[str, RecordedArm] = dataclasses.field(default_factory=dict)
+    ablation: Mapping[str, AblatedSpec] = dataclasses.field(default_factory=dict)
+    benchmarks: Mapping[str, RecordedBenchmark] = dataclasses.field(default_factory=dict)
     errors: list[Incident] = dataclasses.field(default_factory=list)
     fleet: Fleet | None = None
     shown: Mapping[str, object] = dataclasses.field(default_factory=dict)
@@ -331,7 +331,7 @@ def _build(kind: Any, data: Mapping[str, Any]) -> Any:
             values[name] = _value(types[name], value)
         else:
             shown[name] = value
-    if kind in (Environment, Arm):
+    if kind in (Environment, RecordedArm):
         values["shown"] = shown
     return kind(**values)
 

@@ -139,7 +139,7 @@ def _request(environment: environments.Environment, arm: str) -> str:
 
     It is empty for nothing or unknown.
     """
-    specs = dict(environment.arms.get(arm, environments.Arm()).request)
+    specs = dict(environment.arms.get(arm, environments.RecordedArm()).request)
     specs.pop("perf:budget", None)  # it judges, and changes nothing
     if not specs:
         return ""
@@ -156,7 +156,7 @@ def add(engine: sa.Engine, results: model.Results) -> tuple[str, bool]:
     at = results.environment.began
     run_id = f"{at:%Y%m%d-%H%M%S}-{digest[:8]}"
     # Domain XML and pictures would be most of the database.
-    arms: dict[str, environments.Arm] = {}
+    arms: dict[str, environments.RecordedArm] = {}
     for name, arm in results.environment.arms.items():
         arms[name] = dataclasses.replace(arm, xml="", picture="")
     environment = environments.to_dict(dataclasses.replace(results.environment, arms=arms))
@@ -261,7 +261,7 @@ def _trials(
 
 
 def _key(host: str, environment: environments.Environment, trial: model.Trial) -> _Key:
-    benchmark = environment.benchmarks.get(trial.benchmark, environments.Benchmark())
+    benchmark = environment.benchmarks.get(trial.benchmark, environments.RecordedBenchmark())
     fingerprint = _fingerprint(environment, trial.collectors)
     parameters = json.dumps(dict(benchmark.parameters), sort_keys=True)
     request = _request(environment, trial.arm)

@@ -422,7 +422,7 @@ def _plan_data(plan: fleet_model.FleetPlan) -> dict[str, object]:
 def _plan(data: Mapping[str, Any], run_id: str) -> fleet_model.FleetPlan:
     try:
         measure = dict(data["measure"])
-        measure["arms"] = tuple(fleet_model.Arm(**arm) for arm in measure["arms"])
+        measure["arms"] = tuple(fleet_model.FleetArm(**arm) for arm in measure["arms"])
         jobs = []
         for job in measure["jobs"]:
             jobs.append(

@@ -71,8 +71,8 @@ class ParametersTest(testcase.TestCase):
         settings = fleet_model.GuestSettings(network="provider")
         known = set(template("benchmark_pair.yaml")["parameters"])
         arms = (
-            fleet_model.Arm("a", "m1.small"),
-            fleet_model.Arm("b", "", {"perf:profile": "storage"}),
+            fleet_model.FleetArm("a", "m1.small"),
+            fleet_model.FleetArm("b", "", {"perf:profile": "storage"}),
         )
         plan = fleet_model.MeasurePlan("r", arms, tuple(plugins.jobs(["iperf3"])), 1, 100)
         pair = heat_pair._Pair(

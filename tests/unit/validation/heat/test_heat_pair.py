@@ -19,7 +19,7 @@ from nova_perf_tuning.validation.measure import fleet_model
 from nova_perf_tuning.validation.store import run_store
 from tests.support import api_server, documents, simulated_cloud, testcase
 
-ARM = fleet_model.Arm("only", "m1.tiny")
+ARM = fleet_model.FleetArm("only", "m1.tiny")
 PAIR = fleet_model.HostPair("a", "b")
 HOSTS = {"client": "a", "server": "b"}
 STACK = stacks.Stack("id-n", "n")

@@ -108,7 +108,7 @@ class LostTrialsTest(testcase.TestCase):
         known = data.environment
         for kind in ("cpu", "fio", "packets"):
             with self.subTest(kind):
-                benchmarks = {**known.benchmarks, kind: environments.Benchmark(kind)}
+                benchmarks = {**known.benchmarks, kind: environments.RecordedBenchmark(kind)}
                 environment = dataclasses.replace(known, benchmarks=benchmarks)
                 found = judged(dataclasses.replace(data, environment=environment))
                 expected = {f"h{number}": (V.INVALID, C.HOST_LOST_TRIALS) for number in range(6)}

@@ -266,7 +266,7 @@ class ReportTest(testcase.TestCase):
     def test_pictures_of_arms_are_images(self):
         """An image runs no script and loads nothing, whatever is in it."""
         picture = f"<svg>{HOSTILE}</svg>"
-        self.data.environment.arms = {"tuned": environments.Arm(picture=picture)}
+        self.data.environment.arms = {"tuned": environments.RecordedArm(picture=picture)}
         again = results_file.from_dict(
             json.loads(json.dumps(results_file.to_dict(self.data))), "results.json"
         )
