@@ -56,7 +56,7 @@ class BenchRun(command.PerfCommand):
             outcome = trial.run(job, launcher.host_pair(), sum(step.timeout_s for step in steps))
             environment = environment.updated(launcher.environment())
         if not outcome.readings:
-            raise base.OutputError(str(outcome.trial.error))
+            raise base.BenchmarkOutputError(str(outcome.trial.error))
         if os.path.isabs(merged.get("directory", "")):
             environment.scratch_filesystem = launch.filesystem(merged["directory"])
         bench.show(args, benchmark, merged, outcome.readings, environment)

@@ -99,7 +99,7 @@ def _cleaned(
     return cloud_command.lines(removed)
 
 
-def _dead(lines: Iterable["run_store.Line"], stacks: Collection[str]) -> list[str]:
+def _dead(lines: Iterable["run_store.RunSummary"], stacks: Collection[str]) -> list[str]:
     """Return the runs that nobody runs and that may have left something, as far as the run or the cloud knows.
 
     A run that has ended has a stack where one who had lost the run before made it, and Heat got

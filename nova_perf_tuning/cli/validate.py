@@ -155,7 +155,7 @@ class _Run:
     """
 
     args: argparse.Namespace
-    plan: session.Plan
+    plan: session.SessionPlan
     launcher: launch.Launcher
     budgets: list[budget_file.Budget]
     floors: Sequence[noise.Entry]
@@ -313,7 +313,7 @@ def _planned(
     return _Run(args, plan, launcher, budgets, floors, output, junit_file)
 
 
-def session_plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
+def session_plan(args: argparse.Namespace, vcpus: int | None) -> session.SessionPlan:
     """Return the plan that the options ask for; ``vcpus``: of each guest, None where there are none."""
     tuned, reasons = _tuned(args, vcpus)
     tuned_arm = ablation.FULL
@@ -333,7 +333,7 @@ def session_plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
     boots, blocks, time_limit_s = BOOTS, BLOCKS, _TIME_LIMIT_S
     if args.budget:
         boots, blocks, time_limit_s = BOOTS_JUDGED, BLOCKS_JUDGED, _TIME_LIMIT_JUDGED_S
-    return session.Plan(
+    return session.SessionPlan(
         arms=(
             launch.Arm("untuned", request.Request()),
             launch.Arm(tuned_arm, tuned),

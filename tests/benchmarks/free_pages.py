@@ -55,7 +55,7 @@ def main(accelerator: str = "kvm") -> int:
         clients, pids = {}, {}
         for arm in ARMS:
             clients[arm.name] = client = launcher.boot(arm).client
-            assert isinstance(client, guest.Guest)
+            assert isinstance(client, guest.GuestMachine)
             pids[arm.name] = client.process().pid
         for number in range(ROUNDS + 1):
             for name in sorted(clients, reverse=bool(number % 2)):

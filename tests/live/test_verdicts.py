@@ -93,7 +93,7 @@ class VerdictsTest(rig.GuestCase):
                 if judgement.budget.benchmark in wanted
             }
 
-        plan = session.Plan(
+        plan = session.SessionPlan(
             arms=tuple(base.Arm(name, request.Request()) for name in arms),
             jobs=tuple(plugins.jobs(_BENCHMARKS, seconds)),
             boots=6,

@@ -130,7 +130,7 @@ class Quick(base.Benchmark):
         try:
             speed, work = map(float, output.split())
         except ValueError:
-            raise base.OutputError(f"quick: no two numbers in '{output[:20]}'") from None
+            raise base.BenchmarkOutputError(f"quick: no two numbers in '{output[:20]}'") from None
         return [
             base.Reading(*self.primary, speed, primary=True),
             base.Reading("twice", "steps/s", "higher", 2 * speed),

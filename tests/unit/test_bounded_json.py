@@ -113,7 +113,7 @@ class ReadersTest(directories.DirectoryCase):
             (host_result.ResultError, lambda: host_result.read(path)),
             (planfile.PlanFileError, lambda: planfile.load(path)),
             (schema.InputError, lambda: schema.load_json(path, 1 << 20)),
-            (bench.OutputError, lambda: benchmark.load_json(DEEP)),
+            (bench.BenchmarkOutputError, lambda: benchmark.load_json(DEEP)),
             (kinds.TargetError, lambda: config_file.decode(DEEP)),
             (state.UnreadableError, lambda: state.read(str(self.directory))),
             (bounded_json.JsonError, lambda: list(collectors.parse_perf(DEEP))),

@@ -36,11 +36,11 @@ _BUCKET: Final = 1.03
 MAX_NUMBER: Final = 1e15
 
 
-class OutputError(errors.PerfTuningError):
+class BenchmarkOutputError(errors.PerfTuningError):
     """A benchmark's output cannot be read: says which one and what is wrong with it."""
 
 
-class NotReadyError(OutputError):
+class NotReadyError(BenchmarkOutputError):
     """The benchmark's server did not listen yet; the same run may succeed a moment later."""
 
 
@@ -243,9 +243,9 @@ class Benchmark(abc.ABC):
                 raise ParameterError(f"{self.kind} has no parameter '{name[:40]}'; it has {has}")
         return {**self.defaults, **given}
 
-    def fault(self, text: str) -> OutputError:
+    def fault(self, text: str) -> BenchmarkOutputError:
         """Return the error of an output that is foreign or cut off, or of a run that failed."""
-        return OutputError(f"{self.kind}: {text}")
+        return BenchmarkOutputError(f"{self.kind}: {text}")
 
     def refusal(self, text: str) -> ParameterError:
         """Return the error of parameters that do not go together."""
@@ -313,7 +313,7 @@ class Benchmark(abc.ABC):
 
         A document that is printed twice is one.
 
-        :raises OutputError: there is none, it is cut off, or there are several that differ.
+        :raises BenchmarkOutputError: there is none, it is cut off, or there are several that differ.
         """
         first, *others = self.json_objects(text)
         if any(other != first for other in others):
@@ -397,7 +397,7 @@ class Benchmark(abc.ABC):
 
         :param tails: percentile -> latency; all have the same unit.
         :param rounding: the last digit that is printed.
-        :raises OutputError: they contradict each other, by more than rounding and the width of a bucket.
+        :raises BenchmarkOutputError: they contradict each other, by more than rounding and the width of a bucket.
         """
         named = [
             ("min", least),

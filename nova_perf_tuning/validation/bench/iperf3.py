@@ -86,7 +86,7 @@ class _Iperf(base.Benchmark):
             )  # the first of two: it says which side refused
             if "refused" in message:
                 raise base.NotReadyError(f"{self.kind}: {message}")
-            raise base.OutputError(f"{self.kind}: {message}")
+            raise base.BenchmarkOutputError(f"{self.kind}: {message}")
         if (protocol := self.find(document, "start", "test_start", "protocol")) != self.protocol:
             raise self.fault(
                 f"the output is of a {one_line(protocol, 20)} test, not of {self.protocol}"

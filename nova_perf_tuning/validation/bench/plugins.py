@@ -59,23 +59,25 @@ def load(kind: str) -> base.Benchmark:
 def recognise(text: str) -> base.Benchmark:
     """Return the benchmark that printed ``text``: the one that can read it.
 
-    :raises base.OutputError: none can, or several can.
+    :raises base.BenchmarkOutputError: none can, or several can.
     """
     readers = []
     for benchmark in load_all():
         try:
             benchmark.parse(text)
-        except base.OutputError:
+        except base.BenchmarkOutputError:
             continue
         readers.append(benchmark)
     if not readers:
-        raise base.OutputError(
+        raise base.BenchmarkOutputError(
             "no benchmark reads this output; name the one that printed it, as in 'nova-perf bench parse fio FILE',"
             " to see what is wrong with it"
         )
     if len(readers) > 1:
         kinds = ", ".join(benchmark.kind for benchmark in readers)
-        raise base.OutputError(f"the output may be of {kinds}; name the benchmark before the file")
+        raise base.BenchmarkOutputError(
+            f"the output may be of {kinds}; name the benchmark before the file"
+        )
     return readers[0]
 
 

@@ -115,7 +115,7 @@ class UnixBench(base.Benchmark):
     def results(self, text: str) -> dict[str, float]:
         """Return the result of each test in the one report of a text; its head may be missing.
 
-        :raises base.OutputError: it is cut off, of another version, or its baselines are not UnixBench's.
+        :raises base.BenchmarkOutputError: it is cut off, of another version, or its baselines are not UnixBench's.
         """
         self.check_length(text)
         versions, copies = _HEADER.findall(text), _COPIES.findall(text)

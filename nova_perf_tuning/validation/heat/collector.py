@@ -52,7 +52,7 @@ class Expected:
 
 
 @dataclasses.dataclass(slots=True)
-class Run:
+class GuestRun:
     """One run of one benchmark, checked; without readings :attr:`error` says why.
 
     :ivar role: the guest whose host it measures: ``client``, or ``server`` where it needs no peer
@@ -77,7 +77,9 @@ class Run:
         return ("client", "server") if self.job.benchmark.paired else (self.role,)
 
 
-def read(data: object, expected: Expected) -> tuple[dict[str, Mapping[str, object]], list[Run]]:
+def read(
+    data: object, expected: Expected
+) -> tuple[dict[str, Mapping[str, object]], list[GuestRun]]:
     """Return what guests say about themselves, and the runs by time, from a wait condition.
 
     :raises DocumentError: missing, too long, truncated, no JSON, of another form, twice there, not
@@ -100,7 +102,7 @@ def read(data: object, expected: Expected) -> tuple[dict[str, Mapping[str, objec
     return content["guests"], sorted(runs, key=lambda run: run.begin)
 
 
-def trials(run: Run, expected: Expected, order: int) -> list[model.Trial]:
+def trials(run: GuestRun, expected: Expected, order: int) -> list[model.Trial]:
     """Return a trial for each figure of a run; what ran on the server alone is of boot 1."""
     busy = [run.cpu_s[role] for role in run.roles]
     known = [seconds for seconds in busy if seconds is not None]
@@ -190,7 +192,7 @@ def _check_complete(trials: list[Mapping[str, Any]], plan: cloud.MeasurePlan) ->
         )
 
 
-def _run(trial: Mapping[str, Any], expected: Expected) -> Run:
+def _run(trial: Mapping[str, Any], expected: Expected) -> GuestRun:
     job = next((job for job in expected.plan.jobs if job.label == trial["label"]), None)
     if job is None:
         raise DocumentError(
@@ -211,8 +213,8 @@ def _run(trial: Mapping[str, Any], expected: Expected) -> Run:
         if trial["status"] in (124, 137, 143):  # timeout: GNU coreutils, SIGKILL, busybox
             raise job.benchmark.fault("did not end within its slot and was stopped")
         readings = job.benchmark.readings(trial["status"], trial["stdout"], trial["stderr"])
-    except bench.OutputError as error:
+    except bench.BenchmarkOutputError as error:
         problem = one_line(error, 600)
-    return Run(
+    return GuestRun(
         job, trial["role"], slot, trial["trial"] - 1, begin, end, trial["cpu"], readings, problem
     )

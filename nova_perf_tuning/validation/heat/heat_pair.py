@@ -293,7 +293,7 @@ class _Pair:
     def _add_host_cpu(
         self,
         sampler: host_cpu.Sampler,
-        run: collector.Run,
+        run: collector.GuestRun,
         servers: Sequence[str],
         trials: Sequence[results.Trial],
     ) -> None:

@@ -47,7 +47,7 @@ class FleetVerdict:
     whole: judging.Verdict | None
     hosts: Sequence[environments.FleetHost]
     of_bare: Mapping[str, float]
-    comparisons: Mapping[tuple[str, str], peer_comparison.Comparison]
+    comparisons: Mapping[tuple[str, str], peer_comparison.PeerComparison]
     judgements: Sequence[judging.Judgement]
 
 
@@ -207,7 +207,7 @@ def _with_bare_hosts(kept: Trials, known: Iterable[results.Trial], places: Place
 
 
 def _slower_than_others(
-    comparisons: Mapping[tuple[str, str], peer_comparison.Comparison],
+    comparisons: Mapping[tuple[str, str], peer_comparison.PeerComparison],
 ) -> Iterator[tuple[str, _Finding]]:
     """Yield what the comparison of hosts with each other says about each of them."""
     for (benchmark, arm), comparison in comparisons.items():
@@ -222,7 +222,7 @@ def _slower_than_others(
 
 
 def _compared(
-    comparison: peer_comparison.Comparison,
+    comparison: peer_comparison.PeerComparison,
     host: str,
     figures: Sequence[float],
     *,

@@ -28,7 +28,7 @@ _LEAST_SPREAD: Final = 0.03
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Comparison:
+class PeerComparison:
     """What one figure says of the hosts; all but ``states`` as logarithms, more is better.
 
     :ivar states: of every host that was measured: PASS, FAIL (it is slow) or INCONCLUSIVE.
@@ -85,7 +85,7 @@ class _Series:
 
 def compare(
     measured: Iterable[tuple[fleet_model.HostPair, results.Trial]], limit: float
-) -> dict[tuple[str, str], Comparison]:
+) -> dict[tuple[str, str], PeerComparison]:
     """Return (benchmark, arm) -> what it says of the hosts.
 
     :param measured: trials with the hosts that they are about, twice the same where there is one.
@@ -109,7 +109,7 @@ def compare(
     return comparisons
 
 
-def _of_two(series: _Series, limit: float, figures: int) -> Comparison | None:
+def _of_two(series: _Series, limit: float, figures: int) -> PeerComparison | None:
     """Compare two hosts that were measured alone, by the mean of each boot.
 
     FAIL: Student's t over boots and the one over trials both say that chance does not explain the
@@ -151,7 +151,7 @@ def _of_two(series: _Series, limit: float, figures: int) -> Comparison | None:
     for host, [own] in logs.items():
         difference = own - better
         states[host] = _state(difference < math.log(1 - limit), difference < beyond)
-    return Comparison(states, logs, better, spread, True)
+    return PeerComparison(states, logs, better, spread, True)
 
 
 def _state(lost: bool, certain: bool) -> Verdict:
@@ -181,7 +181,7 @@ def judge(
     limit: float,
     figures: int = 1,
     reference: float | None = None,
-) -> Comparison:
+) -> PeerComparison:
     """Judge hosts by one figure of their pairs, each host by its best one.
 
     FAIL: it is below the median by more than the limit and by more spreads than equal hosts reach
@@ -216,4 +216,4 @@ def judge(
         separable = not peers[host] or (len(peers[host]) > 1 and bool(good_peers))
         certain = enough and separable and value - middle < beyond
         states[host] = _state(host in lost, certain)
-    return Comparison(states, of_hosts, middle, spread, enough)
+    return PeerComparison(states, of_hosts, middle, spread, enough)

@@ -157,7 +157,7 @@ def _finished(answer: Any) -> base.Finished | None:
     )
 
 
-class Guest(base.Machine):
+class GuestMachine(base.Machine):
     """A running guest, whose programs run in the scratch disk's directory.
 
     :ivar transformed: the domain XML it was started with, and what was left out of it.

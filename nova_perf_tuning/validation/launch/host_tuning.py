@@ -17,12 +17,12 @@ from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
 from nova_perf_tuning.validation.launch import base
-from nova_perf_tuning.validation.launch.guest import Guest
+from nova_perf_tuning.validation.launch.guest import GuestMachine
 from nova_perf_tuning.validation.results.environment import RecordedSetting
 
 
 def apply(
-    directory: str, active: Sequence[Guest], resting: Sequence[Guest]
+    directory: str, active: Sequence[GuestMachine], resting: Sequence[GuestMachine]
 ) -> list[RecordedSetting]:
     """Bring the host settings of ``active`` into force, and return each with what became of it.
 
@@ -58,14 +58,14 @@ def apply(
     return applied
 
 
-def _facts(resting: Sequence[Guest]) -> host_model.HostFacts:
+def _facts(resting: Sequence[GuestMachine]) -> host_model.HostFacts:
     idle = {guest.process().pid for guest in resting}
     facts = reader.read_host()
     facts.guests = tuple(guest for guest in facts.guests if guest.pid not in idle)
     return facts
 
 
-def picture(resting: Sequence[Guest]) -> str:
+def picture(resting: Sequence[GuestMachine]) -> str:
     """Return where everything may run on this host now, but paused guests, as SVG."""
     facts = _facts(resting)
     return svg.draw(facts, owners.CpuOwners.of(facts, owners.CpuSets())).decode()

@@ -29,7 +29,7 @@ from nova_perf_tuning.validation.launch import (
     network,
     run_directory,
 )
-from nova_perf_tuning.validation.launch.guest import Guest
+from nova_perf_tuning.validation.launch.guest import GuestMachine
 from nova_perf_tuning.validation.launch.image import Image
 from nova_perf_tuning.validation.results import environment as environments
 
@@ -69,7 +69,7 @@ class BootedArm:
     """An arm and its guests; :ivar probed: what these say that they are."""
 
     arm: base.Arm
-    guests: tuple[Guest, ...]
+    guests: tuple[GuestMachine, ...]
     probed: tuple[probe.ProbeResult, ...]
     settings: list[environments.RecordedSetting] = dataclasses.field(default_factory=list)
     picture: str = ""
@@ -170,7 +170,7 @@ class LibvirtLauncher(base.Launcher):
             raise
         return base.Pair(client, server)
 
-    def _create(self, rig: _Rig, arm: base.Arm, role: str) -> Guest:
+    def _create(self, rig: _Rig, arm: base.Arm, role: str) -> GuestMachine:
         name = self._domain_name(arm.name, role)
         port = rig.network.new_port()
         files = domain.create(rig.run, f"{arm.name}-{role}", rig.files, self._size)
@@ -183,9 +183,9 @@ class LibvirtLauncher(base.Launcher):
         with _refused(f"libvirt cannot start guest {name}"):
             # libvirt destroys the domain when this connection ends, however the process does.
             running = connection.createXML(transformed.xml, libvirt.VIR_DOMAIN_START_AUTODESTROY)
-        return Guest(running, port, files.console, transformed)
+        return GuestMachine(running, port, files.console, transformed)
 
-    def _await_agents(self, guests: Sequence[Guest]) -> None:
+    def _await_agents(self, guests: Sequence[GuestMachine]) -> None:
         until = time.monotonic() + self._boot_timeout_s
         for guest in guests:
             while not guest.agent.is_ready():

@@ -36,7 +36,7 @@ _WAIT: Final = "wait_s"
 _BUSY: Final = "busy_s"
 
 
-class Series:
+class CounterSeries:
     """Cumulative counters at some moments."""
 
     def __init__(
@@ -130,11 +130,12 @@ class Counters:
         self._machines = machines
         self._counters: list[Callable[[], Mapping[str, float]]] = []
         self._softirq: dict[int, float] = {}
-        self.host = Series(self._read_host, _HOST_S)
-        self.speeds = Series(host_environment.mhz_by_cpu, _GUEST_S)
-        self._cpus = Series(host_environment.busy_by_cpu, _CPUS_S, _CPU_READINGS)
+        self.host = CounterSeries(self._read_host, _HOST_S)
+        self.speeds = CounterSeries(host_environment.mhz_by_cpu, _GUEST_S)
+        self._cpus = CounterSeries(host_environment.busy_by_cpu, _CPUS_S, _CPU_READINGS)
         self._guests = [
-            Series(functools.partial(_read_guest, machine), _GUEST_S) for machine in machines
+            CounterSeries(functools.partial(_read_guest, machine), _GUEST_S)
+            for machine in machines
         ]
 
     @contextlib.contextmanager

@@ -43,7 +43,7 @@ def look_due(boots: int, planned: int) -> bool:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Plan:
+class SessionPlan:
     """What to measure.
 
     :ivar arms: the guests' arms; the host's own arm is added by :attr:`with_host`.
@@ -78,7 +78,7 @@ class Timetable:
     :ivar done, total: trials, warm-ups included; those that the time limit has cut count as done.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: SessionPlan) -> None:
         self.begun = time.monotonic()
         self.deadline = self.begun + plan.time_limit_s - min(CLOSING_S, plan.time_limit_s / 4)
         self._guests, self._boots = len(plan.arms), plan.boots
@@ -150,7 +150,7 @@ class Session:
     def __init__(
         self,
         launcher: launch.Launcher,
-        plan: Plan,
+        plan: SessionPlan,
         save: Callable[[model.Results], None],
         progress: Callable[[Progress], None] = lambda _: None,
         noise_floor: Callable[
@@ -315,12 +315,14 @@ class Session:
             )
             self.results.environment.errors.append(incident)
 
-    def _trial(self, job: plugins.Job, arm: str) -> trial.Outcome:
+    def _trial(self, job: plugins.Job, arm: str) -> trial.TrialOutcome:
         signals.raise_swallowed()
         self._times.done += 1
         if arm in self._lost:
             text = f"not run: the machines of '{arm}' were lost before"
-            return trial.Outcome(trial.failed(job, text, model.TrialFailure.NOT_RUN), lost=True)
+            return trial.TrialOutcome(
+                trial.failed(job, text, model.TrialFailure.NOT_RUN), lost=True
+            )
         limit_s = self._times.deadline - time.monotonic()
         if limit_s <= 0:
             raise TimeUp
@@ -333,7 +335,7 @@ class Session:
     # -- what is written down
 
     def _record(
-        self, job: plugins.Job, arm: str, boot: int, block: int, outcome: trial.Outcome
+        self, job: plugins.Job, arm: str, boot: int, block: int, outcome: trial.TrialOutcome
     ) -> None:
         run = dataclasses.replace(
             outcome.trial, arm=arm, boot=boot, block=block, order=self._order
@@ -368,7 +370,7 @@ class Session:
         self._progress(Progress(times.done, times.total, times.left_s(), text, important))
 
 
-def planned(plan: Plan, host: environments.Environment) -> environments.Environment:
+def planned(plan: SessionPlan, host: environments.Environment) -> environments.Environment:
     """Return what results of a plan rest on, as far as it is known before anything runs."""
     arms = {}
     for arm in plan.arms:

@@ -36,7 +36,7 @@ class Window:
 
 
 @dataclasses.dataclass(slots=True)
-class Outcome:
+class TrialOutcome:
     """What one run gave; after ``lost`` the machine itself failed, further trials on it are pointless.
 
     :ivar trial: the run by itself, of no arm yet: what it cost, and why there is no figure.
@@ -47,7 +47,9 @@ class Outcome:
     lost: bool = False
 
 
-def run(job: plugins.Job, pair: launch.Pair, limit_s: float, idle_softirq: float = 0.0) -> Outcome:
+def run(
+    job: plugins.Job, pair: launch.Pair, limit_s: float, idle_softirq: float = 0.0
+) -> TrialOutcome:
     """Run ``job`` on ``pair`` once; whatever fails is in the outcome, but for Ctrl-C.
 
     :param limit_s: wall time that the trial may take at most.
@@ -57,12 +59,14 @@ def run(job: plugins.Job, pair: launch.Pair, limit_s: float, idle_softirq: float
     deadline = time.monotonic() + limit_s
     try:
         return _run(job, pair, deadline, idle_softirq)
-    except bench.OutputError as error:
-        return Outcome(failed(job, one_line(error, 600), model.TrialFailure.OUTPUT))
+    except bench.BenchmarkOutputError as error:
+        return TrialOutcome(failed(job, one_line(error, 600), model.TrialFailure.OUTPUT))
     except launch.ProgramError as error:
-        return Outcome(failed(job, one_line(error, 600), model.TrialFailure.SERVER))
+        return TrialOutcome(failed(job, one_line(error, 600), model.TrialFailure.SERVER))
     except launch.LaunchError as error:
-        return Outcome(failed(job, one_line(error, 600), model.TrialFailure.MACHINE), lost=True)
+        return TrialOutcome(
+            failed(job, one_line(error, 600), model.TrialFailure.MACHINE), lost=True
+        )
 
 
 def failed(job: plugins.Job, error: str, failure: model.TrialFailure) -> model.Trial:
@@ -82,7 +86,9 @@ def failed(job: plugins.Job, error: str, failure: model.TrialFailure) -> model.T
     )
 
 
-def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: float) -> Outcome:
+def _run(
+    job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: float
+) -> TrialOutcome:
     machines, server = [pair.client], None
     if job.benchmark.paired:
         machines, server = [pair.client, pair.server], pair.server.address
@@ -132,7 +138,7 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: flo
                 conditions=conditions,
                 course=counters.course(window.begin, window.end),
             )
-            return Outcome(cost, readings)
+            return TrialOutcome(cost, readings)
 
 
 def find_window(
@@ -153,7 +159,8 @@ def find_window(
     if not limits[0] - MAX_ERROR_S <= began < ended <= limits[1] + MAX_ERROR_S:
         return Window("execution", *limits)
     program = Window("program", max(began, limits[0]), min(ended, limits[1]))
-    with contextlib.suppress(bench.OutputError):  # other versions of a tool may print less
+    # Other versions of a tool may print less.
+    with contextlib.suppress(bench.BenchmarkOutputError):
         span = benchmark.span(finished.stdout)
         if span is not None:
             until = program.end

@@ -37,7 +37,7 @@ class Axis:
         return _linear_steps(self.low, self.high)
 
 
-class Line(NamedTuple):
+class ChartLine(NamedTuple):
     """A row of a dot chart: class of its colour, label, figure in words, values with tooltips."""
 
     colour: str
@@ -51,7 +51,7 @@ class Chart(NamedTuple):
     """:ivar every: of so many dots one is drawn."""
 
     axis: Axis
-    lines: Sequence[Line]
+    lines: Sequence[ChartLine]
     every: int
 
 
@@ -65,7 +65,7 @@ def axis(values: Sequence[float]) -> Axis:
     return Axis(max(0.0, low - pad), high + pad, False)
 
 
-def chart(lines: Sequence[Line], include: Sequence[float] = ()) -> Chart | None:
+def chart(lines: Sequence[ChartLine], include: Sequence[float] = ()) -> Chart | None:
     """Return the chart of some lines, None without any value.
 
     :param include: what must be on its axis.

@@ -211,7 +211,7 @@ def _gains(
     :param name: returns what a boot is called.
     """
     compared = _compared(results, summaries)
-    lines: list[charts.Line] = []
+    lines: list[charts.ChartLine] = []
     for benchmark in summaries:
         for pair in benchmark.comparisons:
             if pair.ratio is None or (pair.arm, pair.baseline) not in compared:
@@ -221,7 +221,7 @@ def _gains(
                 label = f"{label}: {pair.arm}"
             dots = [(ratio, f"{name(boot)}: {ratio:.3f}") for boot, ratio in pair.values]
             gain = text.gain(pair.ratio)
-            lines.append(charts.Line(_colour(pair.ratio), label, gain, dots, pair.ratio))
+            lines.append(charts.ChartLine(_colour(pair.ratio), label, gain, dots, pair.ratio))
     return charts.chart(lines, [1.0])
 
 
@@ -257,7 +257,7 @@ def _dots(
     name: Callable[[int], str],
 ) -> charts.Chart | None:
     """Return the chart of a benchmark's trials, a row per arm."""
-    lines: list[charts.Line] = []
+    lines: list[charts.ChartLine] = []
     for arm in measured.arms:
         figure = "no figure"
         if arm.median is not None:
@@ -266,7 +266,7 @@ def _dots(
         for boot, block, value in arm.values:
             shown = f"{text.number(value)} {measured.unit}"
             dots.append((value, f"{name(boot)}, block {block + 1}: {shown}"))
-        lines.append(charts.Line(colours[arm.arm], arm.arm, figure, dots, arm.median))
+        lines.append(charts.ChartLine(colours[arm.arm], arm.arm, figure, dots, arm.median))
     return charts.chart(lines)
 
 

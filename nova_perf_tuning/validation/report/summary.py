@@ -13,7 +13,7 @@ from nova_perf_tuning.validation.results import model, reasons
 from nova_perf_tuning.validation.results.environment import Ended, Environment
 from nova_perf_tuning.validation.results.reasons import reason
 
-_C, _O = reasons.ReasonCode, reasons.Outcome
+_C, _O = reasons.ReasonCode, reasons.ComparisonOutcome
 _IN_MEMORY: Final = ("tmpfs", "ramfs")
 
 #: Seconds of CPU of a trial -> the same per unit of work, or per second.
@@ -429,7 +429,7 @@ def headline(summaries: Sequence[BenchmarkSummary]) -> reasons.Reason:
     return reason(_C.COMPARED, arm=arm, baseline=baseline, outcomes=outcomes)
 
 
-def _outcome(pair: Comparison | None) -> reasons.Outcome:
+def _outcome(pair: Comparison | None) -> reasons.ComparisonOutcome:
     if pair is None:
         return _O.NO_PAIR
     if pair.ratio is None:

@@ -11,13 +11,13 @@ from nova_perf_tuning.validation.results import model, reasons
 #: Names that a message lists.
 _NAMES = 20
 _OUTCOMES: Final = {
-    reasons.Outcome.GAIN: "a gain",
-    reasons.Outcome.LOSS: "a loss",
-    reasons.Outcome.NOISE: "noise alone makes a difference",
-    reasons.Outcome.NO_DIFFERENCE: "no difference shown",
-    reasons.Outcome.TOO_FEW: "too few trials to tell",
-    reasons.Outcome.NO_PAIR: "no pair of trials",
-    reasons.Outcome.INVALID: "too many trials that do not count",
+    reasons.ComparisonOutcome.GAIN: "a gain",
+    reasons.ComparisonOutcome.LOSS: "a loss",
+    reasons.ComparisonOutcome.NOISE: "noise alone makes a difference",
+    reasons.ComparisonOutcome.NO_DIFFERENCE: "no difference shown",
+    reasons.ComparisonOutcome.TOO_FEW: "too few trials to tell",
+    reasons.ComparisonOutcome.NO_PAIR: "no pair of trials",
+    reasons.ComparisonOutcome.INVALID: "too many trials that do not count",
 }
 
 _C = reasons.ReasonCode

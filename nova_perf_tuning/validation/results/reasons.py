@@ -138,7 +138,7 @@ class ReasonCode(enum.StrEnum):
     WORSENED = "worsened"
 
 
-class Outcome(enum.StrEnum):
+class ComparisonOutcome(enum.StrEnum):
     """What a comparison of guests shows, in the order of the headline."""
 
     GAIN = "gain"

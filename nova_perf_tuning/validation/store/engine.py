@@ -34,7 +34,7 @@ _CLOCKS: Final = {
 }
 
 #: ``state``: ``running``, ``interrupted`` (can be resumed), ``complete``. ``owner``: which process
-#: runs it, by its :class:`~nova_perf_tuning.validation.store.owner.Owner`; any other text: none.
+#: runs it, by its :class:`~nova_perf_tuning.validation.store.owner.RunOwner`; any other text: none.
 #: ``seen_at``: when that last said that it is alive, by :func:`now`. ``leftovers``: stacks of it
 #: may still exist. ``plan``: enough to go on. ``environment``: of the results. ``hosts``: their names.
 runs: Final = sa.Table(

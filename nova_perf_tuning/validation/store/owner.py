@@ -21,7 +21,7 @@ _ENDED: Final = ("Z", "X")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Owner:
+class RunOwner:
     """A process, at one time when it took a run.
 
     :ivar boot_id: of its machine's kernel. :ivar namespace: inode of its pid namespace; both

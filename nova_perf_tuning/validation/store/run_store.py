@@ -50,7 +50,7 @@ class TakenOverError(RunError):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Line:
+class RunSummary:
     """One row of the list of runs.
 
     :ivar alive: the process that runs it is. :ivar done: pairs that have results.
@@ -79,7 +79,7 @@ class _Owned:
         did not answer.
     """
 
-    name: owner.Owner
+    name: owner.RunOwner
     had_owner: bool
     confirmed: float
     failed: float = 0.0
@@ -104,7 +104,7 @@ class RunStore:
         environment: environments.Environment,
     ) -> fleet_model.StoredRun:
         run_id = plan.measure.run_id
-        name = owner.Owner.new()
+        name = owner.RunOwner.new()
         row = {
             "id": run_id,
             "kind": "heat",
@@ -168,7 +168,7 @@ class RunStore:
             run.id, run.state, plan, environment, names, tasks, begun, run.leftovers
         )
 
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[RunSummary]:
         def count(*states: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
             return (
                 sa.select(sa.func.count())
@@ -185,7 +185,7 @@ class RunStore:
         with database.reading(self._engine) as connection:
             now = database.now(connection)
             for run in connection.execute(query):
-                line = Line(
+                line = RunSummary(
                     run_id=run.id,
                     state=run.state,
                     created_at=run.created_at,
@@ -206,7 +206,7 @@ class RunStore:
 
         :raises RunError: no such run, it is complete, or its owner is alive.
         """
-        name = owner.Owner.new()
+        name = owner.RunOwner.new()
 
         def claim(connection: sa.Connection) -> None:
             run = _take_over(connection, run_id, name)
@@ -225,7 +225,7 @@ class RunStore:
 
         :raises RunError: as :meth:`claim`.
         """
-        name = owner.Owner.new()
+        name = owner.RunOwner.new()
         self._own(
             run_id, name, lambda connection: _take_over(connection, run_id, name), had_owner=True
         )
@@ -359,7 +359,7 @@ class RunStore:
     def _own(
         self,
         run_id: str,
-        name: owner.Owner,
+        name: owner.RunOwner,
         work: Callable[[sa.Connection], object],
         *,
         had_owner: bool,
@@ -452,13 +452,13 @@ def _get(connection: sa.Connection, run_id: str) -> sa.Row[Any]:
     return run
 
 
-def _say_alive(connection: sa.Connection, run_id: str, name: owner.Owner) -> None:
+def _say_alive(connection: sa.Connection, run_id: str, name: owner.RunOwner) -> None:
     """Write that a run's owner is alive; TakenOverError: as :func:`_change_run`."""
     _change_run(connection, run_id, name, seen_at=database.now(connection))
 
 
 def _change_run(
-    connection: sa.Connection, run_id: str, name: owner.Owner, **values: object
+    connection: sa.Connection, run_id: str, name: owner.RunOwner, **values: object
 ) -> None:
     """Change a run as its owner, and keep all others from doing so until the transaction ends.
 
@@ -468,7 +468,7 @@ def _change_run(
     if connection.execute(sa.update(_runs).where(own).values(values)).rowcount:
         return
     text = connection.execute(sa.select(_runs.c.owner).where(_runs.c.id == run_id)).scalar()
-    other = owner.Owner.parse(text or "")
+    other = owner.RunOwner.parse(text or "")
     now = "it has ended there, or was removed"
     if other is not None:
         now = f"process {other.pid} on {other.machine} has it"
@@ -483,10 +483,10 @@ def _plan_again(connection: sa.Connection, run_id: str) -> int:
     return connection.execute(sa.update(_pairs).where(running).values(state="planned")).rowcount
 
 
-def _take_over(connection: sa.Connection, run_id: str, name: owner.Owner) -> sa.Row[Any]:
+def _take_over(connection: sa.Connection, run_id: str, name: owner.RunOwner) -> sa.Row[Any]:
     """Make ``name`` the owner of a run whose owner has died; of two that try, one succeeds."""
     run = _get(connection, run_id)
-    before = owner.Owner.parse(run.owner)
+    before = owner.RunOwner.parse(run.owner)
     now = database.now(connection)
     if before is not None and _is_alive(run.owner, run.seen_at, now):
         raise RunError(
@@ -515,5 +515,5 @@ def _clock() -> float:
 
 def _is_alive(text: str, seen_at: datetime.datetime, now: datetime.datetime) -> bool:
     """Return whether the owner of a run is a process that lives; both times: by the database."""
-    name = owner.Owner.parse(text)
+    name = owner.RunOwner.parse(text)
     return name is not None and name.is_alive((now - seen_at).total_seconds())

@@ -72,7 +72,9 @@ class BrokenToolsTest(directories.DirectoryCase):
         jobs.insert(3, samples.job(label="good"))
         jobs.append(samples.job("echo 20 1", label="last"))
         arms = (launch.Arm("guest", request.Request()),)
-        plan = session.Plan(arms, tuple(jobs), boots=1, blocks=2, seed=1, time_limit_s=600.0)
+        plan = session.SessionPlan(
+            arms, tuple(jobs), boots=1, blocks=2, seed=1, time_limit_s=600.0
+        )
         with local.LocalLauncher(str(self.directory)) as launcher:
             results = session.Session(launcher, plan, lambda _results: None).run()
         self.assertEqual("complete", results.environment.ended)

@@ -65,7 +65,7 @@ class SessionTest(directories.DirectoryCase):
     def make(self, *jobs, launcher=None, tell=lambda _: None, **changes):
         fields = {"boots": 2, "blocks": 3, "seed": 5, "time_limit_s": 120.0, **changes}
         # Each run has work of its own: on a coarse clock two that end at once are equal else, like copies.
-        plan = session.Plan(ARMS, jobs or (samples.job("echo 40 2.$$"),), **fields)
+        plan = session.SessionPlan(ARMS, jobs or (samples.job("echo 40 2.$$"),), **fields)
         self.launcher = launcher or local.LocalLauncher(str(self.directory))
         return session.Session(self.launcher, plan, self.save, tell)
 

@@ -113,7 +113,7 @@ class AnyOutputTest(testcase.TestCase):
             with self.subTest(kind):
                 text = GOOD[kind].replace(old, new)
                 self.assertNotEqual(GOOD[kind], text, (kind, old))
-                self.assertRaises(base.OutputError, kind().parse, text)
+                self.assertRaises(base.BenchmarkOutputError, kind().parse, text)
 
     def test_one_figure_is_primary_and_the_work_is_there(self):
         for kind, text in GOOD.items():
@@ -131,7 +131,7 @@ class AnyOutputTest(testcase.TestCase):
                 if issubclass(kind, netperf.Netperf | sysbench.Cpu) and length > 40:
                     continue  # its first lines have all that is judged
                 with self.subTest(kind=kind.kind, length=length):
-                    self.assertRaises(base.OutputError, kind().parse, text[:length])
+                    self.assertRaises(base.BenchmarkOutputError, kind().parse, text[:length])
 
     def test_foreign_and_longer_than_any(self):
         for kind, good in GOOD.items():
@@ -143,7 +143,7 @@ class AnyOutputTest(testcase.TestCase):
                 '\x1b[2J{"error": "\\u001b[31m\\r\\nred\\u0007"}',
             ):
                 with self.subTest(kind=kind.kind, begin=foreign[:10]):
-                    error = self.assertRaises(base.OutputError, kind().parse, foreign)
+                    error = self.assertRaises(base.BenchmarkOutputError, kind().parse, foreign)
                     self.assertTrue(str(error).isprintable() and len(str(error)) < 300, str(error))
 
     @hypothesis.given(strategies.sampled_from(list(GOOD)), strategies.data())
@@ -186,12 +186,12 @@ class AnyOutputTest(testcase.TestCase):
     def check(self, kind, text):
         try:
             readings = kind().parse(text)
-        except base.OutputError as error:
+        except base.BenchmarkOutputError as error:
             self.assertTrue(str(error).isprintable() and len(str(error)) < 400)
             return
         for reading in readings:
             self.assertTrue(0 <= reading.value <= base.MAX_NUMBER, reading)
-        with contextlib.suppress(base.OutputError):
+        with contextlib.suppress(base.BenchmarkOutputError):
             span = kind().span(text)
             self.assertTrue(span is None or span.seconds >= 0)
 
@@ -226,7 +226,7 @@ class Iperf3Test(testcase.TestCase):
 
     def test_other_errors_are_final(self):
         error = self.assertRaises(
-            base.OutputError, self.benchmark.parse, '{"error": "unable\\nto bind"}'
+            base.BenchmarkOutputError, self.benchmark.parse, '{"error": "unable\\nto bind"}'
         )
         self.assertNotIsInstance(error, base.NotReadyError)
         self.assertEqual("iperf3: unable to bind", str(error))
@@ -243,7 +243,7 @@ class Iperf3Test(testcase.TestCase):
         for broken in ("[]", "5", "[5]", f"[{good},"):
             with self.subTest(broken):
                 self.assertRaises(
-                    base.OutputError, iperf3.Iperf3().parse, f'{{"outputs": {broken}}}'
+                    base.BenchmarkOutputError, iperf3.Iperf3().parse, f'{{"outputs": {broken}}}'
                 )
 
     def test_packets_that_are_missing_at_the_end_are_lost_too(self):
@@ -270,7 +270,7 @@ class EqualKeysTest(testcase.TestCase):
                 text = GOOD[kind].replace(
                     key, f'{key} {{"bits_per_second": 1, "bytes": 1}}, {key}', 1
                 )
-                error = self.assertRaises(base.OutputError, kind().parse, text)
+                error = self.assertRaises(base.BenchmarkOutputError, kind().parse, text)
                 self.assertIn(f"{key.split()[0].strip(':')} twice".replace('"', "'"), str(error))
                 self.assertEqual(kind is iperf3.Iperf3, "bidirectional" in str(error))
 
@@ -283,7 +283,7 @@ class EqualKeysTest(testcase.TestCase):
     def test_the_first_of_two_errors_is_shown(self):
         """iperf 3.21 repeats the server's error as its own."""
         text = '{"start": {}, "error": "SERVER ERROR - too long", "error": "too long"}'
-        error = self.assertRaises(base.OutputError, iperf3.Iperf3().parse, text)
+        error = self.assertRaises(base.BenchmarkOutputError, iperf3.Iperf3().parse, text)
         self.assertEqual("iperf3: SERVER ERROR - too long", str(error))
 
     def test_one_direction_of_two_is_not_taken(self):
@@ -291,7 +291,9 @@ class EqualKeysTest(testcase.TestCase):
         text = GOOD[iperf3.Iperf3].replace(
             '"sum_sent":', '"sum_sent_bidir_reverse": {}, "sum_sent":'
         )
-        self.assertRaisesRegex(base.OutputError, "bidirectional", iperf3.Iperf3().parse, text)
+        self.assertRaisesRegex(
+            base.BenchmarkOutputError, "bidirectional", iperf3.Iperf3().parse, text
+        )
 
 
 class DocumentsTest(testcase.TestCase):
@@ -322,7 +324,9 @@ class DocumentsTest(testcase.TestCase):
         """As fio prints them with --status-interval."""
         good = GOOD[fio.Fio]
         later = good.replace('"total_ios" : 32194', '"total_ios" : 32195')
-        error = self.assertRaises(base.OutputError, fio.Fio().parse, f"{good}\n{later}\n{good}")
+        error = self.assertRaises(
+            base.BenchmarkOutputError, fio.Fio().parse, f"{good}\n{later}\n{good}"
+        )
         self.assertIn("3 reports that differ", str(error))
 
     def test_events_one_a_line(self):
@@ -341,7 +345,9 @@ class DocumentsTest(testcase.TestCase):
         failed = json.dumps({"event": "error", "data": "unable to connect: Connection refused"})
         self.assertRaises(base.NotReadyError, iperf3.Iperf3().parse, failed)
         self.assertRaises(
-            base.OutputError, iperf3.Iperf3().parse, "\n".join(map(json.dumps, events[:2]))
+            base.BenchmarkOutputError,
+            iperf3.Iperf3().parse,
+            "\n".join(map(json.dumps, events[:2])),
         )
 
     def test_a_refusal_says_which_form_is_read(self):
@@ -358,7 +364,9 @@ class DocumentsTest(testcase.TestCase):
         }
         for kind, form in forms.items():
             with self.subTest(kind):
-                error = self.assertRaises(base.OutputError, kind().parse, "throughput was good\n")
+                error = self.assertRaises(
+                    base.BenchmarkOutputError, kind().parse, "throughput was good\n"
+                )
                 self.assertIn(form, str(error))
 
     def test_files_of_windows(self):
@@ -386,7 +394,9 @@ class WorkloadTest(testcase.TestCase):
         )
         for kind, text, words in others:
             with self.subTest(words):
-                self.assertIn(words, str(self.assertRaises(base.OutputError, kind().parse, text)))
+                self.assertIn(
+                    words, str(self.assertRaises(base.BenchmarkOutputError, kind().parse, text))
+                )
 
     def test_a_remark_says_what_is_not_known(self):
         self.assertEqual({}, netperf.Netperf().remarks(GOOD[netperf.Netperf]))
@@ -441,7 +451,7 @@ class SysbenchTest(testcase.TestCase):
         for value in ("125.64", "14.35"):
             with self.subTest(value):
                 text = GOOD[sysbench.Oltp].replace(value, "0.01")
-                error = self.assertRaises(base.OutputError, sysbench.Oltp().parse, text)
+                error = self.assertRaises(base.BenchmarkOutputError, sysbench.Oltp().parse, text)
                 self.assertIn("contradict", str(error))
 
     def test_what_sysbench_said_is_named(self):
@@ -452,7 +462,7 @@ class SysbenchTest(testcase.TestCase):
             for kind in (sysbench.Cpu, sysbench.Oltp, sysbench.Tpcc):
                 with self.subTest(said=said, kind=kind):
                     error = self.assertRaises(
-                        base.OutputError, kind().parse, f"{GOOD[kind]}\n{said}\n"
+                        base.BenchmarkOutputError, kind().parse, f"{GOOD[kind]}\n{said}\n"
                     )
                     self.assertIn(said, str(error))
 
@@ -463,7 +473,7 @@ class SysbenchTest(testcase.TestCase):
         ):
             with self.subTest(head):
                 error = self.assertRaises(
-                    base.OutputError, sysbench.Cpu().parse, f"{head}\n\ntotal time: 1s\n"
+                    base.BenchmarkOutputError, sysbench.Cpu().parse, f"{head}\n\ntotal time: 1s\n"
                 )
                 self.assertIn(head.partition(":")[0], str(error))
 
@@ -547,7 +557,7 @@ class FioTest(testcase.TestCase):
     def test_latencies_that_contradict_each_other(self):
         data, job = self.changed()
         job["write"]["clat_ns"]["percentile"]["99.000000"] = 3
-        error = self.assertRaises(base.OutputError, fio.Fio().parse, json.dumps(data))
+        error = self.assertRaises(base.BenchmarkOutputError, fio.Fio().parse, json.dumps(data))
         self.assertIn("p99 3", str(error))
 
     def test_warnings_before_the_json(self):
@@ -557,12 +567,12 @@ class FioTest(testcase.TestCase):
 
     def test_disk_full_and_two_groups(self):
         error = self.assertRaises(
-            base.OutputError, fio.Fio().parse, recorded("fio-disk-full.json")
+            base.BenchmarkOutputError, fio.Fio().parse, recorded("fio-disk-full.json")
         )
         self.assertIn("error 28", str(error))
         data = json.loads(recorded("fio-two-jobs.json"))
         data["jobs"] *= 2
-        self.assertRaises(base.OutputError, fio.Fio().parse, json.dumps(data))
+        self.assertRaises(base.BenchmarkOutputError, fio.Fio().parse, json.dumps(data))
 
 
 class MemoryTest(testcase.TestCase):
@@ -587,7 +597,9 @@ class OthersTest(testcase.TestCase):
         for name, rate in (("pipe", 0), ("magic", 1), ("pipe", None)):
             with self.subTest(name):
                 broken = {**data, "rates": {**data["rates"], name: rate}}
-                self.assertRaises(base.OutputError, own.System().parse, json.dumps(broken))
+                self.assertRaises(
+                    base.BenchmarkOutputError, own.System().parse, json.dumps(broken)
+                )
 
     def test_smb_drops_the_best_and_the_worst_copy(self):
         data = json.loads(recorded("own-copy.json"))
@@ -598,7 +610,7 @@ class OthersTest(testcase.TestCase):
         for seconds in (1e-300, 1e-310, 1e-9):  # no copy is that fast
             with self.subTest(seconds):
                 broken = {**data, "seconds": [seconds, *data["seconds"][1:]]}
-                self.assertRaises(base.OutputError, own.Smb().parse, json.dumps(broken))
+                self.assertRaises(base.BenchmarkOutputError, own.Smb().parse, json.dumps(broken))
 
 
 def histogram(*threads):
@@ -633,8 +645,10 @@ class CyclictestTest(testcase.TestCase):
             ({"-1": 1}, 1, 1, 1),
         ):
             with self.subTest(thread):
-                self.assertRaises(base.OutputError, rt_tests.Cyclictest().parse, histogram(thread))
-        self.assertRaises(base.OutputError, rt_tests.Cyclictest().parse, histogram())
+                self.assertRaises(
+                    base.BenchmarkOutputError, rt_tests.Cyclictest().parse, histogram(thread)
+                )
+        self.assertRaises(base.BenchmarkOutputError, rt_tests.Cyclictest().parse, histogram())
 
     def test_a_guest_on_a_cloud_keeps_all_of_the_histogram(self):
         for threads in range(1, 17):
@@ -666,7 +680,7 @@ class CyclictestTest(testcase.TestCase):
                 self.assertAlmostEqual(5000.75 / per_us, shown["latency_p99"])
         document["resolution_in_ns"] = 100
         error = self.assertRaises(
-            base.OutputError, rt_tests.Cyclictest().parse, json.dumps(document)
+            base.BenchmarkOutputError, rt_tests.Cyclictest().parse, json.dumps(document)
         )
         self.assertIn("unit", str(error))
 
@@ -715,7 +729,7 @@ class RecogniseTest(testcase.TestCase):
     def test_what_nobody_reads(self):
         for text in ("", "nothing", "{}", '{"end": {}}', "\0"):
             with self.subTest(text):
-                error = self.assertRaises(base.OutputError, plugins.recognise, text)
+                error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text)
                 self.assertIn("name the one that printed it", str(error))
 
 

@@ -58,7 +58,7 @@ class PublishedTest(testcase.TestCase):
         self.assertAlmostEqual(2173.831, readings["syscall_index"], 3)
 
     def refused(self, text, *said):
-        error = self.assertRaises(base.OutputError, unixbench.UnixBench().parse, text)
+        error = self.assertRaises(base.BenchmarkOutputError, unixbench.UnixBench().parse, text)
         for part in said:
             self.assertIn(part, str(error))
 

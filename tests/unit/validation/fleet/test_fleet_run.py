@@ -290,7 +290,7 @@ class FleetRunTest(FleetRunCase):
                 taken = []
 
                 def take_over(other=other, taken=taken):
-                    with mock.patch.object(owner.Owner, "is_alive", lambda *_: False):
+                    with mock.patch.object(owner.RunOwner, "is_alive", lambda *_: False):
                         taken.append(other.claim(self.run_id))
 
                 def sweep(_run_id, slept=slept, take_over=take_over):

@@ -161,7 +161,9 @@ class CircumstancesTest(directories.DirectoryCase):
                 f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq",
                 str(1_000_000 * (1 + cpu)),
             )
-        series = sampling.Series(functools.partial(host_environment.mhz_by_cpu, self.root), 1.0)
+        series = sampling.CounterSeries(
+            functools.partial(host_environment.mhz_by_cpu, self.root), 1.0
+        )
         for _ in range(3):
             series.take()
         for cpu in range(4):  # and now they rest

@@ -63,10 +63,12 @@ class SwallowedSignalTest(testcase.TestCase):
         self.ran += 1
         if self.ran == self.stop_at:
             self.lost.send(signal.SIGINT)
-        return trial.Outcome(trial.failed(job, "nothing ran", model.TrialFailure.OUTPUT))
+        return trial.TrialOutcome(trial.failed(job, "nothing ran", model.TrialFailure.OUTPUT))
 
     def interrupted(self):
-        plan = session.Plan(ARMS, (samples.job(),), boots=2, blocks=1, seed=0, time_limit_s=600.0)
+        plan = session.SessionPlan(
+            ARMS, (samples.job(),), boots=2, blocks=1, seed=0, time_limit_s=600.0
+        )
         running = session.Session(self.launcher, plan, lambda _results: None)
         with signals.guarded():
             self.assertRaises(KeyboardInterrupt, running.run)
@@ -96,7 +98,9 @@ class TimetableTest(testcase.TestCase):
 
     def run_session(self, boots, blocks, limit_s, boot_s=10.0, trial_s=6.0):
         """Run a session of two boots and three arms with given times; return its blocks of each boot."""
-        self.times = session.Timetable(session.Plan(ARMS, (self.job,), boots, blocks, 0, limit_s))
+        self.times = session.Timetable(
+            session.SessionPlan(ARMS, (self.job,), boots, blocks, 0, limit_s)
+        )
         self.output, run = [], []
         for boot in range(boots):
             if boot and not self.times.fits_boot():
@@ -135,7 +139,7 @@ class TimetableTest(testcase.TestCase):
                 self.assertLessEqual(self.now, self.times.deadline)
 
     def test_before_anything_is_known(self):
-        times = session.Timetable(session.Plan(ARMS, (self.job,), 2, 3, 0, 6000.0))
+        times = session.Timetable(session.SessionPlan(ARMS, (self.job,), 2, 3, 0, 6000.0))
         self.assertEqual(
             (2 * 2 * 10.0 + 24 * 4.5, 0, 24), (times.expected_s(), times.done, times.total)
         )

@@ -96,7 +96,7 @@ class SeriesTest(testcase.TestCase):
     def series(self, points):
         """Return counters that were read at these moments."""
         readings = iter([values for _, values in points])
-        series = sampling.Series(lambda: next(readings), 1.0)
+        series = sampling.CounterSeries(lambda: next(readings), 1.0)
         for at, _ in points:
             with mock.patch("time.monotonic", return_value=at):
                 series.take()
@@ -116,7 +116,7 @@ class SeriesTest(testcase.TestCase):
 
     def test_readings_that_get_too_many_are_thinned_out(self):
         readings = iter(range(1000))
-        series = sampling.Series(lambda: {"total": 2.0 * next(readings)}, 1.0, most=8)
+        series = sampling.CounterSeries(lambda: {"total": 2.0 * next(readings)}, 1.0, most=8)
         for at in range(1000):
             with mock.patch("time.monotonic", return_value=at):
                 series.take()

@@ -92,16 +92,20 @@ class ReportTest(testcase.TestCase):
 
     def test_every_outcome_of_a_comparison(self):
         pairs = {
-            reasons.Outcome.GAIN: samples.results({"untuned": 500.0, "tuned": 600.0}),
-            reasons.Outcome.LOSS: samples.results({"untuned": 600.0, "tuned": 500.0}),
-            reasons.Outcome.NOISE: samples.results({"untuned": 500.0, "again": 600.0}),
-            reasons.Outcome.NO_DIFFERENCE: samples.results({"untuned": 500.0, "tuned": 500.0}),
-            reasons.Outcome.TOO_FEW: samples.results({"untuned": 500.0, "tuned": 600.0}, boots=1),
-            reasons.Outcome.NO_PAIR: samples.results({"host": 500.0, "tuned": 600.0}),
-            reasons.Outcome.INVALID: samples.results({"untuned": 500.0, "tuned": 600.0}),
+            reasons.ComparisonOutcome.GAIN: samples.results({"untuned": 500.0, "tuned": 600.0}),
+            reasons.ComparisonOutcome.LOSS: samples.results({"untuned": 600.0, "tuned": 500.0}),
+            reasons.ComparisonOutcome.NOISE: samples.results({"untuned": 500.0, "again": 600.0}),
+            reasons.ComparisonOutcome.NO_DIFFERENCE: samples.results(
+                {"untuned": 500.0, "tuned": 500.0}
+            ),
+            reasons.ComparisonOutcome.TOO_FEW: samples.results(
+                {"untuned": 500.0, "tuned": 600.0}, boots=1
+            ),
+            reasons.ComparisonOutcome.NO_PAIR: samples.results({"host": 500.0, "tuned": 600.0}),
+            reasons.ComparisonOutcome.INVALID: samples.results({"untuned": 500.0, "tuned": 600.0}),
         }
-        self.assertEqual(set(reasons.Outcome), set(pairs))
-        for trial in pairs[reasons.Outcome.INVALID].trials[1:10:2]:
+        self.assertEqual(set(reasons.ComparisonOutcome), set(pairs))
+        for trial in pairs[reasons.ComparisonOutcome.INVALID].trials[1:10:2]:
             trial.value, trial.error = None, "guest lost"
         for outcome, data in pairs.items():
             with self.subTest(outcome):

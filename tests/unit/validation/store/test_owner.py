@@ -13,7 +13,7 @@ SHORT_S, LONG_S = 60.0, owner.SILENCE_S + 1
 
 class OwnerTest(testcase.TestCase):
     def changed(self, **values):
-        return dataclasses.replace(owner.Owner.new(), **values)
+        return dataclasses.replace(owner.RunOwner.new(), **values)
 
     def lives(self, name):
         """Return whether it lives after a short silence, and after a long one."""
@@ -23,21 +23,21 @@ class OwnerTest(testcase.TestCase):
         process = {"pid": 1 << 22, "started": 1 << 63}
         longest = self.changed(machine="m" * 64, boot_id="b" * 36, namespace="9" * 10, **process)
         for name in (
-            owner.Owner.new(),
+            owner.RunOwner.new(),
             longest,
             self.changed(machine="a:b", boot_id="", namespace=""),
         ):
             with self.subTest(name):
-                self.assertEqual(name, owner.Owner.parse(str(name)))
+                self.assertEqual(name, owner.RunOwner.parse(str(name)))
                 self.assertLessEqual(len(str(name)), 200)
         for text in ("", "0011223344556677", "host:12:1.50", "a:b:c:x:1:t", "a:b:c:1:-1:t"):
             with self.subTest(text):
-                self.assertIsNone(owner.Owner.parse(text))
-        self.assertNotEqual(owner.Owner.new(), owner.Owner.new())
+                self.assertIsNone(owner.RunOwner.parse(text))
+        self.assertNotEqual(owner.RunOwner.new(), owner.RunOwner.new())
 
     def test_a_process_that_proc_shows(self):
-        self.assertEqual((True, True), self.lives(owner.Owner.new()))
-        another = self.changed(started=owner.Owner.new().started + 1)
+        self.assertEqual((True, True), self.lives(owner.RunOwner.new()))
+        another = self.changed(started=owner.RunOwner.new().started + 1)
         self.assertEqual(
             (False, False), self.lives(another), "its pid is another process's by now"
         )
@@ -62,10 +62,10 @@ class OwnerTest(testcase.TestCase):
             with self.subTest(values):
                 self.assertEqual((True, False), self.lives(self.changed(**values)))
         self.patch(owner, "_boot_id", lambda: "")
-        self.assertEqual((True, False), self.lives(owner.Owner.new()))
+        self.assertEqual((True, False), self.lives(owner.RunOwner.new()))
 
     def test_a_proc_that_hides_processes_decides_nothing(self):
-        ours, gone = owner.Owner.new(), self.changed(pid=1 << 22)
+        ours, gone = owner.RunOwner.new(), self.changed(pid=1 << 22)
         self.patch(owner, "_process", lambda _pid: None)
         self.assertEqual((True, False), self.lives(ours))
         self.assertEqual((False, False), self.lives(gone))
