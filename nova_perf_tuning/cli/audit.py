@@ -47,7 +47,7 @@ class Audit(command.PerfCommand):
         )
 
     def take_action(self, args: argparse.Namespace) -> int | None:
-        chosen: Sequence[base.Rule] = runner.load()
+        chosen: Sequence[base.HostRule] = runner.load()
         if args.rule:
             chosen = runner.chosen(args.rule)
         if args.list:
@@ -80,7 +80,7 @@ def _fails(finding: rules.Finding, fail_on: str) -> bool:
     return finding.level.rank >= rules.Level(fail_on).rank
 
 
-def _list_rules(args: argparse.Namespace, chosen: Sequence[base.Rule]) -> None:
+def _list_rules(args: argparse.Namespace, chosen: Sequence[base.HostRule]) -> None:
     rows: list[dict[str, Any]] = []
     for rule in chosen:
         row = {

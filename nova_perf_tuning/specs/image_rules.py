@@ -75,7 +75,7 @@ class ImageRule(flavor_rules.SpecRule[ImageFacts]):
         return (facts.shown(key) for key, values in self.bad.items() if facts.value(key) in values)
 
 
-class EmulatedNic(ImageRule):
+class EmulatedNicModel(ImageRule):
     """NICs are virtio."""
 
     id = "emulated-nic"
@@ -85,7 +85,7 @@ class EmulatedNic(ImageRule):
     bad = {"hw_vif_model": EMULATED_NICS}
 
 
-class EmulatedDisk(ImageRule):
+class EmulatedDiskBus(ImageRule):
     """Disks are virtio."""
 
     id = "emulated-disk"

@@ -15,7 +15,7 @@ from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, named, need
 
 
-class Rule(rules.Rule[Host]):
+class HostRule(rules.Rule[Host]):
     """Judges one thing on one host, live or recorded.
 
     Nothing that is in the files of a host may make it raise anything but
@@ -62,7 +62,7 @@ class Rule(rules.Rule[Host]):
         )
 
 
-class GuestRule(Rule):
+class GuestRule(HostRule):
     """A rule that judges guests one by one."""
 
     @abc.abstractmethod

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from nova_perf_tuning import cpulist, rules
-from nova_perf_tuning.host.audit.base import Rule
+from nova_perf_tuning.host.audit.base import HostRule
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.input import novaconf
 from nova_perf_tuning.host.input.novaconf import DEDICATED, PIN_SET, SHARED
@@ -44,7 +44,7 @@ def _nodes(nics: Iterable[host_model.Nic]) -> frozenset[int]:
     return frozenset(nic.node for nic in nics if nic.node is not None)
 
 
-class PhysnetNodes(Rule):
+class PhysnetNodes(HostRule):
     """[neutron_physnet_*] numa_nodes in nova.conf are the nodes of the NICs."""
 
     id = "nova-physnet-numa-nodes"
@@ -120,7 +120,7 @@ class PhysnetNodes(Rule):
             )
 
 
-class CpuSets(Rule):
+class NovaCpuSets(HostRule):
     """cpu_dedicated_set and cpu_shared_set name CPUs of this host, apart, and leave it some."""
 
     id = "nova-cpu-sets"
@@ -215,7 +215,7 @@ def _served_within(host: Host, nic: host_model.Nic, cpus: frozenset[int]) -> set
     return serving
 
 
-class PowerOverlap(Rule):
+class PowerOverlap(HostRule):
     """CPUs that Nova powers down are needed by nobody else."""
 
     id = "nova-power-management-overlap"
@@ -257,7 +257,7 @@ class PowerOverlap(Rule):
         need(any(map(host.interrupts, host.links)), "no NIC with interrupts of its own")
 
 
-class LegacyPinSet(Rule):
+class LegacyPinSet(HostRule):
     """nova.conf has cpu_dedicated_set and cpu_shared_set instead of vcpu_pin_set."""
 
     id = "nova-vcpu-pin-set"
@@ -285,7 +285,7 @@ class LegacyPinSet(Rule):
             yield self.finding(evidence, why, "remove vcpu_pin_set", level=Level.ERROR)
 
 
-class SharedSetMissing(Rule):
+class SharedSetMissing(HostRule):
     """A host with cpu_dedicated_set has a cpu_shared_set."""
 
     id = "nova-shared-set-missing"
@@ -308,7 +308,7 @@ _SEAPATH = (
 )
 
 
-class HousekeepingUnset(Rule):
+class HousekeepingUnset(HostRule):
     """The host's own work is confined to housekeeping CPUs."""
 
     id = "housekeeping-unset"
@@ -380,7 +380,7 @@ def unit_setting(host: Host, path: str, key: str) -> tuple[str, str] | None:
     return setting
 
 
-class SharedIsolated(Rule):
+class SharedIsolated(HostRule):
     """cpu_shared_set has no isolated CPU."""
 
     id = "shared-set-isolated"
@@ -411,7 +411,7 @@ def isolation(host: Host) -> list[tuple[str, str]]:
     return evidence
 
 
-class IsolatedUnused(Rule):
+class IsolatedUnused(HostRule):
     """Isolated CPUs are those that Nova dedicates."""
 
     id = "isolated-not-dedicated"
@@ -470,7 +470,7 @@ def others(host: Host) -> list[owners.Claim]:
     return found
 
 
-class NohzFull(Rule):
+class NohzFull(HostRule):
     """nohz_full names dedicated CPUs only."""
 
     id = "nohz-full-mismatch"
@@ -493,7 +493,7 @@ class NohzFull(Rule):
             )
 
 
-class IrqAffinity(Rule):
+class BootIrqAffinity(HostRule):
     """irqaffinity= is the complement of the dedicated and isolated CPUs."""
 
     id = "irqaffinity-on-dedicated"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from nova_perf_tuning.guest.domain import VIRTIO_MODELS, VIRTIO_SCSI_MODELS
-from nova_perf_tuning.host.audit.base import GuestRule, Rule, hosted_by_qemu
+from nova_perf_tuning.host.audit.base import GuestRule, HostRule, hosted_by_qemu
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, named, need
@@ -197,7 +197,7 @@ class EncryptedIo(GuestRule):
             yield self.of(guest, [f"<launchSecurity type='{kind}'>"], why)
 
 
-class Queues(Rule):
+class Queues(HostRule):
     """Virtio NICs have between one queue and eight, not one for many vCPUs; disks no more than vCPUs."""
 
     id = "guest-queues"

@@ -150,7 +150,7 @@ def _cores(
 
 def _faults(host: Host) -> list[str]:
     try:
-        return [finding.why for finding in configuration.CpuSets().check(host)]
+        return [finding.why for finding in configuration.NovaCpuSets().check(host)]
     except rules.NotApplicableError:
         return []
 

@@ -17,7 +17,7 @@ _BANNED_CPUS: Final = ("IRQBALANCE_BANNED_CPUS", "IRQBALANCE_BANNED_CPULIST")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Environment:
+class IrqbalanceEnvironment:
     """The file from which irqbalance's service gets its options.
 
     :ivar options: variable -> text, without quotes.
@@ -29,7 +29,7 @@ class Environment:
     exported: str | None
 
     @classmethod
-    def read(cls, host: Host) -> "Environment":
+    def read(cls, host: Host) -> "IrqbalanceEnvironment":
         """Return the first of the files that is there, the first of their names without any."""
         path, content = _FILES[0], ""
         for each in _FILES:

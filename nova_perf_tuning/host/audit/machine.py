@@ -10,7 +10,7 @@ from typing import Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest.domain import VIRTIO_MODELS
-from nova_perf_tuning.host.audit.base import GuestRule, Rule, sysctl_path
+from nova_perf_tuning.host.audit.base import GuestRule, HostRule, sysctl_path
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.printing import counted
@@ -23,7 +23,7 @@ _FREQ = "sys/devices/system/cpu/cpufreq"
 _DEEP_US = 50
 
 
-class KvmMissing(Rule):
+class KvmMissing(HostRule):
     """Guests run with KVM."""
 
     id = "kvm-missing"
@@ -42,7 +42,7 @@ class KvmMissing(Rule):
             yield self.finding([(f"/{_MISC}", "no kvm")], "there is no /dev/kvm")
 
 
-class XenPv(Rule):
+class XenPv(HostRule):
     """A guest of Xen runs with hardware virtualization (HVM or PVH), not PV."""
 
     id = "xen-pv-guest"
@@ -95,7 +95,7 @@ class XenPv(Rule):
             yield self.finding(proof[:2])
 
 
-class Tcg(Rule):
+class Tcg(HostRule):
     """No guest is translated by TCG."""
 
     id = "guest-without-kvm"
@@ -155,7 +155,7 @@ class VhostNetMissing(GuestRule):
             yield self.of(guest, evidence, why, remedy, Level.WARNING)
 
 
-class Clocksource(Rule):
+class Clocksource(HostRule):
     """The clock is read without leaving the CPU (tsc, kvm-clock, hyperv, arch_sys_counter)."""
 
     id = "clocksource-slow"
@@ -182,7 +182,7 @@ class Clocksource(Rule):
             )
 
 
-class Governor(Rule):
+class CpuGovernor(HostRule):
     """CPUs that serve guests run at their speed (governor performance)."""
 
     id = "cpu-governor"
@@ -224,7 +224,7 @@ class Governor(Rule):
         need(not unknown, "governors are not in this record", NoDataError)
 
 
-class DeepIdle(Rule):
+class DeepIdle(HostRule):
     """CPUs that guests own do not sleep deeper than their latency allows."""
 
     id = "deep-idle-states"
@@ -264,7 +264,7 @@ def _pinned(host: Host) -> list[str]:
     return [guest.name for guest in host.guests if guest.domain.dedicated]
 
 
-class Hugepages(Rule):
+class Hugepages(HostRule):
     """Guests with dedicated CPUs have huge pages."""
 
     id = "guest-small-pages"
@@ -287,7 +287,7 @@ class Hugepages(Rule):
         yield from self.of_all(small, "no <hugepages>", what)
 
 
-class FreePageReporting(Rule):
+class FreePageReporting(HostRule):
     """Guests with dedicated CPUs or huge pages do not report free pages."""
 
     id = "guest-free-page-reporting"
@@ -314,7 +314,7 @@ class FreePageReporting(Rule):
         yield from self.of_all(reporting, shown, "with dedicated CPUs or huge pages")
 
 
-class TransparentPages(Rule):
+class TransparentPages(HostRule):
     """Transparent huge pages are available to QEMU (madvise or always)."""
 
     id = "thp-never"
@@ -337,7 +337,7 @@ class TransparentPages(Rule):
         )
 
 
-class Ksm(Rule):
+class Ksm(HostRule):
     """Pages of pinned guests are not merged across nodes."""
 
     id = "ksm-with-pinned-guests"
@@ -373,7 +373,7 @@ class Ksm(Rule):
         )
 
 
-class NumaBalancing(Rule):
+class NumaBalancing(HostRule):
     """Automatic NUMA balancing is off where guests are pinned."""
 
     id = "numa-balancing-with-pinned-guests"

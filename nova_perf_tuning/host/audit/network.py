@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from nova_perf_tuning.host.audit import network_stack, ports
-from nova_perf_tuning.host.audit.base import Rule, sysctl_path
+from nova_perf_tuning.host.audit.base import HostRule, sysctl_path
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.input.facts import ethtool
 from nova_perf_tuning.host.model import host_model
@@ -36,7 +36,7 @@ def _counter(device: str, name: str) -> str:
     return f"/sys/class/net/{device}/statistics/{name}"
 
 
-class MtuMismatch(Rule):
+class MtuMismatch(HostRule):
     """The MTU is the same along bond, bridge, tap and guest."""
 
     id = "mtu-mismatch"
@@ -88,7 +88,7 @@ class MtuMismatch(Rule):
         )
 
 
-class MtuSmall(Rule):
+class MtuSmall(HostRule):
     """Fast NICs carry jumbo frames where the whole path does."""
 
     id = "mtu-small"
@@ -114,7 +114,7 @@ class MtuSmall(Rule):
         need(sized, "no NIC whose MTU and speed are known", NoDataError)
 
 
-class NicRule(Rule):
+class NicRule(HostRule):
     """A rule that judges NICs one by one, by what ethtool shows of them."""
 
     appliable = True
@@ -206,7 +206,7 @@ class OffloadsOff(NicRule):
             )
 
 
-class RingDrops(Rule):
+class RingDrops(HostRule):
     """A NIC that loses packets for want of descriptors has more of them."""
 
     id = "ring-drops"
@@ -261,7 +261,7 @@ class RingDrops(Rule):
         return self.finding(evidence, why, remedy, subject=nic.name, settings=settings)
 
 
-class TapDrops(Rule):
+class TapDrops(HostRule):
     """A guest takes the packets that arrive for it."""
 
     id = "tap-drops"
@@ -323,7 +323,7 @@ class _Channels:
         return counted(self.now, noun)
 
 
-class Channels(Rule):
+class ChannelCount(HostRule):
     """A NIC has about as many queues as its node has housekeeping CPUs."""
 
     id = "channels-vs-housekeeping"
@@ -402,7 +402,7 @@ _NF: Final = tuple(
 _FIREWALL: Final = ("securitygroup", "firewall_driver")
 
 
-class _Netfilter(Rule):
+class _Netfilter(HostRule):
     """A rule on the way of bridged packets through iptables."""
 
     @abc.abstractmethod
@@ -499,7 +499,7 @@ _BACKLOG_KEY: Final = "net.core.netdev_max_backlog"
 _BACKLOG: Final = 4000
 
 
-class BuffersTooSmall(Rule):
+class BuffersTooSmall(HostRule):
     """TCP buffers may grow to the bandwidth-delay product of the path."""
 
     id = "tcp-buffers-too-small"
@@ -527,7 +527,7 @@ class BuffersTooSmall(Rule):
                     )
 
 
-class FeaturesOff(Rule):
+class FeaturesOff(HostRule):
     """TCP autotuning, window scaling and selective acknowledgements are on."""
 
     id = "tcp-autotuning-off"
@@ -558,7 +558,7 @@ class FeaturesOff(Rule):
         )
 
 
-class SoftnetDrops(Rule):
+class SoftnetDrops(HostRule):
     """No packet is lost in a CPU's input queue."""
 
     id = "softnet-drops"

@@ -12,10 +12,10 @@ from typing import ClassVar, Final, TypeAlias
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.audit import guest_threads
-from nova_perf_tuning.host.audit.base import GuestRule, Rule
+from nova_perf_tuning.host.audit.base import GuestRule, HostRule
 from nova_perf_tuning.host.audit.guest_threads import Placed
 from nova_perf_tuning.host.audit.host import Guest, Host
-from nova_perf_tuning.host.audit.irqbalance_options import Environment
+from nova_perf_tuning.host.audit.irqbalance_options import IrqbalanceEnvironment
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.plan import napi, vectors
 from nova_perf_tuning.printing import counted
@@ -235,7 +235,7 @@ class GuestPins(GuestRule):
             )
 
 
-class _ThreadsOnDedicated(Rule):
+class _ThreadsOnDedicated(HostRule):
     """A rule on threads of one kind that may run on dedicated CPUs."""
 
     kinds: ClassVar[tuple[str, ...]]
@@ -294,7 +294,7 @@ class VhostOnDedicated(_ThreadsOnDedicated):
     )
 
 
-class NapiOnDedicated(Rule):
+class NapiOnDedicated(HostRule):
     """Threads of threaded NAPI are off the CPUs that guests own."""
 
     id = "napi-thread-on-dedicated"
@@ -357,7 +357,7 @@ _Queues: TypeAlias = Sequence[Sequence[host_model.Irq]]
 _NOWHERE: Final = "first leave it a housekeeping CPU (rule nova-cpu-sets); 'nova-perf plan{given}' says what stops it"
 
 
-class NicInterruptRule(Rule):
+class NicInterruptRule(HostRule):
     """A rule on the interrupts of one NIC; the planner's own settings put them right."""
 
     appliable = True
@@ -545,7 +545,7 @@ class OneCpu(NicInterruptRule):
         return irqs, f"of all {len(queues)} queues served by CPU {min(cpus)}; {spare}"
 
 
-class Irqbalance(Rule):
+class Irqbalance(HostRule):
     """irqbalance leaves placed interrupts and guests' CPUs alone."""
 
     id = "irqbalance-unaware"
@@ -564,7 +564,7 @@ class Irqbalance(Rule):
         )
         if "irqbalance" not in host.programs:
             return
-        environment = Environment.read(host)
+        environment = IrqbalanceEnvironment.read(host)
         taken = host.sets.reserved | host.sets.isolated
         name = environment.banning
         banned = environment.banned

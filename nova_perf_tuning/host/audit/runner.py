@@ -30,19 +30,19 @@ class AuditError(errors.PerfTuningError):
 
 
 @functools.cache
-def load() -> tuple[base.Rule, ...]:
+def load() -> tuple[base.HostRule, ...]:
     """Return the rules in the order of their modules and names.
 
     :raises AuditError: an entry point leads to something else than a rule of its name.
     """
-    by_name: dict[str, base.Rule] = {}
+    by_name: dict[str, base.HostRule] = {}
     for module in _MODULES:
         for rule in rules.defined_in(vars(module)):
             by_name[rule.id] = rule
     for point in metadata.entry_points(group=GROUP):
         if point.name not in by_name:
             rule = point.load()()
-            if not isinstance(rule, base.Rule) or rule.id != point.name:
+            if not isinstance(rule, base.HostRule) or rule.id != point.name:
                 raise AuditError(
                     f"entry point {GROUP} {point.name}: {point.value} is no rule of that name"
                 )
@@ -50,7 +50,7 @@ def load() -> tuple[base.Rule, ...]:
     return tuple(sorted(by_name.values(), key=lambda rule: (type(rule).__module__, rule.id)))
 
 
-def chosen(names: Iterable[str]) -> list[base.Rule]:
+def chosen(names: Iterable[str]) -> list[base.HostRule]:
     """Return the rules of these names.
 
     :raises AuditError: one is not installed.
@@ -63,7 +63,7 @@ def chosen(names: Iterable[str]) -> list[base.Rule]:
 
 
 def run(
-    host: Host, chosen: Sequence[base.Rule] | None = None, *, strict: bool = False
+    host: Host, chosen: Sequence[base.HostRule] | None = None, *, strict: bool = False
 ) -> rules.Report:
     """Return what rules (default: all) say of a host; see :func:`nova_perf_tuning.rules.run`."""
     if chosen is None:

@@ -4,7 +4,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host.audit.base import Rule
+from nova_perf_tuning.host.audit.base import HostRule
 from nova_perf_tuning.host.audit.configuration import MACHINE, isolation, unit_setting
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.input.facts import claims
@@ -45,7 +45,7 @@ def _cpus(threads: Iterable[host_model.ProgramThread]) -> frozenset[int]:
     return cpulist.union(thread.affinity for thread in threads)
 
 
-class PmdIsolated(Rule):
+class PmdIsolated(HostRule):
     """PMD threads of Open vSwitch run on isolated CPUs."""
 
     id = "ovs-pmd-not-isolated"
@@ -70,7 +70,7 @@ class PmdIsolated(Rule):
             )
 
 
-class OvsOnDedicated(Rule):
+class OvsOnDedicated(HostRule):
     """Threads of Open vSwitch are off the CPUs that guests own."""
 
     id = "ovs-threads-on-dedicated"
@@ -140,7 +140,7 @@ def _configured_slice(host: Host) -> tuple[str, host_model.Slice] | None:
     return f"/{path} AllowedCPUs", host_model.Slice(MACHINE, "", cpulist.format(cpus), partition)
 
 
-class MachineSlice(Rule):
+class MachineSlice(HostRule):
     """machine.slice has the CPUs that Nova gives to guests, and no partition that breaks them."""
 
     id = "machine-slice-cpus"

@@ -11,7 +11,7 @@ FAST_MBPS = 10_000
 PROPOSED = "20000"
 
 
-class ManyReceivers(base.Rule):
+class ManyReceivers(base.HostRule):
     """Fast NICs gather packets for a moment."""
 
     id = "example-many-receivers"

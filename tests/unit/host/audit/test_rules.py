@@ -336,7 +336,7 @@ class CautionTest(testcase.TestCase):
 
 class RunnerTest(testcase.TestCase):
     def test_a_broken_rule_hides_no_other(self) -> None:
-        class Broken(base.Rule):
+        class Broken(base.HostRule):
             id = "broken"
 
             def check(self, host):  # type: ignore[no-untyped-def]
