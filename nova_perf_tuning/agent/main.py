@@ -116,7 +116,7 @@ def run(root: str, config_files: Sequence[str], notifier: state_module.Notifier)
         rewrite_limit.RewriteLimit(options.rewrite_limit),
         sources.Poller(root, host.nova_files),
     )
-    memory = refusals.Memory(root)
+    memory = refusals.RefusalMemory(root)
     reconciler = reconcile.Reconciler(host, journal, limit, extra=daemons.ban, refusals=memory)
     with journal.agent(), contextlib.ExitStack() as stack:
         agent = service.Service(reconciler, poller, options, run_dir, daemons, notifier, sysroot)
@@ -137,7 +137,7 @@ def _sources(root: str, live: bool) -> Iterator[sources.Source]:
     Sources that this kernel or container lacks are passed over; the timers remain.
     """
     makers: list[tuple[str, Callable[[], sources.Source]]] = [
-        ("files", lambda: sources.GuestFiles(root))
+        ("files", lambda: sources.GuestWatch(root))
     ]
     if live:
         makers += [("links", sources.links), ("uevents", sources.uevents)]

@@ -30,7 +30,7 @@ _CLIENTS: Final = 16
 DEADLINE_S: Final = 5.0
 
 
-class Collector:
+class MetricsCollector:
     """Makes all figures of one agent."""
 
     def __init__(self, agent: service.Service, result_file: str = "") -> None:
@@ -238,7 +238,7 @@ def serve(
     :raises PerfTuningError: the port is taken or the address is not ours.
     """
     registry = CollectorRegistry()
-    registry.register(Collector(agent, result_file))
+    registry.register(MetricsCollector(agent, result_file))
     try:
         [(family, _type, _protocol, _name, place), *_others] = socket.getaddrinfo(
             address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

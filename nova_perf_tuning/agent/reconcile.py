@@ -216,10 +216,10 @@ class Reconciler:
         *,
         extra: Callable[[Sequence[Setting]], list[Setting]] = lambda _settings: [],
         clock: Callable[[], float] = time.monotonic,
-        refusals: refusals_module.Memory | None = None,
+        refusals: refusals_module.RefusalMemory | None = None,
     ) -> None:
         self._host = host
-        self.refusals = refusals or refusals_module.Memory(clock=clock)
+        self.refusals = refusals or refusals_module.RefusalMemory(clock=clock)
         self.journal = journal
         self.limit = limit
         self._extra = extra

@@ -70,7 +70,7 @@ class Service:
         self._daemons = daemons
         self._selector = selectors.DefaultSelector()
         self.waker = sources.Waker()
-        self._files: sources.GuestFiles | None = None
+        self._files: sources.GuestWatch | None = None
         self.add(self.waker)
         self.stats = state_module.Stats()
         #: As of the last pass, reading or fault; None before the first.
@@ -96,7 +96,7 @@ class Service:
     def add(self, source: sources.Source) -> None:
         """Listen to one more source of events."""
         self._selector.register(source, selectors.EVENT_READ, source)
-        if isinstance(source, sources.GuestFiles):
+        if isinstance(source, sources.GuestWatch):
             self._files = source
 
     def stop(self) -> None:

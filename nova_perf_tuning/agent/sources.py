@@ -129,7 +129,7 @@ class Waker:
         os.close(self._fd)
 
 
-class GuestFiles:
+class GuestWatch:
     """libvirt's state of the guests that run: files below /run/libvirt/qemu."""
 
     def __init__(self, root: str = "/") -> None:

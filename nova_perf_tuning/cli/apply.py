@@ -88,7 +88,7 @@ class Apply(command.PerfCommand):
     def take_action(self, args: argparse.Namespace) -> int:
         if not args.dry_run:
             privileged.require(args.sysroot)
-        memory = refusals.Memory(args.sysroot)
+        memory = refusals.RefusalMemory(args.sysroot)
         wanted = _wanted(args, memory)
         if args.dry_run:
             kinds = registry.kinds(args.sysroot)
@@ -144,7 +144,7 @@ def _beside_agent(
 def _write(
     args: argparse.Namespace,
     wanted: _Wanted,
-    memory: refusals.Memory,
+    memory: refusals.RefusalMemory,
     journal: journal_module.Journal,
 ) -> tuple[list[apply_module.Outcome], list[Note]]:
     """Bring what is wanted into force, and return what became of it, with warnings.
@@ -181,7 +181,7 @@ def _write_once(
     return apply_module.apply(settings, kinds, journal, boot), owned
 
 
-def _wanted(args: argparse.Namespace, memory: refusals.Memory) -> _Wanted:
+def _wanted(args: argparse.Namespace, memory: refusals.RefusalMemory) -> _Wanted:
     """Return what the options ask for; ``memory``: what the kernel refused, which a plan does not ask for."""
     if args.rule or args.all_safe:
         if args.plan_file or args.rps or args.housekeeping:

@@ -5,7 +5,7 @@ from nova_perf_tuning.cli import cloud_command
 from nova_perf_tuning.placement import hosts
 
 
-def columns(host: hosts.Host) -> dict[str, object]:
+def columns(host: hosts.ComputeHost) -> dict[str, object]:
     """Return a host as ``list`` and ``show`` show it, in the order of the columns."""
     set_by = ""
     if host.managed:

@@ -70,7 +70,7 @@ class Publish(cloud_command.CloudLister):
 
     def _row(
         self,
-        host: hosts.Host,
+        host: hosts.ComputeHost,
         result: host_result.HostResult | None,
         judged: str,
         args: argparse.Namespace,

@@ -67,7 +67,7 @@ class GuestFinding(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Nic:
+class GuestNic:
     """A NIC as the guest has it.
 
     :ivar queues: receive queues that exist; :ivar enabled, possible: queue pairs by ethtool -l;
@@ -93,7 +93,7 @@ class ProbeResult:
     virtualization: str
     evidence: str
     clocksource: str
-    nics: Mapping[str, Nic]
+    nics: Mapping[str, GuestNic]
     disks: Mapping[str, int]
 
 
@@ -101,7 +101,7 @@ def parse(text: str) -> ProbeResult:
     """Return what the output of :data:`SCRIPT` says; whatever is missing or garbled is unknown."""
     parts = _sections(text[:_MAX_TEXT])
     mode, evidence = _mode(parts)
-    nics: dict[str, Nic] = {}
+    nics: dict[str, GuestNic] = {}
     disks: dict[str, int] = {}
     for name, lines in parts.items():
         kind, _, device = name.partition(" ")
@@ -171,7 +171,7 @@ def contradiction(mode: str, accelerator: str) -> str:
     return f"declared to run on {accelerator}, but found on {words.get(mode, mode)}"
 
 
-def _nic_findings(nic: Nic, request: request_module.Request) -> Iterator[GuestFinding]:
+def _nic_findings(nic: GuestNic, request: request_module.Request) -> Iterator[GuestFinding]:
     wanted = request.vif_queues
     if isinstance(wanted, int):
         possible = nic.possible
@@ -212,7 +212,7 @@ def _mode(parts: Mapping[str, list[str]]) -> tuple[str, str]:
     return "unknown", "it said nothing"
 
 
-def _nic(lines: list[str], offloads: list[str]) -> Nic:
+def _nic(lines: list[str], offloads: list[str]) -> GuestNic:
     current = False
     counts: dict[bool, int] = {}
     for line in lines:
@@ -226,7 +226,7 @@ def _nic(lines: list[str], offloads: list[str]) -> Nic:
         if match:
             features[match[1]] = match[2] == "on"
     queues = sum(line.startswith("rx-") for line in lines)
-    return Nic(queues, counts.get(True), counts.get(False), features)
+    return GuestNic(queues, counts.get(True), counts.get(False), features)
 
 
 def _sections(text: str) -> dict[str, list[str]]:

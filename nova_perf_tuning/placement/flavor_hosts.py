@@ -33,7 +33,7 @@ _SOURCE: Final = "Placement's providers and allocation candidates, Nova's hyperv
 _MAX: Final = 1 << 16
 
 
-class Reason(enum.Enum):
+class Exclusion(enum.Enum):
     """What kind of condition a host does not meet; the value is what to do."""
 
     SERVICE = (
@@ -50,7 +50,7 @@ class Reason(enum.Enum):
 
 
 @dataclasses.dataclass(slots=True)
-class Group:
+class RequestGroup:
     """Resources and traits that come from one provider, or all that belong to no such group."""
 
     resources: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -78,12 +78,12 @@ class Group:
 class Condition:
     """One thing that a host must meet; :ivar hosts: ids of those that do not."""
 
-    reason: Reason
+    reason: Exclusion
     text: str
     hosts: Set[str]
 
 
-def requested(flavor: sdk_flavor.Flavor) -> dict[str, Group]:
+def requested(flavor: sdk_flavor.Flavor) -> dict[str, RequestGroup]:
     """Return what Nova asks Placement for by a flavor alone: suffix, which may be empty -> group.
 
     :raises errors.CloudError: an amount is no number.
@@ -116,10 +116,10 @@ def requested(flavor: sdk_flavor.Flavor) -> dict[str, Group]:
     return {suffix: group for suffix, group in groups.items() if group.query()}
 
 
-def _stated(specs: Mapping[str, str]) -> dict[str, Group]:
+def _stated(specs: Mapping[str, str]) -> dict[str, RequestGroup]:
     """Return the resources and traits that extra specs state: suffix -> group."""
-    groups: dict[str, Group] = collections.defaultdict(Group)
-    groups[""] = Group()
+    groups: dict[str, RequestGroup] = collections.defaultdict(RequestGroup)
+    groups[""] = RequestGroup()
     for key, text in specs.items():
         match = _KEY.fullmatch(key)
         if match is None:
@@ -185,7 +185,9 @@ def findings(cloud: connection.Connection, flavor: sdk_flavor.Flavor) -> list[Fi
     explained = set(fitting)
     for condition in conditions:
         explained |= condition.hosts
-    conditions.append(Condition(Reason.COMBINATION, "all of it at once", names.keys() - explained))
+    conditions.append(
+        Condition(Exclusion.COMBINATION, "all of it at once", names.keys() - explained)
+    )
     return [_hosts_now(names, fitting), *_exclusions(names, fitting, conditions)]
 
 
@@ -225,13 +227,15 @@ def _named(names: Mapping[str, str], ids: Set[str]) -> str:
 
 
 def _of_placement(
-    cloud: connection.Connection, groups: Mapping[str, Group], ids: frozenset[str]
+    cloud: connection.Connection, groups: Mapping[str, RequestGroup], ids: frozenset[str]
 ) -> Iterator[Condition]:
     for suffix, group in groups.items():
         if suffix:
             query = group.query()
             text = f"{suffix}: {' '.join(query.values())}"
-            yield Condition(Reason.GROUP, text, ids - _roots(cloud, "/resource_providers", query))
+            yield Condition(
+                Exclusion.GROUP, text, ids - _roots(cloud, "/resource_providers", query)
+            )
             continue
         for name, amount in group.resources.items():
             if amount:
@@ -240,13 +244,13 @@ def _of_placement(
                 lacking = ids - able
                 if able - ids:  # any host may use what another provider has, such as a shared disk
                     lacking = frozenset()
-                yield Condition(Reason.RESOURCE, wanted, lacking)
+                yield Condition(Exclusion.RESOURCE, wanted, lacking)
         for trait in sorted(group.required | group.forbidden):
             having = _roots(cloud, "/resource_providers", {"required": trait})
             if trait in group.required:
-                yield Condition(Reason.TRAIT, trait, ids - having)
+                yield Condition(Exclusion.TRAIT, trait, ids - having)
             else:
-                yield Condition(Reason.FORBIDDEN_TRAIT, trait, ids & having)
+                yield Condition(Exclusion.FORBIDDEN_TRAIT, trait, ids & having)
 
 
 def _of_nodes(
@@ -256,7 +260,7 @@ def _of_nodes(
     away = frozenset(
         str(node.id) for node in nodes if (node.state, node.status) != ("up", "enabled")
     )
-    yield Condition(Reason.SERVICE, "nova-compute up and enabled", away)
+    yield Condition(Exclusion.SERVICE, "nova-compute up and enabled", away)
     specs: Mapping[str, str] = flavor.extra_specs
     if crosscheck.SpecFacts(
         request_module.Request(), specs, parsing.NOTHING, flavor.vcpus
@@ -267,7 +271,7 @@ def _of_nodes(
             cells = int(text)
         each = -(-flavor.vcpus // cells)
         small = frozenset(str(node.id) for node in nodes if _too_small(node, cells, each))
-        yield Condition(Reason.NUMA, f"{cells} NUMA cell(s) of at least {each} CPUs", small)
+        yield Condition(Exclusion.NUMA, f"{cells} NUMA cell(s) of at least {each} CPUs", small)
 
 
 def _too_small(node: sdk_hypervisor.Hypervisor, cells: int, each: int) -> bool:

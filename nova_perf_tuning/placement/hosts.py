@@ -46,7 +46,7 @@ class ServiceChange(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Host:
+class ComputeHost:
     """A compute host.
 
     :ivar name: as Nova names the service's host; ``node``: as it names the hypervisor, and
@@ -87,7 +87,7 @@ class Host:
         return "FAIL" if self.disabled_reason.startswith(REASON_PREFIX) else ""
 
 
-def list_hosts(cloud: connection.Connection) -> list[Host]:
+def list_hosts(cloud: connection.Connection) -> list[ComputeHost]:
     """Return all compute hosts by name. Requests: one for each trait in use, not for each host."""
     with api.one_line("list compute hosts (Nova shows them to administrators)"):
         services = list(cloud.compute.services(binary="nova-compute"))
@@ -111,7 +111,7 @@ def list_hosts(cloud: connection.Connection) -> list[Host]:
     return sorted(hosts, key=lambda host: (host.name, host.node))
 
 
-def _host(service: Any, node: Any | None, carried: Mapping[str, Set[str]]) -> Host:
+def _host(service: Any, node: Any | None, carried: Mapping[str, Set[str]]) -> ComputeHost:
     """Return a host of Nova's service and hypervisor.
 
     :param carried: resource provider -> its traits that begin with ``CUSTOM_PERF_``.
@@ -121,7 +121,7 @@ def _host(service: Any, node: Any | None, carried: Mapping[str, Set[str]]) -> Ho
         name, provider = node.name, node.id
         if node.hypervisor_type == "QEMU":
             qemu = node.hypervisor_version or 0
-    return Host(
+    return ComputeHost(
         name=service.host,
         node=name,
         service_id=service.id,
@@ -135,7 +135,7 @@ def _host(service: Any, node: Any | None, carried: Mapping[str, Set[str]]) -> Ho
     )
 
 
-def mixed(known: Sequence[Host]) -> dict[str, list[str]]:
+def mixed(known: Sequence[ComputeHost]) -> dict[str, list[str]]:
     """Return feature -> hosts without it, where others have it: guests cannot move there."""
     versions = {host.name: host.qemu for host in known if host.qemu}
     if not versions:
@@ -148,7 +148,7 @@ def mixed(known: Sequence[Host]) -> dict[str, list[str]]:
     return lacking
 
 
-def choose(known: Sequence[Host], name: str) -> Host:
+def choose(known: Sequence[ComputeHost], name: str) -> ComputeHost:
     """Return the host with this name of service or hypervisor, with or without its domain."""
     fitting = [host for host in known if name in (host.name, host.node)]
     if not fitting:
@@ -166,7 +166,7 @@ def choose(known: Sequence[Host], name: str) -> Host:
     )
 
 
-def check(result: host_result.HostResult, host: Host) -> None:
+def check(result: host_result.HostResult, host: ComputeHost) -> None:
     """Refuse a result that is INVALID, of another host, too old, or dated in the future."""
     now = datetime.datetime.now(datetime.UTC)
     reason = result.objection(host.name, now, MAX_AGE) or ""
@@ -179,7 +179,7 @@ def check(result: host_result.HostResult, host: Host) -> None:
 
 
 def set_traits(
-    cloud: connection.Connection, host: Host, wanted: frozenset[str]
+    cloud: connection.Connection, host: ComputeHost, wanted: frozenset[str]
 ) -> tuple[frozenset[str], ...]:
     """Bring a host's ``CUSTOM_PERF_*`` traits to ``wanted``, unless nova-compute makes them.
 
@@ -205,7 +205,7 @@ def set_traits(
 
 
 def _put(
-    cloud: connection.Connection, host: Host, wanted: frozenset[str]
+    cloud: connection.Connection, host: ComputeHost, wanted: frozenset[str]
 ) -> tuple[frozenset[str], ...]:
     path = f"/resource_providers/{host.provider_id}/traits"
     provider = placement(cloud, path)
@@ -234,7 +234,7 @@ def _put(
 
 
 def set_service(
-    cloud: connection.Connection, host: Host, failed: host_result.HostResult | None
+    cloud: connection.Connection, host: ComputeHost, failed: host_result.HostResult | None
 ) -> ServiceChange:
     """Disable a host's nova-compute for a failed result, or enable it again."""
     if host.status == "disabled" and not host.disabled_reason.startswith(REASON_PREFIX):

@@ -42,7 +42,7 @@ FALSE_STRINGS: Final = frozenset({"0", "f", "false", "off", "n", "no"})
 Value = int | bool | str
 
 
-class Kind(enum.Enum):
+class ValueKind(enum.Enum):
     """How the value of a spec is written."""
 
     QUEUES = "queues"
@@ -76,7 +76,7 @@ class Spec:
     """
 
     name: str
-    kind: Kind
+    kind: ValueKind
     description: str
     default: str
     effects: tuple[Effect, ...]
@@ -89,33 +89,33 @@ class Spec:
     def allowed(self) -> str:
         """Return the allowed values in words."""
         match self.kind:
-            case Kind.QUEUES:
+            case ValueKind.QUEUES:
                 return f"auto or {self.choices[1]} to {self.choices[-1]}"
-            case Kind.INTEGER:
+            case ValueKind.INTEGER:
                 return f"{self.choices[0]} to {self.choices[-1]}"
-            case Kind.BOOLEAN:
+            case ValueKind.BOOLEAN:
                 return "true or false"
-            case Kind.NAME:
+            case ValueKind.NAME:
                 return "a name of letters, digits, '.', '_' and '-', at most 63 long"
-            case Kind.CHOICE:
+            case ValueKind.CHOICE:
                 return ", ".join(self.choices)
 
     def schema(self) -> dict[str, Any]:
         """Return the form of the value as a JSON schema, for those who cannot call :meth:`parse`."""
         match self.kind:
-            case Kind.BOOLEAN:
+            case ValueKind.BOOLEAN:
                 return {"type": "boolean"}
-            case Kind.INTEGER:
+            case ValueKind.INTEGER:
                 return {
                     "type": "integer",
                     "minimum": int(self.choices[0]),
                     "maximum": int(self.choices[-1]),
                 }
-            case Kind.QUEUES:
+            case ValueKind.QUEUES:
                 return {"type": "string", "pattern": f"^({_QUEUES_PATTERN})$"}
-            case Kind.NAME:
+            case ValueKind.NAME:
                 return {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
-            case Kind.CHOICE:
+            case ValueKind.CHOICE:
                 return {"type": "string", "enum": list(self.choices)}
 
     def keys(self) -> Iterator[tuple[str, str | None, str | None]]:
@@ -127,11 +127,11 @@ class Spec:
 
     def parse(self, text: str) -> Value | None:
         """Return the value of ``text``, booleans as Nova reads them; None where it is not :attr:`allowed`."""
-        if self.kind is Kind.BOOLEAN:
+        if self.kind is ValueKind.BOOLEAN:
             word = text.strip().lower()
             if word in TRUE_STRINGS or word in FALSE_STRINGS:
                 return word in TRUE_STRINGS
-        elif self.kind is Kind.NAME:
+        elif self.kind is ValueKind.NAME:
             if re.fullmatch(NAME_PATTERN, text):
                 return text
         elif text in self.choices:
@@ -140,11 +140,14 @@ class Spec:
 
 
 #: Choices that are numbers, by kind: too many to write down.
-_NUMBERS: Final = {Kind.QUEUES: _QUEUES, Kind.INTEGER: tuple(map(str, range(MAX_IOTHREADS + 1)))}
+_NUMBERS: Final = {
+    ValueKind.QUEUES: _QUEUES,
+    ValueKind.INTEGER: tuple(map(str, range(MAX_IOTHREADS + 1))),
+}
 
 
 def _spec(name: str, entry: dict[str, Any]) -> Spec:
-    kind, effects = Kind(entry.pop("kind")), tuple(map(Effect, entry.pop("effects")))
+    kind, effects = ValueKind(entry.pop("kind")), tuple(map(Effect, entry.pop("effects")))
     choices, features = (tuple(entry.pop(key, ())) for key in ("choices", "features"))
     choices = choices or _NUMBERS.get(kind, ())
     return Spec(name=name, kind=kind, effects=effects, choices=choices, features=features, **entry)

@@ -197,7 +197,7 @@ class LoopCase(testcase.TestCase):
             **options,
         )
         self.addCleanup(agent.close)
-        agent.add(sources.GuestFiles(str(self.root)))
+        agent.add(sources.GuestWatch(str(self.root)))
         agent.make_pass({"start"})
         return agent
 

@@ -7,9 +7,9 @@ from nova_perf_tuning.specs import vocabulary
 
 
 def _values(spec):
-    if spec.kind is vocabulary.Kind.BOOLEAN:
+    if spec.kind is vocabulary.ValueKind.BOOLEAN:
         return strategies.sampled_from(sorted(vocabulary.TRUE_STRINGS | vocabulary.FALSE_STRINGS))
-    if spec.kind is vocabulary.Kind.NAME:
+    if spec.kind is vocabulary.ValueKind.NAME:
         return strategies.from_regex(vocabulary.NAME_PATTERN, fullmatch=True)
     return strategies.sampled_from(spec.choices)
 

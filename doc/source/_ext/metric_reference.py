@@ -37,7 +37,7 @@ def agent_rows() -> list[list[str]]:
     with tempfile.NamedTemporaryFile("w") as file:
         file.write(result.to_json())
         file.flush()
-        families = list(metrics.Collector(agent, file.name).collect())
+        families = list(metrics.MetricsCollector(agent, file.name).collect())
     rows = []
     for family in families:
         # A counter's samples end in _total.

@@ -107,7 +107,7 @@ def show_nova_config(args: argparse.Namespace, paths: Sequence[str]) -> None:
 
 
 def facts_and_plan(
-    args: argparse.Namespace, memory: refusals.Memory | None = None
+    args: argparse.Namespace, memory: refusals.RefusalMemory | None = None
 ) -> tuple[host_model.HostFacts, planner.Plan]:
     """Read the host that the options name and return it with its plan.
 
@@ -124,7 +124,7 @@ def facts_and_plan(
     domains = [domain for _data, domain in domain_files(args.domain)]
     facts = guests.with_domains(reader.read_root(root), domains)
     if memory is None:
-        memory = refusals.Memory(args.sysroot)
+        memory = refusals.RefusalMemory(args.sysroot)
     return facts, planner.plan(facts, sets, rps=args.rps, refused=memory.here(facts))
 
 
@@ -207,7 +207,7 @@ def view(args: argparse.Namespace) -> host_module.Host:
         nova=nova,
         given=given(args),
         domains=[(domain.name, data) for data, domain in domains],
-        refused=refusals.Memory(args.sysroot).here(facts),
+        refused=refusals.RefusalMemory(args.sysroot).here(facts),
         kernel_log=kernel_log,
     )
     return host_module.Host(root, facts, known)

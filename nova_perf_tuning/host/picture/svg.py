@@ -21,7 +21,7 @@ from nova_perf_tuning.host.model.owners import Claim, CpuOwners, Owner
 from nova_perf_tuning.host.picture import layout
 from nova_perf_tuning.host.picture import work as work_module
 from nova_perf_tuning.host.picture.layout import Box, fit
-from nova_perf_tuning.host.picture.work import Kind, Mark, Work
+from nova_perf_tuning.host.picture.work import Mark, Work, WorkKind
 from nova_perf_tuning.printing import counted, printable
 
 _STYLE: Final = (
@@ -177,7 +177,7 @@ class _Picture:
         count = mark.names.total()
         times = ""
         code = mark.kind.value[0]
-        if mark.kind is Kind.IRQ and self.detailed:
+        if mark.kind is WorkKind.IRQ and self.detailed:
             times = "×"
             code = self.numbers.get(next(iter(mark.names)), "?")
         if count > 1:
@@ -358,7 +358,11 @@ class _Picture:
         """
         served: dict[str, dict[int, bool]] = {}  # NIC -> cell -> whether it is far
         for item in work:
-            if item.kind is Kind.IRQ and len(item.cpus) == 1 and item.cpus <= self.cell_of.keys():
+            if (
+                item.kind is WorkKind.IRQ
+                and len(item.cpus) == 1
+                and item.cpus <= self.cell_of.keys()
+            ):
                 number = self.cell_of[min(item.cpus)]
                 served.setdefault(item.owner, {})[number] = bool(item.far(self.node_of))
         is_crowded = sum(sum(ends.values()) for ends in served.values()) > _FAR_WIRES
@@ -378,7 +382,7 @@ class _Picture:
         far = irqs = 0
         cpus: set[int] = set()
         for item in self.states[state][1]:
-            if item.kind is Kind.IRQ and item.owner == chip.name:
+            if item.kind is WorkKind.IRQ and item.owner == chip.name:
                 irqs += 1
                 cpus |= item.cpus
                 if item.far(self.node_of):
@@ -451,7 +455,7 @@ class _Picture:
 
     def _kinds(self) -> list[_Entry]:
         """Return the entries of the legend for the kinds of marks, and for what may be of a mark."""
-        seen: set[Kind] = set()
+        seen: set[WorkKind] = set()
         signs: set[str] = set()
         for every in self.marks:
             for of_cell in every.values():
@@ -459,8 +463,8 @@ class _Picture:
                     seen.add(mark.kind)
                     signs.update(name for name, *_words in _SIGNS if getattr(mark, name))
         entries: list[_Entry] = []
-        for kind in Kind:
-            if kind is Kind.IRQ and kind in seen and self.detailed:
+        for kind in WorkKind:
+            if kind is WorkKind.IRQ and kind in seen and self.detailed:
                 entries.append(("mark", "1", "interrupt of the NIC or device of this number"))
             elif kind in seen:
                 code, meaning = kind.value
@@ -505,7 +509,7 @@ def _signs(group: etree._Element, line: _Line, x: float, y: float, moved: str) -
             role += " wide"
         if mark.moved:
             role += f" {moved}"
-        radius = 5.5 if mark.kind is Kind.IRQ else 1.5
+        radius = 5.5 if mark.kind is WorkKind.IRQ else 1.5
         _rect(group, (x + 0.7, y + 0.7, sign.width - 1.4, 11), role, radius)
         _text(group, x + sign.width / 2, y + 9.3, sign.code)
         x += sign.width

@@ -19,7 +19,7 @@ _NO_CPUS: Final[frozenset[int]] = frozenset()
 _RESERVED: Final = (Owner.GUEST, Owner.DEDICATED, Owner.PROGRAM)
 
 
-class Kind(enum.Enum):
+class WorkKind(enum.Enum):
     """Kinds of work in the order in which they are drawn: letter and words."""
 
     IRQ = ("i", "interrupt")
@@ -31,7 +31,7 @@ class Kind(enum.Enum):
     PROGRAM = ("p", "program thread")
 
 
-_RANKS: Final = {kind: rank for rank, kind in enumerate(Kind)}
+_RANKS: Final = {kind: rank for rank, kind in enumerate(WorkKind)}
 
 
 class Work(NamedTuple):
@@ -42,7 +42,7 @@ class Work(NamedTuple):
     :ivar home: nodes that it belongs to, None when it may lie anywhere.
     """
 
-    kind: Kind
+    kind: WorkKind
     owner: str
     target: str
     cpus: frozenset[int]
@@ -73,7 +73,7 @@ class Mark:
         too.
     """
 
-    kind: Kind
+    kind: WorkKind
     names: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     targets: list[str] = dataclasses.field(default_factory=list)
     conflict: set[int] = dataclasses.field(default_factory=set)
@@ -91,11 +91,11 @@ def present(facts: host_model.HostFacts, owners: CpuOwners) -> Iterator[Work]:
     yield from _guest_threads(facts, own)
     for other in facts.programs:
         cpus, claimed = cpulist.parse(other.affinity), own.get(other.program, _NO_CPUS)
-        yield Work(Kind.PROGRAM, other.program, f"tid:{other.tid}", cpus, None, claimed)
+        yield Work(WorkKind.PROGRAM, other.program, f"tid:{other.tid}", cpus, None, claimed)
     for nic in facts.nics:
         for _napi, thread in napi.threads(nic):
             cpus = cpulist.find(thread.affinity) or _NO_CPUS
-            yield Work(Kind.NAPI, nic.name, f"tid:{thread.tid}", cpus, _home(nic.node))
+            yield Work(WorkKind.NAPI, nic.name, f"tid:{thread.tid}", cpus, _home(nic.node))
     yield from _interrupts(facts, own)
 
 
@@ -110,9 +110,9 @@ def _guest_threads(
         if guest.domain:
             home = guests.guest_nodes(guest.domain, node_of, nodes)
         for thread in guest.threads:
-            kind = Kind.__members__.get(thread.kind.upper())
+            kind = WorkKind.__members__.get(thread.kind.upper())
             cpus = cpulist.find(thread.affinity) or _NO_CPUS
-            if kind is Kind.VCPU:
+            if kind is WorkKind.VCPU:
                 cpus -= own.get(guest.name, _NO_CPUS)
                 if not cpus:
                     continue
@@ -142,7 +142,7 @@ def _interrupts(facts: host_model.HostFacts, own: Mapping[str, frozenset[int]]) 
         if owner in by_name:
             node = vectors.node_of(by_name[owner], irq)
         yield Work(
-            Kind.IRQ, owner, f"irq:{irq.number}", cpus, _home(node), asked.get(owner, _NO_CPUS)
+            WorkKind.IRQ, owner, f"irq:{irq.number}", cpus, _home(node), asked.get(owner, _NO_CPUS)
         )
 
 
@@ -179,7 +179,7 @@ def marks(
     disturbed_by_irq = reserved | owners.cpus(Owner.ISOLATED)
     found: dict[int, dict[tuple[int, str], Mark]] = {}  # cell -> rank and owner -> mark
     for (shared, before), group in _alike(work, beside, detailed).items():
-        protected = disturbed_by_irq if shared.kind is Kind.IRQ else reserved
+        protected = disturbed_by_irq if shared.kind is WorkKind.IRQ else reserved
         conflict = (shared.cpus & protected) - shared.own
         far = shared.far(node_of)
         inside: dict[int, set[int]] = {}  # cell -> CPUs
@@ -216,7 +216,7 @@ def _alike(
     alike: dict[tuple[Work, frozenset[int]], list[Work]] = {}
     for item in work:
         owner = ""
-        if item.kind is Kind.IRQ and detailed:
+        if item.kind is WorkKind.IRQ and detailed:
             owner = item.owner
         common = item._replace(owner=owner, target="")
         alike.setdefault((common, other[item.target]), []).append(item)

@@ -19,7 +19,7 @@ from nova_perf_tuning.host.plan.refused import Refused
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Interrupts:
+class InterruptPlan:
     """The interrupts of the host, placed.
 
     :ivar nics: the NICs for which something is planned; :ivar guests: running guests with a
@@ -46,7 +46,7 @@ class Interrupts:
 
 def plan_interrupts(
     facts: host_model.HostFacts, layout: CpuLayout, refused: Refused
-) -> Interrupts:
+) -> InterruptPlan:
     """Place the interrupts of NICs and of passed-through devices."""
     nics = nics_module.nic_plans(facts, layout, refused)
     guests, guest_warnings = guests_module.guest_placements(facts, layout, refused)
@@ -87,7 +87,7 @@ def plan_interrupts(
     for nic in nics:
         warnings += nic.warnings()
     warnings += guest_warnings
-    return Interrupts(
+    return InterruptPlan(
         nics=nics,
         guests=guests,
         placed=placed,

@@ -8,7 +8,7 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.notes import Note, NoteCode
 from nova_perf_tuning.host.plan import guests, napi, nics
-from nova_perf_tuning.host.plan.interrupts import Interrupts
+from nova_perf_tuning.host.plan.interrupts import InterruptPlan
 from nova_perf_tuning.host.plan.layout import CpuLayout
 from nova_perf_tuning.host.plan.threads import Threads
 
@@ -32,7 +32,7 @@ class Proof:
 
 
 def prove(
-    facts: host_model.HostFacts, layout: CpuLayout, interrupts: Interrupts, threads: Threads
+    facts: host_model.HostFacts, layout: CpuLayout, interrupts: InterruptPlan, threads: Threads
 ) -> Proof:
     """Compare the CPUs of all work of the host with those that guests and programs own."""
     work = _work(facts, interrupts, threads)
@@ -68,7 +68,7 @@ def prove(
 
 
 def _work(
-    facts: host_model.HostFacts, interrupts: Interrupts, threads: Threads
+    facts: host_model.HostFacts, interrupts: InterruptPlan, threads: Threads
 ) -> dict[str, dict[str, _Users]]:
     """Return class of work -> ``guests``, ``nics`` or ``devices`` -> who uses which CPUs.
 
@@ -93,7 +93,7 @@ def _cpus(every: Iterable[_Users]) -> frozenset[int]:
 
 
 def _refused_irqs(
-    facts: host_model.HostFacts, interrupts: Interrupts
+    facts: host_model.HostFacts, interrupts: InterruptPlan
 ) -> Iterator[tuple[str, host_model.Irq]]:
     """Yield NIC and interrupt of all that stay because the kernel does not move them."""
     for nic_plan in interrupts.nics:

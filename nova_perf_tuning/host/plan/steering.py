@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.plan import nics
-from nova_perf_tuning.host.plan.interrupts import Interrupts
+from nova_perf_tuning.host.plan.interrupts import InterruptPlan
 from nova_perf_tuning.host.plan.layout import CpuLayout
 from nova_perf_tuning.printing import counted
 
@@ -41,7 +41,7 @@ class _Queue:
 
 
 def plan_steering(
-    facts: host_model.HostFacts, layout: CpuLayout, interrupts: Interrupts, rps: bool
+    facts: host_model.HostFacts, layout: CpuLayout, interrupts: InterruptPlan, rps: bool
 ) -> list[host_model.Setting]:
     """Return XPS of every NIC whose transmit queues have known interrupts, and RPS where wanted.
 

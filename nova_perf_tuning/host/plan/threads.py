@@ -6,7 +6,7 @@ import dataclasses
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.notes import Note
 from nova_perf_tuning.host.plan import guests, napi, spread
-from nova_perf_tuning.host.plan.interrupts import Interrupts
+from nova_perf_tuning.host.plan.interrupts import InterruptPlan
 from nova_perf_tuning.host.plan.layout import CpuLayout
 
 
@@ -24,7 +24,7 @@ class Threads:
 
 
 def plan_threads(
-    facts: host_model.HostFacts, layout: CpuLayout, interrupts: Interrupts
+    facts: host_model.HostFacts, layout: CpuLayout, interrupts: InterruptPlan
 ) -> Threads:
     """Place guests' threads off busy CPUs, and NAPI threads on the CPUs of their interrupts."""
     guest_threads, warnings = guests.thread_placements(

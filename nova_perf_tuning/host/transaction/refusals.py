@@ -82,7 +82,7 @@ class _Record:
     since: float = 0.0
 
 
-class Memory:
+class RefusalMemory:
     """What the kernel refused on one host.
 
     A managed interrupt stays managed as long as it is there. A CPU counts as full until the

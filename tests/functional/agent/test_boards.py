@@ -38,7 +38,7 @@ class BoardsTest(directories.DirectoryCase):
         guests = [host_model.GuestProcess("instance-1", pid, (thread,), None)]
         counts = dict.fromkeys(("passes", "written", "drifted"), {"irq_affinity": 3})
         snapshot = agent_samples.agent_state(**counts), types.SimpleNamespace(guests=guests)
-        return metrics.Collector(types.SimpleNamespace(snapshot=snapshot), result_file)
+        return metrics.MetricsCollector(types.SimpleNamespace(snapshot=snapshot), result_file)
 
     def promtool(self, queries, before, after):
         """Return what is wrong with queries, each of which must give something."""

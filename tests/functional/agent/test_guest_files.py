@@ -53,7 +53,7 @@ class GuestFilesTest(testcase.TestCase):
         (root / "qemu").symlink_to(
             self.run_dir / "libvirt/qemu/run"
         )  # where a user's libvirtd keeps them
-        self.files = sources.GuestFiles(str(self.directory / "root"))
+        self.files = sources.GuestWatch(str(self.directory / "root"))
         self.addCleanup(self.files.close)
 
     def begin_libvirtd(self):

@@ -15,22 +15,22 @@ from tests.support import testcase
 
 #: A value of each kind that must be refused, beside those that are worked out of its bounds.
 WRONG = {
-    vocabulary.Kind.QUEUES: ["0", "x", "-1", "+4", " 4", "1_0", "4.0", "Auto", "", "\u0664"],
-    vocabulary.Kind.INTEGER: ["-1", "two", "+1", "1_0", " 1", ""],
-    vocabulary.Kind.BOOLEAN: ["maybe", "2", ""],
-    vocabulary.Kind.CHOICE: ["other", "NONE", "300", "0256", ""],
-    vocabulary.Kind.NAME: ["-x", "../etc", "a b", "x" * 64, ""],
+    vocabulary.ValueKind.QUEUES: ["0", "x", "-1", "+4", " 4", "1_0", "4.0", "Auto", "", "\u0664"],
+    vocabulary.ValueKind.INTEGER: ["-1", "two", "+1", "1_0", " 1", ""],
+    vocabulary.ValueKind.BOOLEAN: ["maybe", "2", ""],
+    vocabulary.ValueKind.CHOICE: ["other", "NONE", "300", "0256", ""],
+    vocabulary.ValueKind.NAME: ["-x", "../etc", "a b", "x" * 64, ""],
 }
 
 
 def right_and_wrong(spec):
     """Return (values that are allowed, values that are not) of one spec."""
     wrong = list(WRONG[spec.kind])
-    if spec.kind is vocabulary.Kind.BOOLEAN:
+    if spec.kind is vocabulary.ValueKind.BOOLEAN:
         return ["true", "False", "on", "0"], wrong
-    if spec.kind is vocabulary.Kind.NAME:
+    if spec.kind is vocabulary.ValueKind.NAME:
         return ["network-latency", "x" * 63], wrong
-    if spec.kind is vocabulary.Kind.CHOICE:
+    if spec.kind is vocabulary.ValueKind.CHOICE:
         return list(spec.choices), wrong
     return [*spec.choices[:2], spec.choices[-1]], [*wrong, str(int(spec.choices[-1]) + 1)]
 

@@ -135,7 +135,7 @@ class ToldTest(agent_bench.LoopCase):
     def figures(self, agent):
         return {
             (sample.name, *sample.labels.values()): sample.value
-            for family in metrics.Collector(agent).collect()
+            for family in metrics.MetricsCollector(agent).collect()
             for sample in family.samples
         }
 

@@ -215,7 +215,7 @@ class GuestFilesTest(testcase.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = pathlib.Path(sysroots.make_host(self), "run/libvirt/qemu")
-        self.files = sources.GuestFiles(str(self.directory.parents[2]))
+        self.files = sources.GuestWatch(str(self.directory.parents[2]))
         self.addCleanup(self.files.close)
 
     def test_renamed_domain_file_is_a_guest_event(self):
@@ -266,7 +266,9 @@ class MetricsTest(directories.DirectoryCase):
         """Return name -> labels -> value of what an agent serves."""
         snapshot = agent_samples.agent_state(), types.SimpleNamespace(guests=guests)
         families = list(
-            metrics.Collector(types.SimpleNamespace(snapshot=snapshot), result_file).collect()
+            metrics.MetricsCollector(
+                types.SimpleNamespace(snapshot=snapshot), result_file
+            ).collect()
         )
         names = [
             f"{family.name}_total" if family.type == "counter" else family.name

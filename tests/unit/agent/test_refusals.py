@@ -123,7 +123,7 @@ class RefusalTest(agent_bench.BenchCase):
         self.assertEqual([about], self._notes(NoteCode.NODE_WITHOUT_VECTORS))
 
     def test_an_agent_that_starts_anew_knows_what_was_refused(self):
-        memory = refusals.Memory(self.bench.directory, clock=lambda: self.bench.now)
+        memory = refusals.RefusalMemory(self.bench.directory, clock=lambda: self.bench.now)
         self.agent.refusals = memory
         self.host.fill(1)
         self.host.refuses[self.number] = (errno.EPERM, True)
@@ -132,7 +132,9 @@ class RefusalTest(agent_bench.BenchCase):
         self.bench.journal.close()
         self.bench._open()
         self.agent = self.bench.agent
-        self.agent.refusals = refusals.Memory(self.bench.directory, clock=lambda: self.bench.now)
+        self.agent.refusals = refusals.RefusalMemory(
+            self.bench.directory, clock=lambda: self.bench.now
+        )
         self._pass()
         self.assertEqual(attempts, self._attempts_at_all())
 

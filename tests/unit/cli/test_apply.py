@@ -81,7 +81,7 @@ class ApplyTest(transaction_case.TransactionCase):
                 self.run_json("restore")
 
     def test_any_error_after_the_first_write_says_that_settings_were_written(self):
-        with mock.patch.object(refusals.Memory, "learn", side_effect=ValueError("x")):
+        with mock.patch.object(refusals.RefusalMemory, "learn", side_effect=ValueError("x")):
             done = program.nova_perf("apply", "--sysroot", self.root)
         self.assertEqual(3, done.returncode)
         self.assertIn(

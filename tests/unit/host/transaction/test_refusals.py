@@ -33,7 +33,7 @@ class MemoryTest(directories.DirectoryCase):
         self.file = pathlib.Path(f"{self.directory}{refusals.FILE}")
 
     def memory(self):
-        return refusals.Memory(str(self.directory), clock=lambda: self.now)
+        return refusals.RefusalMemory(str(self.directory), clock=lambda: self.now)
 
     def known(self, boot="boot", facts=None):
         return self.memory().known(facts or self.facts, boot)

@@ -236,7 +236,7 @@ class SamplerTest(testcase.TestCase):
         guests = [host_model.GuestProcess(name, os.getpid(), (thread,), None) for name in names]
         snapshot = agent_samples.agent_state(), types.SimpleNamespace(guests=guests)
         registry = prometheus_client.CollectorRegistry()
-        registry.register(metrics.Collector(types.SimpleNamespace(snapshot=snapshot)))
+        registry.register(metrics.MetricsCollector(types.SimpleNamespace(snapshot=snapshot)))
         listening, thread = prometheus_client.start_http_server(0, "127.0.0.1", registry)
         self.addCleanup(thread.join)
         self.addCleanup(listening.server_close)
