@@ -14,14 +14,13 @@ from typing import Final
 from oslo_config import cfg
 
 from nova_perf_tuning import arguments, atomic_write, errors, printing, streams
-from nova_perf_tuning.agent import findings, reconcile, rewrite_limit, service, sources
-from nova_perf_tuning.agent import state as state_module
+from nova_perf_tuning.agent import findings, reconcile, rewrite_limit, service, sources, state
 from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.input import novaconf
 from nova_perf_tuning.host.input.facts import reader
-from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import refusals
+from nova_perf_tuning.host.transaction.journal import STATE_DIR, default_state_dir
 from nova_perf_tuning.host.transaction.restore import KEPT, RestoreResult
 
 LOG = logging.getLogger("nova-perf-agent")
@@ -45,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Formatter("%(levelname)s %(message)s"))
     logging.basicConfig(level=logging.DEBUG if args.debug else logging.INFO, handlers=[handler])
-    notifier = state_module.Notifier()
+    notifier = state.Notifier()
     try:
         return run(args.sysroot, args.config_file or (), notifier)
     except (
@@ -80,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def run(root: str, config_files: Sequence[str], notifier: state_module.Notifier) -> int:
+def run(root: str, config_files: Sequence[str], notifier: state.Notifier) -> int:
     """Keep the host below ``root`` until asked to stop, and return the exit code.
 
     :param config_files: the configuration; none: the default file if it is there and this host is
@@ -94,11 +93,11 @@ def run(root: str, config_files: Sequence[str], notifier: state_module.Notifier)
     sysroot = ""
     if not live:  # the defaults are of the live host
         reader.open_root(root)  # which refuses what is no recorded host
-        if run_dir == state_module.RUN_DIR:
+        if run_dir == state.RUN_DIR:
             sysroot = os.path.realpath(root)
-            run_dir = os.path.join(sysroot, state_module.RUN_DIR.lstrip("/"))
-        if state_dir == f"/{journal_module.STATE_DIR}":
-            state_dir = journal_module.default_state_dir(root)
+            run_dir = os.path.join(sysroot, state.RUN_DIR.lstrip("/"))
+        if state_dir == f"/{STATE_DIR}":
+            state_dir = default_state_dir(root)
     try:
         atomic_write.make_directory(run_dir, inside=sysroot)  # its files are for everybody to read
     except OSError as error:
@@ -124,7 +123,7 @@ def run(root: str, config_files: Sequence[str], notifier: state_module.Notifier)
         for source in _sources(root, live):
             agent.add(source)
         agent.catch_signals()
-        stack.callback(state_module.remove, run_dir, sysroot)
+        stack.callback(state.remove, run_dir, sysroot)
         if options.metrics_port:
             stack.callback(_metrics(agent, conf))
         agent.run()

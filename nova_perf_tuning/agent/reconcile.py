@@ -27,11 +27,20 @@ from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.plan.refused import NOTHING, Refused
-from nova_perf_tuning.host.transaction import apply as apply_module
-from nova_perf_tuning.host.transaction import journal as journal_module
+from nova_perf_tuning.host.transaction import apply, verify
 from nova_perf_tuning.host.transaction import refusals as refusals_module
 from nova_perf_tuning.host.transaction import restore as restore_module
-from nova_perf_tuning.host.transaction import verify as verify_module
+from nova_perf_tuning.host.transaction.journal import (
+    AGENT_LOCK,
+    AGENT_RULES,
+    JOURNAL,
+    BusyError,
+    Entry,
+    HeldError,
+    Journal,
+    JournalError,
+    take_lock,
+)
 from nova_perf_tuning.host.transaction.restore import Restoration, RestoreResult
 
 Setting = host_model.Setting
@@ -57,11 +66,11 @@ class Pass:
 
     facts: host_model.HostFacts
     plan: planner.Plan
-    written: list[apply_module.Outcome]
+    written: list[apply.Outcome]
     drifted: list[Setting]
-    foreign: list[tuple[Setting, journal_module.Entry]]
+    foreign: list[tuple[Setting, Entry]]
     withdrawn: list[Restoration]
-    faults: list[apply_module.Outcome]
+    faults: list[apply.Outcome]
 
 
 class JournalSession:
@@ -73,10 +82,8 @@ class JournalSession:
     """
 
     def __init__(self, directory: str, root: str, ending: float = ENDING_S) -> None:
-        self._open = functools.partial(
-            journal_module.Journal, os.path.abspath(directory), root, writer=True
-        )
-        self._path = pathlib.Path(directory).absolute() / journal_module.JOURNAL
+        self._open = functools.partial(Journal, os.path.abspath(directory), root, writer=True)
+        self._path = pathlib.Path(directory).absolute() / JOURNAL
         self._ending = ending
         self._stamp: object = None
 
@@ -86,24 +93,24 @@ class JournalSession:
 
         :raises JournalError: there is one already, or the directory or the journal cannot be used.
         """
-        with contextlib.suppress(journal_module.BusyError), self.writing():
+        with contextlib.suppress(BusyError), self.writing():
             pass  # what is wrong with it is said at the start
-        path = self._path.with_name(journal_module.AGENT_LOCK)
+        path = self._path.with_name(AGENT_LOCK)
         try:
-            fd = journal_module.take_lock(str(path), _INSTANT_S)
-        except journal_module.HeldError as error:
-            raise journal_module.JournalError(
+            fd = take_lock(str(path), _INSTANT_S)
+        except HeldError as error:
+            raise JournalError(
                 f"{path.parent}: another nova-perf-agent, process {error.holder}, keeps this host: stop it first"
             ) from None
         except OSError as error:
-            raise journal_module.JournalError(f"{path}: {error.strerror}") from None
+            raise JournalError(f"{path}: {error.strerror}") from None
         try:
             yield
         finally:
             os.close(fd)
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[journal_module.Journal]:
+    def writing(self) -> Iterator[Journal]:
         """Hold the journal for one pass.
 
         :raises BusyError: another process holds it.
@@ -117,7 +124,7 @@ class JournalSession:
                 self._path
             )  # where it could not be used, the next change may repair it
 
-    def ending(self) -> journal_module.Journal:
+    def ending(self) -> Journal:
         """Return the journal for putting things back at the end.
 
         :raises BusyError: a command has been changing this host all the time: what the agent
@@ -196,7 +203,7 @@ class TunedHost:
 
     def boot(self) -> str:
         """Return what names this boot of the host."""
-        return apply_module.boot_id(self.root)
+        return apply.boot_id(self.root)
 
 
 class Reconciler:
@@ -228,8 +235,8 @@ class Reconciler:
         self.wanted: list[Setting] = []
         #: What is wanted and was not brought into force, and what is not wanted and could not be
         #: put back.
-        self._unmet: dict[rewrite_limit.Key, apply_module.Outcome] = {}
-        self._stuck: dict[rewrite_limit.Key, apply_module.Outcome] = {}
+        self._unmet: dict[rewrite_limit.Key, apply.Outcome] = {}
+        self._stuck: dict[rewrite_limit.Key, apply.Outcome] = {}
         #: Of the unmet: what the kernel will not take unless something around it changes.
         self._settled: set[rewrite_limit.Key] = set()
 
@@ -252,9 +259,7 @@ class Reconciler:
         self.limit.forget(self._clock())
         return done
 
-    def _round(
-        self, journal: journal_module.Journal, excused: bool, *, last: bool
-    ) -> tuple[Pass, bool]:
+    def _round(self, journal: Journal, excused: bool, *, last: bool) -> tuple[Pass, bool]:
         """Plan with what is known, write the difference; return whether the kernel refused news.
 
         :param last: no round follows in this pass.
@@ -262,12 +267,12 @@ class Reconciler:
         facts, boot = self._host.facts(), self._host.boot()
         plan = self._host.plan(facts, self.refusals.known(facts, boot))
         kinds = self._host.kinds()
-        earlier: dict[rewrite_limit.Key, journal_module.Entry] = {}
-        current: dict[rewrite_limit.Key, journal_module.Entry] = {}
+        earlier: dict[rewrite_limit.Key, Entry] = {}
+        current: dict[rewrite_limit.Key, Entry] = {}
         for entry in journal.entries():
             if entry.is_current(boot):
                 current[_key(entry)] = entry
-            elif not verify_module.is_ended(entry, boot, kinds):
+            elif not verify.is_ended(entry, boot, kinds):
                 earlier[_key(entry)] = entry
         entries = earlier | current
         loud: list[Setting] = []
@@ -294,12 +299,12 @@ class Reconciler:
         self,
         settings: Iterable[Setting],
         kinds: Mapping[str, base.SettingKind],
-        journal: journal_module.Journal,
+        journal: Journal,
         boot: str,
         facts: host_model.HostFacts,
         *,
         last: bool,
-    ) -> tuple[list[apply_module.Outcome], bool]:
+    ) -> tuple[list[apply.Outcome], bool]:
         """Write settings; return what became of them and whether the kernel refused what is news.
 
         Interrupts come first: what else is wanted follows from where the kernel lets them be. The
@@ -312,12 +317,12 @@ class Reconciler:
                 interrupts.append(setting)
             else:
                 others.append(setting)
-        outcomes: list[apply_module.Outcome] = []
+        outcomes: list[apply.Outcome] = []
         if interrupts:
-            outcomes += apply_module.apply(interrupts, kinds, journal, boot)
+            outcomes += apply.apply(interrupts, kinds, journal, boot)
         learned = self.refusals.learn(outcomes, facts, boot)
         if others and (last or not learned):
-            outcomes += apply_module.apply(others, kinds, journal, boot)
+            outcomes += apply.apply(others, kinds, journal, boot)
         return outcomes, learned
 
     def _forget_unwanted(self, wanted: Iterable[Setting]) -> None:
@@ -334,7 +339,7 @@ class Reconciler:
     def _differences(
         self,
         wanted: Sequence[Setting],
-        entries: Mapping[rewrite_limit.Key, journal_module.Entry],
+        entries: Mapping[rewrite_limit.Key, Entry],
         kinds: Mapping[str, base.SettingKind],
         excused: bool,
     ) -> tuple[list[Setting], list[Setting]]:
@@ -368,15 +373,15 @@ class Reconciler:
                 todo.append(setting)
         return todo, drifted
 
-    def _note(self, outcomes: Iterable[apply_module.Outcome]) -> None:
+    def _note(self, outcomes: Iterable[apply.Outcome]) -> None:
         """Remember what is not in force, and what the kernel never accepts (managed interrupts)."""
         for outcome in outcomes:
             key, unsupported = (
                 _key(outcome.setting),
-                outcome.result is apply_module.Result.UNSUPPORTED,
+                outcome.result is apply.Result.UNSUPPORTED,
             )
             self._forget(key)
-            if unsupported or outcome.result in apply_module.FAULTS:
+            if unsupported or outcome.result in apply.FAULTS:
                 self._unmet[key] = outcome
                 if unsupported or outcome.failure is base.FailureClass.PERMANENT:
                     self._settled.add(key)
@@ -394,12 +399,10 @@ class Reconciler:
         """Try again at the next pass what was refused: something around it may have changed."""
         self._settled.clear()
 
-    def not_in_force(self) -> list[apply_module.Outcome]:
+    def not_in_force(self) -> list[apply.Outcome]:
         """Return settings that do not hold after a failed attempt and are still wanted."""
         every = (*self._unmet.values(), *self._stuck.values())
-        return [
-            outcome for outcome in every if outcome.result is not apply_module.Result.UNSUPPORTED
-        ]
+        return [outcome for outcome in every if outcome.result is not apply.Result.UNSUPPORTED]
 
     def conflicts(self) -> dict[rewrite_limit.Key, rewrite_limit.Conflict]:
         """Return what is held back because others keep changing it."""
@@ -413,15 +416,15 @@ class Reconciler:
 
     def _withdraw(
         self,
-        journal: journal_module.Journal,
-        entries: Mapping[rewrite_limit.Key, journal_module.Entry],
+        journal: Journal,
+        entries: Mapping[rewrite_limit.Key, Entry],
         kinds: Mapping[str, base.SettingKind],
         boot: str,
         excused: bool,
     ) -> list[Restoration]:
         """Put back what we wrote and no plan wants any longer; forget what is gone for good."""
         keep = {_key(setting) for setting in self.wanted}
-        unwanted: dict[rewrite_limit.Key, journal_module.Entry] = {}
+        unwanted: dict[rewrite_limit.Key, Entry] = {}
         for key, entry in entries.items():
             if key not in keep and _is_ours(entry):
                 unwanted[key] = entry
@@ -447,9 +450,7 @@ class Reconciler:
                 withdrawn.append(restoration)
         return withdrawn
 
-    def _is_due(
-        self, entry: journal_module.Entry, kind: base.SettingKind | None, excused: bool
-    ) -> bool:
+    def _is_due(self, entry: Entry, kind: base.SettingKind | None, excused: bool) -> bool:
         """Whether a setting that is no longer wanted is put back, or forgotten, now."""
         key = _key(entry)
         with contextlib.suppress(
@@ -483,7 +484,7 @@ class Reconciler:
         kinds = self._host.kinds()
         waiting = self.limit.held_back(self._clock())
         drifting: list[Setting] = []
-        for setting in verify_module.drifted(wanted, kinds):
+        for setting in verify.drifted(wanted, kinds):
             if _key(setting) not in waiting and not self._is_settled(setting):
                 drifting.append(setting)
         return drifting
@@ -510,42 +511,42 @@ def _together(earlier: Pass, later: Pass) -> Pass:
 
 
 def _sorted(
-    outcomes: Iterable[apply_module.Outcome],
-) -> tuple[list[apply_module.Outcome], list[apply_module.Outcome]]:
+    outcomes: Iterable[apply.Outcome],
+) -> tuple[list[apply.Outcome], list[apply.Outcome]]:
     """Return the outcomes of settings that were written, and of those that could not be."""
-    written: list[apply_module.Outcome] = []
-    faults: list[apply_module.Outcome] = []
+    written: list[apply.Outcome] = []
+    faults: list[apply.Outcome] = []
     for outcome in outcomes:
-        if outcome.result in (apply_module.Result.WRITTEN, apply_module.Result.PENDING):
+        if outcome.result in (apply.Result.WRITTEN, apply.Result.PENDING):
             written.append(outcome)
-        elif outcome.result in apply_module.FAULTS:
+        elif outcome.result in apply.FAULTS:
             faults.append(outcome)
     return written, faults
 
 
-def _not_put_back(restoration: Restoration) -> apply_module.Outcome:
+def _not_put_back(restoration: Restoration) -> apply.Outcome:
     """Return the restoration of an entry that is kept as an outcome that failed."""
     original = dataclasses.replace(restoration.entry.setting(), value=restoration.entry.original)
     what = "is not"
     if restoration.result is RestoreResult.FAILED:
         what = "cannot be"
     detail = f"it {what} put back: {restoration.detail}"
-    return apply_module.Outcome(original, apply_module.Result.FAILED, detail=detail)
+    return apply.Outcome(original, apply.Result.FAILED, detail=detail)
 
 
-def _key(setting: Setting | journal_module.Entry) -> rewrite_limit.Key:
+def _key(setting: Setting | Entry) -> rewrite_limit.Key:
     return setting.kind, setting.target, setting.identity
 
 
-def _is_ours(entry: journal_module.Entry) -> bool:
-    return entry.rule in journal_module.AGENT_RULES
+def _is_ours(entry: Entry) -> bool:
+    return entry.rule in AGENT_RULES
 
 
 def _ours(
     settings: Sequence[Setting],
-    entries: Mapping[rewrite_limit.Key, journal_module.Entry],
+    entries: Mapping[rewrite_limit.Key, Entry],
     kinds: Mapping[str, base.SettingKind],
-) -> tuple[list[Setting], list[tuple[Setting, journal_module.Entry]]]:
+) -> tuple[list[Setting], list[tuple[Setting, Entry]]]:
     """Return the settings that no person has applied, and conflicts with those of a person."""
     ours, foreign = [], []
     for setting in settings:
@@ -557,7 +558,7 @@ def _ours(
     return ours, foreign
 
 
-def _was_changed(entry: journal_module.Entry, kind: base.SettingKind, current: str | None) -> bool:
+def _was_changed(entry: Entry, kind: base.SettingKind, current: str | None) -> bool:
     """Whether another program has changed an object since we wrote or watched it."""
     if entry.written is None:
         return False

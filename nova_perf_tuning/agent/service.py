@@ -15,7 +15,7 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.agent import findings, reconcile, sources
 from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.host.model import host_model, notes
-from nova_perf_tuning.host.transaction import journal as journal_module
+from nova_perf_tuning.host.transaction.journal import BusyError
 from nova_perf_tuning.printing import counted
 
 LOG = logging.getLogger(__name__)
@@ -238,7 +238,7 @@ class Service:
         self._poller.changed()
         try:
             done = self._reconciler.reconcile(excused=excused)
-        except journal_module.BusyError as error:
+        except BusyError as error:
             self.stats.skipped += 1
             if not self._retry_at:
                 LOG.info("%s: the pass waits for it", error)

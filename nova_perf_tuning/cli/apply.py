@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from nova_perf_tuning import errors
-from nova_perf_tuning import rules as rules_module
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli.options import host as host_options
 from nova_perf_tuning.cli.options import journal as journal_options
@@ -17,9 +16,9 @@ from nova_perf_tuning.host.audit import persist, runner
 from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.model import host_model, notes
 from nova_perf_tuning.host.model.notes import Note, NoteCode
-from nova_perf_tuning.host.transaction import apply as apply_module
-from nova_perf_tuning.host.transaction import journal as journal_module
-from nova_perf_tuning.host.transaction import planfile, refusals, verify
+from nova_perf_tuning.host.transaction import apply, planfile, refusals, verify
+from nova_perf_tuning.host.transaction.journal import AGENT_KINDS, Journal, running_agent
+from nova_perf_tuning.rules import Report
 
 #: Results that the table passes over.
 _PLAIN: Final = ("unchanged", "written", "pending")
@@ -95,7 +94,7 @@ class Apply(command.PerfCommand):
             settings, owned = _beside_agent(
                 wanted.settings, kinds, journal_options.directory(args)
             )
-            lines, rest = apply_module.preview(settings, kinds)
+            lines, rest = apply.preview(settings, kinds)
             return _show(args, [*owned, *rest], wanted.warnings, writes=lines)
         undo = journal_options.command_line(args)
         try:
@@ -118,26 +117,26 @@ class Apply(command.PerfCommand):
 
 def _beside_agent(
     settings: list[host_model.Setting], kinds: Mapping[str, base.SettingKind], state_dir: str
-) -> tuple[list[host_model.Setting], list[apply_module.Outcome]]:
+) -> tuple[list[host_model.Setting], list[apply.Outcome]]:
     """Return what may be applied while an agent runs, if one does, and what became of the rest."""
-    agent = journal_module.running_agent(state_dir)
+    agent = running_agent(state_dir)
     if agent is None:
         return settings, []
     places, free = [], []
     for setting in settings:
-        if setting.kind in journal_module.AGENT_KINDS:
+        if setting.kind in AGENT_KINDS:
             places.append(setting)
         else:
             free.append(setting)
     outcomes = []
     for setting, observation in zip(places, verify.verify(places, kinds), strict=True):
-        result, detail = apply_module.Result.UNCHANGED, ""
+        result, detail = apply.Result.UNCHANGED, ""
         if observation.state not in (base.State.HOLDS, base.State.PENDING):
-            result = apply_module.Result.OWNED
+            result = apply.Result.OWNED
             detail = (
                 f"nova-perf-agent (process {agent}) places these and would undo it: stop it first"
             )
-        outcomes.append(apply_module.Outcome(setting, result, setting.current, None, detail))
+        outcomes.append(apply.Outcome(setting, result, setting.current, None, detail))
     return free, outcomes
 
 
@@ -145,14 +144,14 @@ def _write(
     args: argparse.Namespace,
     wanted: _Wanted,
     memory: refusals.RefusalMemory,
-    journal: journal_module.Journal,
-) -> tuple[list[apply_module.Outcome], list[Note]]:
+    journal: Journal,
+) -> tuple[list[apply.Outcome], list[Note]]:
     """Bring what is wanted into force, and return what became of it, with warnings.
 
     What the kernel refuses to do with interrupts is a fact for the next plan, and that is written
     then.
     """
-    boot = apply_module.boot_id(args.sysroot)
+    boot = apply.boot_id(args.sysroot)
     last, owned = _write_once(args, wanted, journal, boot)
     done = last
     for _round in range(1, refusals.ROUNDS):
@@ -173,12 +172,12 @@ def _write(
 
 
 def _write_once(
-    args: argparse.Namespace, wanted: _Wanted, journal: journal_module.Journal, boot: str
-) -> tuple[list[apply_module.Outcome], list[apply_module.Outcome]]:
+    args: argparse.Namespace, wanted: _Wanted, journal: Journal, boot: str
+) -> tuple[list[apply.Outcome], list[apply.Outcome]]:
     """Return what became of the settings that were written, and of those that an agent keeps."""
     kinds = registry.kinds(args.sysroot)
     settings, owned = _beside_agent(wanted.settings, kinds, journal.state_dir)
-    return apply_module.apply(settings, kinds, journal, boot), owned
+    return apply.apply(settings, kinds, journal, boot), owned
 
 
 def _wanted(args: argparse.Namespace, memory: refusals.RefusalMemory) -> _Wanted:
@@ -231,7 +230,7 @@ def _proposed(args: argparse.Namespace) -> _Wanted:
     return _Wanted(None, settings, [*warnings, *lost])
 
 
-def _unjudged(args: argparse.Namespace, report: rules_module.Report) -> list[Note]:
+def _unjudged(args: argparse.Namespace, report: Report) -> list[Note]:
     """Return warnings about rules that are named and could not judge the host, and about broken ones."""
     warnings = []
     for name, reason, code in report.unknown:
@@ -244,7 +243,7 @@ def _unjudged(args: argparse.Namespace, report: rules_module.Report) -> list[Not
 
 def _show(
     args: argparse.Namespace,
-    outcomes: list[apply_module.Outcome],
+    outcomes: list[apply.Outcome],
     warnings: list[Note],
     *,
     path: str = "",
@@ -266,14 +265,14 @@ def _show(
     elif writes is None:
         _print_table(rows, warnings, prefix="")
         command.say(command.summary(counts, "setting"))
-        if apply_module.Result.PENDING.value in counts:
+        if apply.Result.PENDING.value in counts:
             print("pending: accepted by the kernel; these interrupts move when they fire next")
         command.say(f"journal: {path}; undo it with: {journal_options.command_line(args)}")
     else:
         command.say(*writes)
         _print_table(rows, warnings, prefix="# ")
         command.say(f"# {command.summary(counts, 'setting')}; nothing was changed")
-    if any(outcome.result in apply_module.FAULTS for outcome in outcomes):
+    if any(outcome.result in apply.FAULTS for outcome in outcomes):
         return int(errors.ExitCode.FAIL)
     return int(errors.ExitCode.PASS)
 
@@ -287,7 +286,7 @@ def _print_table(rows: list[dict[str, object]], warnings: list[Note], *, prefix:
         command.say(f"{prefix}warning: {notes.text(note)}")
 
 
-def _as_json(outcome: apply_module.Outcome) -> dict[str, object]:
+def _as_json(outcome: apply.Outcome) -> dict[str, object]:
     failure = None
     if outcome.failure:
         failure = outcome.failure.value

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.validation.bench import base
 from nova_perf_tuning.validation.report import data, summary, text
-from nova_perf_tuning.validation.results import environment as environments
 from nova_perf_tuning.validation.results import messages
+from nova_perf_tuning.validation.results.environment import Environment
 from nova_perf_tuning.validation.results.reasons import Reason
 
 
@@ -18,7 +18,7 @@ def show(
     benchmark: base.Benchmark,
     used: dict[str, str],
     readings: list[base.Reading],
-    environment: environments.Environment | None = None,
+    environment: Environment | None = None,
     remarks: Mapping[str, str] | None = None,
 ) -> None:
     """Show a benchmark's figures as the option ``-f`` says, with warnings and remarks."""
@@ -34,7 +34,7 @@ def show(
         if remarks is not None:
             shown["remarks"] = [{"code": code, "text": remark} for code, remark in remarks.items()]
         if environment is not None:
-            shown["environment"] = environments.to_dict(environment)
+            shown["environment"] = environment.to_dict()
             shown.update(data.lines("warnings", warnings))
         command.print_json(shown)
         return

@@ -12,7 +12,7 @@ from nova_perf_tuning.validation.bench import base, plugins, rt_tests
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import local
 from nova_perf_tuning.validation.measure import host_environment, trial
-from nova_perf_tuning.validation.results import environment as environments
+from nova_perf_tuning.validation.results.environment import RecordedBenchmark
 
 
 class BenchRun(command.PerfCommand):
@@ -47,9 +47,7 @@ class BenchRun(command.PerfCommand):
             server = "127.0.0.1"
         steps = benchmark.steps(merged, server)
         environment = host_environment.read()
-        environment.benchmarks = {
-            benchmark.kind: environments.RecordedBenchmark(parameters=merged)
-        }
+        environment.benchmarks = {benchmark.kind: RecordedBenchmark(parameters=merged)}
         with local.LocalLauncher() as launcher:
             launcher.require(*plugins.needs([job]))
             launcher.prepare()

@@ -23,8 +23,7 @@ from nova_perf_tuning.validation.heat import heat_pair, host_cpu
 from nova_perf_tuning.validation.judge import budget_file, fleet, verdict
 from nova_perf_tuning.validation.measure import fleet_model, results_file
 from nova_perf_tuning.validation.report import report, summary
-from nova_perf_tuning.validation.results import messages
-from nova_perf_tuning.validation.results import model as results_model
+from nova_perf_tuning.validation.results import messages, model
 from nova_perf_tuning.validation.results.environment import Ended, Environment
 from nova_perf_tuning.validation.store import engine, run_store
 
@@ -42,7 +41,7 @@ _FREE: Final = frozenset(
 )
 
 #: Arms are named by their flavors, and in results these names are the bare host and an A/A run.
-_RESERVED: Final = frozenset((results_model.HOST, *results_model.AA_ARMS))
+_RESERVED: Final = frozenset((model.HOST, *model.AA_ARMS))
 
 
 class Run:
@@ -61,7 +60,7 @@ class Run:
         self._args = args
         self._cloud = cloud
         self._budgets: list[verdict.Budget] = []
-        self._bare: dict[str, results_model.Results] = {}
+        self._bare: dict[str, model.Results] = {}
         self._results_file, self._report_file = validate_options.output_files(args.output)
 
     def run(self) -> int:
@@ -214,7 +213,7 @@ class Run:
         self._bare = fleet_results.load_bare(self._args.bare_host, labels)
         arms = [arm.name for arm in plan.arms]
         if self._bare:
-            arms.insert(0, results_model.HOST)
+            arms.insert(0, model.HOST)
         budget = self._args.budget
         if budget:
             loaded = budget_file.load(budget)
@@ -241,7 +240,7 @@ class Run:
                 f"{one_line(error)}; what was measured is kept, and {how}: {self.resume_command(run.run_id)}"
             ) from error
 
-    def _finish(self, results: results_model.Results, judged: fleet.FleetVerdict) -> int:
+    def _finish(self, results: model.Results, judged: fleet.FleetVerdict) -> int:
         """Write results and report, print the tables and return the exit code."""
         results_file.save(results, self._results_file, self._output)
         summaries = summary.summarise(results, limits=budget_file.limits(self._budgets))
@@ -260,7 +259,7 @@ class Run:
 
     def _show(
         self,
-        results: results_model.Results,
+        results: model.Results,
         summaries: Sequence[summary.BenchmarkSummary],
         judged: fleet.FleetVerdict,
     ) -> None:

@@ -10,10 +10,8 @@ from nova_perf_tuning.cli import command
 from nova_perf_tuning.cli.options import journal as journal_options
 from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.kinds import base, registry
-from nova_perf_tuning.host.transaction import apply as apply_module
-from nova_perf_tuning.host.transaction import journal as journal_module
-from nova_perf_tuning.host.transaction import restore as restore_module
-from nova_perf_tuning.host.transaction import verify
+from nova_perf_tuning.host.transaction import apply, restore, verify
+from nova_perf_tuning.host.transaction.journal import AGENT_RULES, Entry, Journal, running_agent
 from nova_perf_tuning.host.transaction.restore import RestoreResult
 
 #: What a count of these results is called, where the result itself says too little.
@@ -54,34 +52,34 @@ class Restore(command.PerfCommand):
     def take_action(self, args: argparse.Namespace) -> int:
         privileged.require(args.sysroot)
         with journal_options.open_journal(args, writer=True) as journal:
-            boot, kinds = apply_module.boot_id(args.sysroot), registry.kinds(args.sysroot)
-            agent = journal_module.running_agent(journal.state_dir)
-            of_agent: list[journal_module.Entry] = []
+            boot, kinds = apply.boot_id(args.sysroot), registry.kinds(args.sysroot)
+            agent = running_agent(journal.state_dir)
+            of_agent: list[Entry] = []
             if agent is not None:
                 of_agent = _kept_by_agent(journal, kinds, boot)
             keys = {entry.key for entry in of_agent}
-            done = restore_module.restore(
+            done = restore.restore(
                 journal, kinds, boot, force=args.force, only=lambda entry: entry.key not in keys
             )
         _show(args, done, agent, sum(entry.state != "held" for entry in of_agent))
-        if any(restoration.result in restore_module.KEPT for restoration in done):
+        if any(restoration.result in restore.KEPT for restoration in done):
             return int(errors.ExitCode.FAIL)
         return int(errors.ExitCode.PASS)
 
 
 def _kept_by_agent(
-    journal: journal_module.Journal, kinds: Mapping[str, base.SettingKind], boot: str
-) -> list[journal_module.Entry]:
+    journal: Journal, kinds: Mapping[str, base.SettingKind], boot: str
+) -> list[Entry]:
     """Return the entries of this boot that a running agent would write again."""
     kept = []
     for entry in journal.entries():
-        if entry.rule in journal_module.AGENT_RULES and not verify.is_ended(entry, boot, kinds):
+        if entry.rule in AGENT_RULES and not verify.is_ended(entry, boot, kinds):
             kept.append(entry)
     return kept
 
 
 def _show(
-    args: argparse.Namespace, done: list[restore_module.Restoration], agent: str | None, kept: int
+    args: argparse.Namespace, done: list[restore.Restoration], agent: str | None, kept: int
 ) -> None:
     """:param kept: how many values stay with the agent."""
     counts = command.count(restoration.result for restoration in done)
@@ -110,7 +108,7 @@ def _show(
         )
 
 
-def _as_json(restoration: restore_module.Restoration) -> dict[str, object]:
+def _as_json(restoration: restore.Restoration) -> dict[str, object]:
     return {
         "kind": restoration.entry.kind,
         "target": restoration.entry.target,

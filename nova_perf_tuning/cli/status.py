@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import state as agent_module
+from nova_perf_tuning.agent import state
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.cli.options import journal as journal_options
 from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host.kinds import base, registry
-from nova_perf_tuning.host.transaction import apply as apply_module
-from nova_perf_tuning.host.transaction import journal as journal_module
-from nova_perf_tuning.host.transaction import verify as verify_module
+from nova_perf_tuning.host.transaction import apply, verify
+from nova_perf_tuning.host.transaction.journal import JOURNAL, Entry, ForbiddenError
 from nova_perf_tuning.printing import counted
 
 
@@ -33,11 +32,11 @@ class Status(command.PerfCommand):
 
     def take_action(self, args: argparse.Namespace) -> int:
         journal = _journal(args)
-        agent: agent_module.AgentState | None = None
-        unreadable: agent_module.UnreadableError | None = None
+        agent: state.AgentState | None = None
+        unreadable: state.UnreadableError | None = None
         try:
             agent = agent_state(args)
-        except agent_module.UnreadableError as error:
+        except state.UnreadableError as error:
             unreadable = error
         if args.format == "json":
             command.print_json({**journal, "agent": _agent_as_json(agent, unreadable)})
@@ -52,12 +51,12 @@ class Status(command.PerfCommand):
         return int(errors.ExitCode.PASS)
 
 
-def agent_state(args: argparse.Namespace) -> agent_module.AgentState | None:
+def agent_state(args: argparse.Namespace) -> state.AgentState | None:
     """Return what the agent of the host that the options name says of itself; None where none runs or ran."""
     if args.sysroot == "/":
-        return agent_module.read(opts.load(opts.default_files("/")).agent.run_dir)
+        return state.read(opts.load(opts.default_files("/")).agent.run_dir)
     root = os.path.realpath(args.sysroot)
-    return agent_module.read(os.path.join(root, agent_module.RUN_DIR.lstrip("/")), root)
+    return state.read(os.path.join(root, state.RUN_DIR.lstrip("/")), root)
 
 
 def _journal(args: argparse.Namespace) -> dict[str, Any]:
@@ -65,23 +64,23 @@ def _journal(args: argparse.Namespace) -> dict[str, Any]:
     try:
         with journal_options.open_journal(args) as journal:
             entries, path = journal.entries(), journal.path
-    except journal_module.ForbiddenError as error:
+    except ForbiddenError as error:
         directory = os.path.abspath(journal_options.directory(args))
         return {
             "settings": None,
             "counts": None,
             "stale": None,
             "competing_daemons": None,
-            "journal": os.path.join(directory, journal_module.JOURNAL),
+            "journal": os.path.join(directory, JOURNAL),
             "journal_fault": str(error),
             "journal_fault_code": errors.code(error),
         }
-    boot, kinds = apply_module.boot_id(args.sysroot), registry.kinds(args.sysroot)
-    current = [entry for entry in entries if not verify_module.is_ended(entry, boot, kinds)]
-    observations = verify_module.verify([entry.setting() for entry in current], kinds)
+    boot, kinds = apply.boot_id(args.sysroot), registry.kinds(args.sysroot)
+    current = [entry for entry in entries if not verify.is_ended(entry, boot, kinds)]
+    observations = verify.verify([entry.setting() for entry in current], kinds)
     daemons: dict[str, int] = {}
     if any(observation.state is base.State.DRIFTED for observation in observations):
-        daemons = verify_module.running_daemons(args.sysroot)
+        daemons = verify.running_daemons(args.sysroot)
     rows = []
     for entry, observation in zip(current, observations, strict=True):
         row = _as_json(entry, observation, daemons)
@@ -117,7 +116,7 @@ def _print_journal(journal: Mapping[str, Any]) -> None:
 
 
 def _agent_as_json(
-    agent: agent_module.AgentState | None, unreadable: agent_module.UnreadableError | None
+    agent: state.AgentState | None, unreadable: state.UnreadableError | None
 ) -> dict[str, Any] | None:
     if unreadable is not None:
         return {
@@ -130,7 +129,7 @@ def _agent_as_json(
     return vars(agent)
 
 
-def agent_lines(agent: agent_module.AgentState | None) -> list[str]:
+def agent_lines(agent: state.AgentState | None) -> list[str]:
     if agent is None:
         return ["agent: not running"]
     if not agent.running:
@@ -171,11 +170,11 @@ def _finding_text(finding: Mapping[str, Any]) -> str:
 
 
 def _as_json(
-    entry: journal_module.Entry, observation: base.Observation, daemons: dict[str, int]
+    entry: Entry, observation: base.Observation, daemons: dict[str, int]
 ) -> dict[str, object]:
     detail = observation.detail
     if observation.state is base.State.DRIFTED:
-        who = verify_module.likely_writer(entry.kind, daemons)
+        who = verify.likely_writer(entry.kind, daemons)
         detail = f"holds {observation.current}; may have been written by {who}"
     elif entry.state == "intended":
         detail = detail or "apply was cut short here: apply again or restore"

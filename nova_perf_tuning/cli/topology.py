@@ -12,7 +12,7 @@ from nova_perf_tuning.cli.options import output
 from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.host.input import novaconf
 from nova_perf_tuning.host.input.facts import reader
-from nova_perf_tuning.host.input.facts import root as root_module
+from nova_perf_tuning.host.input.facts.root import Root
 from nova_perf_tuning.host.model import host_model, notes, owners
 from nova_perf_tuning.host.picture import svg
 from nova_perf_tuning.printing import counted
@@ -81,7 +81,7 @@ class Topology(command.PerfCommand):
             command.say(str(error), prefix="warning: ")
 
 
-def _claims(root: root_module.Root, facts: host_model.HostFacts) -> owners.CpuOwners:
+def _claims(root: Root, facts: host_model.HostFacts) -> owners.CpuOwners:
     """Return who owns what, as the plan has it; NovaConfigError: the sets of nova.conf cannot be read."""
     return owners.CpuOwners.of(facts, novaconf.cpu_sets(novaconf.found(root)))
 

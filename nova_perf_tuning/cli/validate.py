@@ -20,10 +20,9 @@ from nova_perf_tuning.validation.judge import ablation, budget_file, noise, verd
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import registry as launchers
 from nova_perf_tuning.validation.measure import collectors, results_file, session
-from nova_perf_tuning.validation.report import report as report_module
-from nova_perf_tuning.validation.report import summary
-from nova_perf_tuning.validation.results import environment as environments
+from nova_perf_tuning.validation.report import report, summary
 from nova_perf_tuning.validation.results import messages, model
+from nova_perf_tuning.validation.results.environment import AblatedSpec, Environment
 from nova_perf_tuning.validation.results.reasons import ReasonError
 
 _PROGRAM: Final = "nova-perf validate"
@@ -213,12 +212,10 @@ class _Run:
         if not judged.judgements:
             unjudged = messages.of(budget_file.why_none(results))
         _results_path, report_file = validate_options.output_files(self.args.output)
-        page = report_module.render(results, judged.summaries, judged.judgements, judged.knobs)
+        page = report.render(results, judged.summaries, judged.judgements, judged.knobs)
         results_file.write_atomically(report_file, page, self.output)
         if self.args.format == "json":
-            document = report_module.as_json(
-                results, judged.summaries, judged.judgements, judged.knobs
-            )
+            document = report.as_json(results, judged.summaries, judged.judgements, judged.knobs)
             command.print_json(document)
         else:
             self._show(judged, unjudged)
@@ -286,13 +283,13 @@ def _planned(
 
     :param output: the directory of the run's files, None: it is not there yet.
     """
-    report_module.require_packages()
+    report.require_packages()
     budgets: list[budget_file.Budget] = []
     if args.budget:
         budgets = budget_file.load(args.budget)
     launcher = launchers.load(args.launcher)
     plan = session_plan(args, launcher.vcpus)
-    validate_options.check_planned(session.planned(plan, environments.Environment()))
+    validate_options.check_planned(session.planned(plan, Environment()))
     _check_programs(plan.jobs)
     launcher.require(*plugins.needs(plan.jobs))
     floors: Sequence[noise.Entry] = []
@@ -329,7 +326,7 @@ def session_plan(args: argparse.Namespace, vcpus: int | None) -> session.Session
     values = tuned.extra_specs()
     left_out = {}
     for spec, arm in without.items():
-        left_out[arm.name] = environments.AblatedSpec(spec, values[spec])
+        left_out[arm.name] = AblatedSpec(spec, values[spec])
     boots, blocks, time_limit_s = BOOTS, BLOCKS, _TIME_LIMIT_S
     if args.budget:
         boots, blocks, time_limit_s = BOOTS_JUDGED, BLOCKS_JUDGED, _TIME_LIMIT_JUDGED_S

@@ -7,8 +7,7 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.cli.options import journal as journal_options
 from nova_perf_tuning.host.kinds import base, registry
-from nova_perf_tuning.host.transaction import apply as apply_module
-from nova_perf_tuning.host.transaction import verify as verify_module
+from nova_perf_tuning.host.transaction import apply, verify
 from nova_perf_tuning.printing import counted
 
 
@@ -26,17 +25,17 @@ class Verify(command.PerfCommand):
     def take_action(self, args: argparse.Namespace) -> int:
         with journal_options.open_journal(args) as journal:
             entries = journal.entries()
-        boot, kinds = apply_module.boot_id(args.sysroot), registry.kinds(args.sysroot)
+        boot, kinds = apply.boot_id(args.sysroot), registry.kinds(args.sysroot)
         settings = []
         for entry in entries:
-            if not verify_module.is_ended(entry, boot, kinds):
+            if not verify.is_ended(entry, boot, kinds):
                 settings.append(entry.setting())
         stale = len(entries) - len(settings)
-        observations = verify_module.verify(settings, kinds)
+        observations = verify.verify(settings, kinds)
         rows, drift, unreadable = [], False, False
         for setting, observation in zip(settings, observations, strict=True):
             rows.append(journal_options.as_json(setting, observation))
-            drift = drift or verify_module.is_drift(setting, observation, kinds)
+            drift = drift or verify.is_drift(setting, observation, kinds)
             unreadable = unreadable or observation.state is base.State.UNREADABLE
         counts = command.count(observation.state for observation in observations)
         if args.format == "json":

@@ -10,8 +10,8 @@ from typing import Final
 
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli.options import flavor as flavor_options
-from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing, transform
+from nova_perf_tuning.guest.domain import Domain
 from nova_perf_tuning.printing import printable
 from nova_perf_tuning.rules import Finding
 from nova_perf_tuning.specs import crosscheck, profiles, request, vocabulary
@@ -149,7 +149,7 @@ def _shown(xml: str) -> str:
 
 
 def _request(
-    guest: domain_module.Domain,
+    guest: Domain,
     specs: Mapping[str, str],
     properties: Mapping[str, str],
     known: Mapping[str, profiles.Profile],

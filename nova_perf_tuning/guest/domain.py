@@ -10,7 +10,7 @@ import enum
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from nova_perf_tuning.specs import request as request_module
+from nova_perf_tuning.specs.request import Request
 
 #: PID_MAX_LIMIT of the kernel.
 MAX_PID: Final = 1 << 22
@@ -95,7 +95,7 @@ class Domain:
     interfaces: tuple[Interface, ...]
     hostdevs: tuple[str, ...]
     dedicated: bool
-    request: request_module.Request | None
+    request: Request | None
     domain_id: int | None = None
     title: str | None = None
     request_error: str | None = None

@@ -8,8 +8,8 @@ from lxml import etree
 
 from nova_perf_tuning.guest import domain, parsing
 from nova_perf_tuning.guest.domain import LeftOut, Omission
-from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
+from nova_perf_tuning.specs.request import Queues, Request
 
 #: Interfaces that the kernel's vhost-net can serve.
 _TAP_KINDS: Final = frozenset({"bridge", "direct", "ethernet", "network"})
@@ -19,7 +19,7 @@ _QUEUE_KINDS: Final = _TAP_KINDS | {"vhostuser", "vdpa"}
 _TX_KINDS: Final = frozenset({"vhostuser", "vdpa"})
 
 
-def vif_queues(wanted: request_module.Queues, vcpus: int, housekeeping_cpus: int | None) -> int:
+def vif_queues(wanted: Queues, vcpus: int, housekeeping_cpus: int | None) -> int:
     """Return queue pairs: of ``auto`` no more than few, nor than the host's CPUs that can serve them.
 
     Never more than one pair for each vCPU; the guest would leave the rest idle.
@@ -34,7 +34,7 @@ def vif_queues(wanted: request_module.Queues, vcpus: int, housekeeping_cpus: int
 
 def write(
     interface: etree._Element,
-    request: request_module.Request,
+    request: Request,
     vcpus: int,
     kvm: bool,
     housekeeping_cpus: int | None,
@@ -109,7 +109,7 @@ def _objection(interface: etree._Element, kind: str, model: str) -> LeftOut | No
 
 
 def _attributes(
-    interface: etree._Element, present: int, request: request_module.Request, queues: int | None
+    interface: etree._Element, present: int, request: Request, queues: int | None
 ) -> tuple[dict[str, str | None], list[LeftOut]]:
     """Return the attributes that ``<driver>`` shall have (None: shall not), and what is left out.
 

@@ -15,8 +15,8 @@ from lxml import etree
 from nova_perf_tuning import cpulist, errors
 from nova_perf_tuning.guest import domain
 from nova_perf_tuning.specs import parsing as spec_parsing
-from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
+from nova_perf_tuning.specs.request import Request
 
 #: Nova's metadata (``<nova:instance>``); extra specs are in it since Nova 32.
 NOVA_NAMESPACE: Final = "http://openstack.org/xmlns/libvirt/nova/1.1"
@@ -449,7 +449,7 @@ def _named(elements: Iterable[etree._Element]) -> dict[str, str]:
     return {element.get("name", ""): (element.text or "").strip() for element in elements}
 
 
-def _request(specs: domain.MetadataSpecs) -> tuple[request_module.Request | None, str | None]:
+def _request(specs: domain.MetadataSpecs) -> tuple[Request | None, str | None]:
     """Return the request of our own metadata element, else of Nova's; or why it cannot be used."""
     try:
         if specs.expanded is not None:

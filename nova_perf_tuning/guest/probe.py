@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from nova_perf_tuning.guest import parsing
-from nova_perf_tuning.specs import request as request_module
+from nova_perf_tuning.specs.request import AUTO, Request
 
 SCRIPT: Final = (
     importlib.resources.files(__package__).joinpath("probe.sh").read_text(encoding="utf-8")
@@ -112,14 +112,14 @@ def parse(text: str) -> ProbeResult:
     return ProbeResult(mode, evidence, _first(parts, "clock"), nics, disks)
 
 
-def resolved(request: request_module.Request, xml: str, vcpus: int) -> request_module.Request:
+def resolved(request: Request, xml: str, vcpus: int) -> Request:
     """Return a request with the numbers that its guest's domain XML has for ``auto``.
 
     An interface that names no queues has one pair. A disk that names none was left out, and lacks
     what ``auto`` means for every disk: a queue for each vCPU.
     """
     for spec, device, fallback in (("vif_queues", "interface", 1), ("disk_queues", "disk", vcpus)):
-        if getattr(request, spec) == request_module.AUTO:
+        if getattr(request, spec) == AUTO:
             texts = parsing.parse_xml(xml).xpath(f"devices/{device}/driver/@queues")
             number: dict[str, Any] = {spec: max(map(int, texts), default=fallback)}
             request = dataclasses.replace(request, **number)
@@ -127,7 +127,7 @@ def resolved(request: request_module.Request, xml: str, vcpus: int) -> request_m
 
 
 def findings(
-    result: ProbeResult, request: request_module.Request, accelerator: str, vcpus: int
+    result: ProbeResult, request: Request, accelerator: str, vcpus: int
 ) -> list[GuestFinding]:
     """Return where a guest is not what was asked for.
 
@@ -171,7 +171,7 @@ def contradiction(mode: str, accelerator: str) -> str:
     return f"declared to run on {accelerator}, but found on {words.get(mode, mode)}"
 
 
-def _nic_findings(nic: GuestNic, request: request_module.Request) -> Iterator[GuestFinding]:
+def _nic_findings(nic: GuestNic, request: Request) -> Iterator[GuestFinding]:
     wanted = request.vif_queues
     if isinstance(wanted, int):
         possible = nic.possible

@@ -8,8 +8,8 @@ from lxml import etree
 
 from nova_perf_tuning.guest import network, parsing
 from nova_perf_tuning.guest.domain import VIRTIO_SCSI_MODELS, LeftOut, Omission
-from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
+from nova_perf_tuning.specs.request import Request
 
 #: Tag of a device -> libvirt and QEMU from which on several I/O threads can serve one
 #: (iothread-vq-mapping).
@@ -29,7 +29,7 @@ def spreadable(libvirt: int, qemu: int) -> frozenset[str]:
 
 
 def write(
-    domain: etree._Element, request: request_module.Request, vcpus: int, spread: Collection[str]
+    domain: etree._Element, request: Request, vcpus: int, spread: Collection[str]
 ) -> list[LeftOut]:
     """Give ``domain`` its I/O threads and disk queues; return what was left out and why.
 
@@ -69,9 +69,7 @@ def write(
     return left_out + _spread(able, threads, vcpus, spread)
 
 
-def write_plugged(
-    disk: etree._Element, domain_xml: str, request: request_module.Request
-) -> list[LeftOut]:
+def write_plugged(disk: etree._Element, domain_xml: str, request: Request) -> list[LeftOut]:
     """Give a ``<disk>`` its queues and the I/O thread of the running guest that serves fewest disks.
 
     :param domain_xml: the guest it is plugged into; only I/O threads that it has are given, which
@@ -117,7 +115,7 @@ def _objection(device: etree._Element, bus: str) -> LeftOut | None:
     return None
 
 
-def _set_queues(device: etree._Element, request: request_module.Request, vcpus: int) -> None:
+def _set_queues(device: etree._Element, request: Request, vcpus: int) -> None:
     """Give a device its request queues, no more than vCPUs."""
     wanted = request.disk_queues
     if wanted is not None:

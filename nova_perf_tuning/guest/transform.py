@@ -8,8 +8,8 @@ from lxml import etree
 
 from nova_perf_tuning.guest import network, parsing, storage
 from nova_perf_tuning.guest.domain import VIRTIO_MODELS, LeftOut, Omission
-from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
+from nova_perf_tuning.specs.request import Request
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Transformed:
 
 def transform(
     xml: str | bytes,
-    request: request_module.Request,
+    request: Request,
     *,
     housekeeping_cpus: int | None = None,
     spread: Collection[str] = (),
@@ -47,7 +47,7 @@ def text(root: etree._Element) -> str:
 
 def write(
     domain: etree._Element,
-    request: request_module.Request,
+    request: Request,
     housekeeping_cpus: int | None = None,
     spread: Collection[str] = (),
 ) -> tuple[LeftOut, ...]:

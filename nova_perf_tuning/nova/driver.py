@@ -35,14 +35,14 @@ from nova_perf_tuning.nova import (
     traits,
 )
 from nova_perf_tuning.specs import crosscheck
-from nova_perf_tuning.specs import request as request_module
+from nova_perf_tuning.specs.request import AUTO, Request
 
 LOG = logging.getLogger(__name__)
 CONF = nova.conf.CONF
 options.register_opts(CONF)
 
 #: Writes a guest's request into an element of it; returns what was left out and why.
-Write = Callable[[etree._Element, Instance, request_module.Request], Iterable[LeftOut]]
+Write = Callable[[etree._Element, Instance, Request], Iterable[LeftOut]]
 
 
 class PluggedVIF(network_model.VIF):
@@ -151,7 +151,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         return conf
 
     def _write_domain(
-        self, domain: etree._Element, instance: Instance, request: request_module.Request
+        self, domain: etree._Element, instance: Instance, request: Request
     ) -> Iterable[LeftOut]:
         memory = next(parsing.grandchildren(domain, "numatune", "memory"), None)
         nodes = None
@@ -180,14 +180,12 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
             LOG.warning("%s", what, instance=instance)
         return cpus or frozenset()
 
-    def _housekeeping(
-        self, nodes: frozenset[int] | None, request: request_module.Request
-    ) -> int | None:
+    def _housekeeping(self, nodes: frozenset[int] | None, request: Request) -> int | None:
         """Return how many CPUs of ``nodes`` (None: of all) may serve the guest's queues, None when not known.
 
         These are the shared ones, or where there are none those that are not dedicated.
         """
-        if request.vif_queues != request_module.AUTO:
+        if request.vif_queues != AUTO:
             return None
         shared, dedicated = self._shared_cpus(nodes), hardware.get_cpu_dedicated_set()
         if shared is None and dedicated is not None:
@@ -286,7 +284,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
             raise
 
     def _write_interface(
-        self, interface: etree._Element, instance: Instance, request: request_module.Request
+        self, interface: etree._Element, instance: Instance, request: Request
     ) -> Iterable[LeftOut]:
         topology = instance.numa_topology
         nodes = frozenset(cell.id for cell in topology.cells) if topology else None
@@ -304,7 +302,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
             self._tune(self._write_disk, instance, conf)
 
     def _write_disk(
-        self, disk: etree._Element, instance: Instance, request: request_module.Request
+        self, disk: etree._Element, instance: Instance, request: Request
     ) -> Iterable[LeftOut]:
         if not (request.iothreads or request.disk_queues):
             return ()

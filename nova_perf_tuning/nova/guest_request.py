@@ -9,7 +9,7 @@ import nova.conf
 from nova_perf_tuning.nova import Flavor, Instance
 from nova_perf_tuning.rules import Finding
 from nova_perf_tuning.specs import crosscheck, profiles, vocabulary
-from nova_perf_tuning.specs import request as request_module
+from nova_perf_tuning.specs.request import Request
 
 CONF = nova.conf.CONF
 
@@ -34,9 +34,7 @@ def specs(instance: Instance, flavor: Flavor = None) -> dict[str, str]:
     return {key: text for key, text in everything.items() if key.startswith(wanted)}
 
 
-def request(
-    instance: Instance, flavor: Flavor = None
-) -> tuple[request_module.Request, list[Finding]]:
+def request(instance: Instance, flavor: Flavor = None) -> tuple[Request, list[Finding]]:
     """Return what the instance asks for (falsy when nothing), and warnings about what it does not get.
 
     :param flavor: as of :func:`specs`.
@@ -50,7 +48,7 @@ def request(
 
 def of_flavor(
     flavor: Flavor, image_properties: Mapping[str, str]
-) -> tuple[request_module.Request, list[Finding]]:
+) -> tuple[Request, list[Finding]]:
     """Do as :func:`request` does, for a flavor and properties of an image."""
     specs = extra_specs(flavor)
     options = CONF.nova_perf_tuning

@@ -23,7 +23,7 @@ from nova_perf_tuning import cpulist, errors
 from nova_perf_tuning.placement import api, hosts
 from nova_perf_tuning.rules import Evidence, Finding, Level, named
 from nova_perf_tuning.specs import crosscheck, flavor_rules, parsing, vocabulary
-from nova_perf_tuning.specs import request as request_module
+from nova_perf_tuning.specs.request import Request
 
 #: The last that shows a hypervisor's CPUs.
 _NOVA: Final = "2.87"
@@ -262,9 +262,7 @@ def _of_nodes(
     )
     yield Condition(Exclusion.SERVICE, "nova-compute up and enabled", away)
     specs: Mapping[str, str] = flavor.extra_specs
-    if crosscheck.SpecFacts(
-        request_module.Request(), specs, parsing.NOTHING, flavor.vcpus
-    ).has_nodes:
+    if crosscheck.SpecFacts(Request(), specs, parsing.NOTHING, flavor.vcpus).has_nodes:
         text = specs.get("hw:numa_nodes", "1")
         cells = 1
         if re.fullmatch("[1-9][0-9]{0,2}", text):

@@ -13,8 +13,8 @@ from typing import Final
 from nova_perf_tuning import errors
 from nova_perf_tuning.rules import Evidence, Finding, Level
 from nova_perf_tuning.specs import parsing, vocabulary
-from nova_perf_tuning.specs import profiles as profiles_module
-from nova_perf_tuning.specs import request as request_module
+from nova_perf_tuning.specs.profiles import Profile
+from nova_perf_tuning.specs.request import AUTO, Request
 
 #: The rule that Nova's own specs are in the flavor.
 NATIVE_MISSING: Final = "native-specs-missing"
@@ -40,7 +40,7 @@ def has_pcpus(extra_specs: Mapping[str, str]) -> bool:
 class SpecFacts:
     """Request, Nova's own specs and the vCPUs, with questions that the rules ask of them."""
 
-    request: request_module.Request
+    request: Request
     extra_specs: Mapping[str, str]
     image_properties: Mapping[str, str]
     vcpus: int | None
@@ -89,9 +89,9 @@ class SpecFacts:
     def several_queues(self) -> bool | None:
         """True for more than one queue pair, None when it depends on the unknown number of vCPUs."""
         queues = self.request.vif_queues
-        if queues == request_module.AUTO and self.vcpus is None:
+        if queues == AUTO and self.vcpus is None:
             return None
-        if queues == request_module.AUTO:
+        if queues == AUTO:
             queues = self.vcpus
         return queues is not None and int(queues) > 1
 
@@ -204,7 +204,7 @@ def refuse(results: Sequence[Finding]) -> Sequence[Finding]:
 
 
 def findings(
-    request: request_module.Request,
+    request: Request,
     extra_specs: Mapping[str, str] = parsing.NOTHING,
     image_properties: Mapping[str, str] = parsing.NOTHING,
     vcpus: int | None = None,
@@ -229,11 +229,11 @@ def guest_request(
     extra_specs: Mapping[str, str],
     image_properties: Mapping[str, str],
     vcpus: int,
-    profiles: Mapping[str, profiles_module.Profile] | None = None,
+    profiles: Mapping[str, Profile] | None = None,
     image_iothreads: int = vocabulary.IMAGE_IOTHREADS,
     *,
     native_of_profile: bool = True,
-) -> tuple[request_module.Request, list[Finding]]:
+) -> tuple[Request, list[Finding]]:
     """Return what a guest gets of its flavor and its image, and warnings about all that it does not get.
 
     Only a flavor can be wrong: what is wrong in an image, or with it, is left out and warned of.
@@ -246,7 +246,7 @@ def guest_request(
     usable, unusable = parsing.usable_properties(extra_specs, image_properties, image_iothreads)
     warnings = unusable_properties(unusable)
 
-    def parsed(properties: Mapping[str, str]) -> tuple[request_module.Request, list[Finding]]:
+    def parsed(properties: Mapping[str, str]) -> tuple[Request, list[Finding]]:
         request = in_force = parsing.parse(extra_specs, properties, profiles)
         if request.native and not native_of_profile:
             in_force = dataclasses.replace(request, native={})
@@ -271,7 +271,7 @@ def native_missing(specs: Mapping[str, str], place: str = "") -> Finding:
 
 
 def needed_native(
-    request: request_module.Request,
+    request: Request,
     extra_specs: Mapping[str, str] = parsing.NOTHING,
     image_properties: Mapping[str, str] = parsing.NOTHING,
     vcpus: int | None = None,

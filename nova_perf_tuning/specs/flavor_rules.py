@@ -10,7 +10,7 @@ from typing import Final
 from nova_perf_tuning import rules
 from nova_perf_tuning.rules import Finding, Subject
 from nova_perf_tuning.specs import crosscheck, native, parsing, vocabulary
-from nova_perf_tuning.specs import profiles as profiles_module
+from nova_perf_tuning.specs.profiles import Profile
 
 PROFILE: Final = "perf:profile"
 POLICY: Final = "hw:cpu_policy"
@@ -116,9 +116,7 @@ RULES: Final[list[SpecRule[FlavorFacts]]] = rules.defined_in(globals())
 Written = tuple[dict[str, str], Sequence[Finding]]
 
 
-def written(
-    specs: Mapping[str, str], vcpus: int, profiles: Mapping[str, profiles_module.Profile]
-) -> Written:
+def written(specs: Mapping[str, str], vcpus: int, profiles: Mapping[str, Profile]) -> Written:
     """Return ``specs`` with the profile and what Nova must have beside them written out; stated values win.
 
     Nova's scheduler, its API and os-vif read the flavor and know nothing of profiles: what they
@@ -141,7 +139,7 @@ def changed(
     set_specs: Mapping[str, str],
     removed: frozenset[str],
     vcpus: int,
-    profiles: Mapping[str, profiles_module.Profile],
+    profiles: Mapping[str, Profile],
 ) -> Written:
     """Return what a flavor's extra specs become when ``set_specs`` are set and ``removed`` are taken out.
 
@@ -164,7 +162,7 @@ def changed(
 
 def single_findings(
     specs: Mapping[str, str],
-    profiles: Mapping[str, profiles_module.Profile],
+    profiles: Mapping[str, Profile],
     check: native.Check | None = None,
 ) -> tuple[list[Finding], dict[str, str]]:
     """Return what is wrong with each spec by itself, and the specs that can be read.
@@ -185,7 +183,7 @@ def single_findings(
 def findings(
     vcpus: int,
     specs: Mapping[str, str],
-    profiles: Mapping[str, profiles_module.Profile],
+    profiles: Mapping[str, Profile],
     image_properties: Mapping[str, str] = parsing.NOTHING,
 ) -> list[Finding]:
     """Return everything that is wrong with a flavor, and with it and an image together when there is one."""
@@ -207,7 +205,7 @@ def findings(
     return results + rules.run(RULES, FlavorFacts(vcpus, specs), strict=True).findings
 
 
-def _of_profile(key: str, value: str, old: profiles_module.Profile) -> bool:
+def _of_profile(key: str, value: str, old: Profile) -> bool:
     if key in old.specs:
         return value.strip().lower() == old.specs[key].value.lower()
     return (

@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 from nova_perf_tuning import rules
 from nova_perf_tuning.rules import Finding
 from nova_perf_tuning.specs import crosscheck, flavor_rules, parsing, vocabulary
-from nova_perf_tuning.specs import profiles as profiles_module
+from nova_perf_tuning.specs.profiles import Profile
 
 #: Models that QEMU emulates register by register; Nova's names and the old VMware ones it takes
 #: for them.
@@ -173,7 +173,7 @@ RULES: Final[list[ImageRule]] = rules.defined_in(globals())
 def findings(
     name: str,
     properties: Mapping[str, str],
-    profiles: Mapping[str, profiles_module.Profile],
+    profiles: Mapping[str, Profile],
     flavor: tuple[int, Mapping[str, str]] | None = None,
 ) -> list[Finding]:
     """Return everything that is wrong with an image, alone or together with a flavor.

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.specs import profiles as profiles_module
 from nova_perf_tuning.specs import request, vocabulary
+from nova_perf_tuning.specs.profiles import Profile, shipped
 
 NOTHING: Final[Mapping[str, str]] = {}
 
@@ -26,7 +26,7 @@ class SpecError(errors.PerfTuningError):
 def parse(
     extra_specs: Mapping[str, str],
     image_properties: Mapping[str, str] = NOTHING,
-    profiles: Mapping[str, profiles_module.Profile] | None = None,
+    profiles: Mapping[str, Profile] | None = None,
 ) -> request.Request:
     """Return what a flavor and an image ask for, the profile expanded; an explicit spec wins over it.
 
@@ -43,7 +43,7 @@ def parse(
     name = values.get("perf:profile")
     if name is not None:
         if profiles is None:
-            profiles = profiles_module.shipped()
+            profiles = shipped()
         if name not in profiles:
             there = ", ".join(sorted(profiles))
             raise SpecError(

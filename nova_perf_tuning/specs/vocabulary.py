@@ -15,14 +15,14 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from nova_perf_tuning import printing
-from nova_perf_tuning.specs import request as request_module
+from nova_perf_tuning.specs.request import AUTO
 
 PREFIX: Final = "perf:"
 IMAGE_PREFIX: Final = "hw_perf_"
 NATIVE_PREFIX: Final = "hw:"
 
 #: auto, or 1 to MAX_TAP_QUEUES of the kernel (drivers/net/tun.c, IFF_MULTI_QUEUE).
-_QUEUES: Final = (request_module.AUTO, *map(str, range(1, 257)))
+_QUEUES: Final = (AUTO, *map(str, range(1, 257)))
 _QUEUES_PATTERN: Final = "auto|[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-6]"
 #: Queue pairs of ``auto``: beyond these a host pays more than a guest gains (published: 1 to 8
 #: took 2 to 13 Gb/s).

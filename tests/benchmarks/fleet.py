@@ -105,7 +105,9 @@ def run(
     run_id = run_store.new_id()
     plan = simulation.fleet_plan(run_id, kinds, blocks, peers=peers, max_parallel=parallel)
     labels = {job.label: {"kind": job.benchmark.kind} for job in plan.measure.jobs}
-    stored = store.create(plan, names, pairs, environments.from_dict({"benchmarks": labels}))
+    stored = store.create(
+        plan, names, pairs, environments.Environment.from_dict({"benchmarks": labels})
+    )
     begun = time.process_time()
     fleet_run.FleetRun(store, launcher, stored, threads=threads).run()
     cpu_s, begun = time.process_time() - begun, time.perf_counter()

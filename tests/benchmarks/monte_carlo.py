@@ -79,7 +79,7 @@ def load(path: pathlib.Path = RECORDING) -> tuple[dict[str, Noise], dict[str, ob
         boots = product.log_ratios(trials, *reversed(model.AA_ARMS))
         # Boots with fewer than two whole blocks are left out.
         recorded[label] = Noise(tuple(np.array(logs) for logs in boots.values() if len(logs) > 1))
-    return recorded, environments.to_dict(results.environment)
+    return recorded, results.environment.to_dict()
 
 
 def plain(_random: np.random.Generator, logs: np.ndarray) -> np.ndarray:

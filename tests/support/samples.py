@@ -101,13 +101,13 @@ def results(arms, boots=3, blocks=3, noise=0.02, seed=1, **environment):
 
 def of(trials, **environment):
     """Return results with an environment as JSON has it."""
-    return model.Results(environments.from_dict(environment), trials)
+    return model.Results(environments.Environment.from_dict(environment), trials)
 
 
 def tell(data, **environment):
     """Change the environment of results; values are as JSON has them."""
-    data.environment = environments.from_dict(
-        {**environments.to_dict(data.environment), **environment}
+    data.environment = environments.Environment.from_dict(
+        {**data.environment.to_dict(), **environment}
     )
 
 

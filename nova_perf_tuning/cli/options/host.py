@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.cli import command, options
-from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing
-from nova_perf_tuning.host.audit import host as host_module
+from nova_perf_tuning.guest.domain import Domain
+from nova_perf_tuning.host.audit.host import Host, Options
 from nova_perf_tuning.host.input import novaconf
 from nova_perf_tuning.host.input.facts import reader
 from nova_perf_tuning.host.model import host_model
@@ -142,7 +142,7 @@ def quiet_cpus(sysroot: str = "/") -> frozenset[int]:
     return quiet
 
 
-def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Domain]]:
+def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, Domain]]:
     """Read the domains of XML files, each with its text; OptionError: unreadable, or no domain XML."""
     for path in paths:
         data = options.read(
@@ -184,7 +184,7 @@ def add_path(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def view(args: argparse.Namespace) -> host_module.Host:
+def view(args: argparse.Namespace) -> Host:
     """Return the host that the options name, ready to be judged."""
     novaconf.read(args.nova_config)  # which refuses what is wrong
     domains = list(domain_files(args.domain))
@@ -200,7 +200,7 @@ def view(args: argparse.Namespace) -> host_module.Host:
     if args.kernel_log:
         log = options.read(args.kernel_log, _MAX_LOG, "--kernel-log ")
         kernel_log = (args.kernel_log, log.decode("utf-8", "replace"))
-    known = host_module.Options(
+    known = Options(
         bandwidth_mbps=bandwidth_mbps,
         rtt_ms=args.rtt,
         physnets=options.pairs("--physnet", args.physnet),
@@ -210,4 +210,4 @@ def view(args: argparse.Namespace) -> host_module.Host:
         refused=refusals.RefusalMemory(args.sysroot).here(facts),
         kernel_log=kernel_log,
     )
-    return host_module.Host(root, facts, known)
+    return Host(root, facts, known)

@@ -9,7 +9,7 @@ from nova_perf_tuning.cli import options
 from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.model import host_model
-from nova_perf_tuning.host.transaction import journal as journal_module
+from nova_perf_tuning.host.transaction.journal import Journal, default_state_dir
 
 
 def add_state_dir(parser: argparse.ArgumentParser) -> None:
@@ -34,9 +34,9 @@ def add_journal(parser: argparse.ArgumentParser) -> None:
     add_state_dir(parser)
 
 
-def open_journal(args: argparse.Namespace, *, writer: bool = False) -> journal_module.Journal:
+def open_journal(args: argparse.Namespace, *, writer: bool = False) -> Journal:
     """Open the journal that the options name; JournalError: it cannot be."""
-    return journal_module.Journal(directory(args), args.sysroot, writer=writer)
+    return Journal(directory(args), args.sysroot, writer=writer)
 
 
 def directory(args: argparse.Namespace) -> str:
@@ -52,7 +52,7 @@ def directory(args: argparse.Namespace) -> str:
     if args.state_dir is not None:
         return str(args.state_dir)
     if args.sysroot != "/":
-        return journal_module.default_state_dir(args.sysroot)
+        return default_state_dir(args.sysroot)
     return str(opts.load(opts.default_files("/")).nova_perf_tuning.state_dir)
 
 

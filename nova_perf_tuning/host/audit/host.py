@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import cpulist, errors, rules
-from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing
+from nova_perf_tuning.guest.domain import MAX_PID, Domain, Inventory
 from nova_perf_tuning.host.input import novaconf
 from nova_perf_tuning.host.input.facts import ethtool, guests, whose
 from nova_perf_tuning.host.input.facts.root import Root, decimal, numbers
@@ -62,8 +62,8 @@ class Guest:
     its XML.
     """
 
-    domain: domain_module.Domain
-    inventory: domain_module.Inventory
+    domain: Domain
+    inventory: Inventory
     process: host_model.GuestProcess | None
     path: str
 
@@ -140,7 +140,7 @@ class Host:
     def programs(self) -> Mapping[str, int]:
         """Those of :data:`PROGRAMS` that root runs: name -> process id, of several the lowest."""
         base = self.root.directory("proc")
-        pids = numbers(self.root.directories(base), 1, domain_module.MAX_PID)
+        pids = numbers(self.root.directories(base), 1, MAX_PID)
         running: dict[str, int] = {}
         for pid, data in zip(
             pids, self.root.each(base, [f"{pid}/comm" for pid in pids]), strict=True

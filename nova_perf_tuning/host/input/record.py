@@ -21,7 +21,7 @@ from lxml import etree
 
 from nova_perf_tuning import atomic_write
 from nova_perf_tuning.guest import parsing
-from nova_perf_tuning.host.audit import host as audit_host
+from nova_perf_tuning.host.audit import host
 from nova_perf_tuning.host.audit.configuration import MACHINE
 from nova_perf_tuning.host.input import novaconf
 from nova_perf_tuning.host.input.facts import devices, ethtool, guests, napi, reader, whose
@@ -201,7 +201,7 @@ def _add_tasks(tree: Tree, facts: host_model.HostFacts) -> None:
 def _add_texts(tree: Tree) -> None:
     """Add what a recorded host keeps some words or lines of."""
     tree.copy("proc/cpuinfo", lambda text: _lines(_CPUINFO)(text.partition("\n\n")[0]), 64 << 20)
-    tree.copy("proc/cmdline", audit_host.recorded_cmdline)
+    tree.copy("proc/cmdline", host.recorded_cmdline)
     for directory in guests.XML_DIRECTORIES:
         tree.copy(f"{directory}/*.xml", redacted, parsing.MAX_BYTES)
     for path in (*itertools.chain.from_iterable(novaconf.PLACES), *novaconf.NEUTRON_FILES):
@@ -222,7 +222,7 @@ def _add_texts(tree: Tree) -> None:
     tree.copy("sys/class/net/*/uevent", _lines("INTERFACE= IFINDEX= DEVTYPE="))
     for directory, name in list(tree.find("proc/[0-9]*/comm")):
         program = tree.root.text(directory, name)
-        if program in audit_host.PROGRAMS and whose.is_roots(
+        if program in host.PROGRAMS and whose.is_roots(
             tree.root, int(directory.rpartition("/")[2])
         ):
             tree.entries[f"{directory}/{name}"] = f"{program}\n".encode()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Self
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.guest import domain as domain_module
+from nova_perf_tuning.guest.domain import Domain
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.rules import Evidence
 
@@ -161,7 +161,7 @@ class CpuOwners:
         return {cpu: tuple(every[cpu]) for cpu in sorted(every)}
 
 
-def owned_cpus(domain: domain_module.Domain) -> frozenset[int]:
+def owned_cpus(domain: Domain) -> frozenset[int]:
     """Return the CPUs that one of its vCPUs has for itself.
 
     A guest of ``hw:cpu_policy=mixed`` has vCPUs that float over the shared set as well; Nova pins

@@ -10,14 +10,14 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.guest import domain as domain_module
+from nova_perf_tuning.guest.domain import Domain
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.notes import Note, NoteCode
 from nova_perf_tuning.host.model.owners import owned_cpus
 from nova_perf_tuning.host.plan import nics, spread
 from nova_perf_tuning.host.plan.layout import CpuLayout, CpuPool, in_start_order, passed_through
 from nova_perf_tuning.host.plan.refused import Refused
-from nova_perf_tuning.specs import request as request_module
+from nova_perf_tuning.specs.request import Request
 
 _THREADS = {"emulator": "emulator", "iothread": "I/O threads"}
 
@@ -43,8 +43,8 @@ class GuestPlacement:
     """
 
     process: host_model.GuestProcess
-    domain: domain_module.Domain
-    request: request_module.Request
+    domain: Domain
+    request: Request
     nodes: frozenset[int] | None
     devices: Sequence[DevicePlacement]
     slice: host_model.Slice | None
@@ -84,9 +84,7 @@ class ThreadPlacement:
     others: list[tuple[host_model.Thread, str]]
 
 
-def with_domains(
-    facts: host_model.HostFacts, domains: Sequence[domain_module.Domain]
-) -> host_model.HostFacts:
+def with_domains(facts: host_model.HostFacts, domains: Sequence[Domain]) -> host_model.HostFacts:
     """Return ``facts`` with ``domains``, which replace those of libvirt of the same name.
 
     A running process of a domain's name belongs to it; else the guest counts as one that is not
@@ -137,7 +135,7 @@ def guest_placements(
 
 
 def guest_nodes(
-    domain: domain_module.Domain, node_of: Mapping[int, int | None], every: frozenset[int]
+    domain: Domain, node_of: Mapping[int, int | None], every: frozenset[int]
 ) -> frozenset[int] | None:
     """Return the nodes of a guest's memory, else of its vCPUs' pins; None: it may lie anywhere."""
     if domain.memory_nodes:
@@ -160,7 +158,7 @@ def _by_device(facts: host_model.HostFacts) -> dict[str, list[host_model.Irq]]:
 
 
 def _movable(
-    domain: domain_module.Domain,
+    domain: Domain,
     by_device: Mapping[str, Sequence[host_model.Irq]],
     refused: Refused,
 ) -> tuple[dict[str, Sequence[host_model.Irq]], list[Note]]:
@@ -189,7 +187,7 @@ def _movable(
 
 
 def _devices(
-    domain: domain_module.Domain,
+    domain: Domain,
     nodes: frozenset[int] | None,
     movable: Mapping[str, Sequence[host_model.Irq]],
     layout: CpuLayout,
@@ -323,7 +321,7 @@ def _confined(guest: GuestPlacement, allowed: str, layout: CpuLayout) -> Note:
     return Note.of(NoteCode.EMULATOR_CONFINED, guest=guest.title, cpus=allowed or "none")
 
 
-def _limit(thread: host_model.Thread, domain: domain_module.Domain, pool: CpuPool) -> str:
+def _limit(thread: host_model.Thread, domain: Domain, pool: CpuPool) -> str:
     """Return the CPUs of a pool that libvirt's pin leaves to an I/O thread; empty: none."""
     pin = domain.iothread_pins.get(thread.index or 0) if thread.kind == "iothread" else None
     if pin is None or pin == domain.emulator_pin:

@@ -11,8 +11,8 @@ from typing import Final
 from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.model.host_model import Setting
-from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import verify
+from nova_perf_tuning.host.transaction.journal import ANY_BOOT, Entry, Journal
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import named
 
@@ -131,7 +131,7 @@ def preview(
 def apply(
     settings: Iterable[Setting],
     kinds: Mapping[str, base.SettingKind],
-    journal: journal_module.Journal,
+    journal: Journal,
     boot: str,
 ) -> list[Outcome]:
     """Bring ``settings`` into force and return what became of each, in the order of writing.
@@ -182,30 +182,28 @@ def _refused(outcome: Outcome, error: Exception) -> None:
 class _Run:
     """One call of :func:`apply`."""
 
-    def __init__(
-        self, kinds: Mapping[str, base.SettingKind], journal: journal_module.Journal, boot: str
-    ) -> None:
+    def __init__(self, kinds: Mapping[str, base.SettingKind], journal: Journal, boot: str) -> None:
         self.kinds = kinds
         self.journal = journal
         self.boot = boot
         self.now = time.time()
         self.known = {entry.key: entry for entry in journal.entries()}
         #: What this call journals.
-        self.entries: list[tuple[Outcome, journal_module.Entry]] = []
+        self.entries: list[tuple[Outcome, Entry]] = []
         #: Entries of this boot that become entries of any boot, since a file brings their values
         #: back now.
-        self.replaced: list[journal_module.Entry] = []
+        self.replaced: list[Entry] = []
         #: Entries of earlier boots: of those objects that may still hold what we wrote, and the
         #: others.
-        self.earlier: dict[tuple[str, str, str], journal_module.Entry] = {}
-        self.ended: list[journal_module.Entry] = []
+        self.earlier: dict[tuple[str, str, str], Entry] = {}
+        self.ended: list[Entry] = []
         for entry in self.known.values():
             if verify.is_ended(entry, boot, kinds):
                 self.ended.append(entry)
             elif not entry.is_current(boot):
                 self.earlier[entry.kind, entry.target, entry.identity] = entry
         #: Those of them that become entries of this boot, by their new keys.
-        self.adopted: dict[tuple[str, str, str, str], journal_module.Entry] = {}
+        self.adopted: dict[tuple[str, str, str, str], Entry] = {}
         self.written: list[Outcome] = []
 
     def run(self, settings: Sequence[Setting]) -> list[Outcome]:
@@ -229,13 +227,13 @@ class _Run:
         outcome, identity = _look(setting, kind)
         if outcome.result in (Result.WRITTEN, Result.UNCHANGED):
             target = setting.target
-            of_any = self.known.get((setting.kind, target, identity, journal_module.ANY_BOOT))
+            of_any = self.known.get((setting.kind, target, identity, ANY_BOOT))
             of_boot = self.known.get((setting.kind, target, identity, self.boot))
             known = of_any or of_boot
             earlier = self.earlier.get((setting.kind, target, identity))
             entry = self._entry(outcome, identity, known or earlier)
             if of_any is not None or setting.persistent or kind.persistent:
-                entry.boot_id = journal_module.ANY_BOOT
+                entry.boot_id = ANY_BOOT
                 if of_boot is not None:
                     self.replaced.append(of_boot)
             if known is None and earlier is not None:
@@ -244,9 +242,7 @@ class _Run:
             self.entries.append((outcome, entry))
         return outcome
 
-    def _entry(
-        self, outcome: Outcome, identity: str, old: journal_module.Entry | None
-    ) -> journal_module.Entry:
+    def _entry(self, outcome: Outcome, identity: str, old: Entry | None) -> Entry:
         """Return the entry before the write: what was there, and what may be there if it is cut."""
         setting, kind, current = (
             outcome.setting,
@@ -270,7 +266,7 @@ class _Run:
             state = "applied"  # also a write that was cut before its outcome was noted
         else:
             state = "held"
-        return journal_module.Entry(
+        return Entry(
             kind=setting.kind,
             target=setting.target,
             identity=identity,
@@ -285,7 +281,7 @@ class _Run:
             changed=self.now,
         )
 
-    def _differs(self, entry: journal_module.Entry) -> bool:
+    def _differs(self, entry: Entry) -> bool:
         """Whether the journal has to be written for this entry: times alone are no news."""
         old = self.known.get(entry.key)
         return (
@@ -363,9 +359,9 @@ class _Run:
                 self.journal.put(keep)
                 self.journal.drop(drop)
 
-    def _ended(self) -> list[journal_module.Entry]:
+    def _ended(self) -> list[Entry]:
         """Return the entries of earlier boots and of threads that have nothing left to undo."""
-        mortal: list[journal_module.Entry] = []
+        mortal: list[Entry] = []
         for entry in self.known.values():
             kind = self.kinds.get(entry.kind)
             if kind is not None and kind.ephemeral and entry.boot_id == self.boot:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.host.kinds import base
-from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import verify
+from nova_perf_tuning.host.transaction.journal import Entry, Journal, JournalError
 
 
 class RestoreResult(enum.Enum):
@@ -39,7 +39,7 @@ class Restoration:
     :ivar remade: what the kernel made of the original, where it took it and holds something else.
     """
 
-    entry: journal_module.Entry
+    entry: Entry
     result: RestoreResult
     current: str | None = None
     detail: str = ""
@@ -48,12 +48,12 @@ class Restoration:
 
 
 def restore(
-    journal: journal_module.Journal,
+    journal: Journal,
     kinds: Mapping[str, base.SettingKind],
     boot: str,
     *,
     force: bool = False,
-    only: Callable[[journal_module.Entry], bool] | None = None,
+    only: Callable[[Entry], bool] | None = None,
 ) -> list[Restoration]:
     """Undo everything in the journal, or ``only`` some of it, in the reverse order of writing.
 
@@ -69,8 +69,8 @@ def restore(
     newest_first = [entry for entry in reversed(journal.entries()) if only is None or only(entry)]
     newest_first.sort(key=lambda entry: -kinds[entry.kind].order if entry.kind in kinds else 0)
     done: list[Restoration] = []
-    ended: list[journal_module.Entry] = []
-    remade: list[journal_module.Entry] = []
+    ended: list[Entry] = []
+    remade: list[Entry] = []
     for entry in newest_first:
         restoration = _restore(entry, kinds, boot, force)
         done.append(restoration)
@@ -83,15 +83,15 @@ def restore(
             with journal.transaction():
                 journal.drop(ended)
                 journal.put(remade)
-        except journal_module.JournalError as error:
-            raise journal_module.JournalError(
+        except JournalError as error:
+            raise JournalError(
                 f"values are put back, but the journal could not be cleared, run it again for that: {error}"
             ) from None
     return done
 
 
 def _restore(
-    entry: journal_module.Entry, kinds: Mapping[str, base.SettingKind], boot: str, force: bool
+    entry: Entry, kinds: Mapping[str, base.SettingKind], boot: str, force: bool
 ) -> Restoration:
     if verify.is_ended(entry, boot, kinds):
         detail = "the host has booted since, and nothing that was written is left"

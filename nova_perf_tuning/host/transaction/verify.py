@@ -11,7 +11,7 @@ from nova_perf_tuning.host.input.facts import whose
 from nova_perf_tuning.host.input.facts.root import Root
 from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.model import host_model
-from nova_perf_tuning.host.transaction import journal as journal_module
+from nova_perf_tuning.host.transaction.journal import Entry
 
 #: Command name -> kinds that it writes. tuned: its scheduler, net and sysctl plugins; numad moves
 #: guests' threads; bpftune sizes TCP buffers; ksmtuned switches KSM.
@@ -63,16 +63,14 @@ def is_drift(
     return observation.state is base.State.GONE and not kinds[setting.kind].ephemeral
 
 
-def is_ours(entry: journal_module.Entry, kind: base.SettingKind, current: str) -> bool:
+def is_ours(entry: Entry, kind: base.SettingKind, current: str) -> bool:
     """Whether ``current`` is what we want now or, if cut before this write, what we wrote last."""
     return kind.holds(entry.target, entry.wanted, current) or (
         entry.written is not None and kind.holds(entry.target, entry.written, current)
     )
 
 
-def is_ended(
-    entry: journal_module.Entry, boot: str, kinds: Mapping[str, base.SettingKind]
-) -> bool:
+def is_ended(entry: Entry, boot: str, kinds: Mapping[str, base.SettingKind]) -> bool:
     """Whether an entry is of an earlier boot and nothing of it is left on its object.
 
     A boot id proves nothing by itself: that of a container or of a copied file can differ within

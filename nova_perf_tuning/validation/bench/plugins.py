@@ -12,7 +12,7 @@ from typing import Any
 
 from nova_perf_tuning import cache_directory, errors
 from nova_perf_tuning.validation.bench import base
-from nova_perf_tuning.validation.results import environment as environments
+from nova_perf_tuning.validation.results.environment import RecordedBenchmark
 
 NAMESPACE = "nova_perf_tuning.benchmarks"
 
@@ -82,7 +82,7 @@ def recognise(text: str) -> base.Benchmark:
 
 
 def of_label(
-    label: str, benchmarks: Mapping[str, environments.RecordedBenchmark]
+    label: str, benchmarks: Mapping[str, RecordedBenchmark]
 ) -> type[base.Benchmark] | None:
     """Return the class of a benchmark of some results; None: it is not installed here.
 
@@ -92,7 +92,7 @@ def of_label(
     known = installed(NAMESPACE)
     for kind in (
         label.partition(":")[0],
-        benchmarks.get(label, environments.RecordedBenchmark()).kind,
+        benchmarks.get(label, RecordedBenchmark()).kind,
     ):
         if kind in known:
             found: type[base.Benchmark] = known[kind]

@@ -21,8 +21,17 @@ from nova_perf_tuning.printing import counted
 from nova_perf_tuning.specs import native
 from nova_perf_tuning.validation.judge import fleet, fleet_places, verdict
 from nova_perf_tuning.validation.measure import fleet_model, results_file, session
-from nova_perf_tuning.validation.results import environment as environments
-from nova_perf_tuning.validation.results import model as results
+from nova_perf_tuning.validation.results import model
+from nova_perf_tuning.validation.results.environment import (
+    Ended,
+    Environment,
+    Fleet,
+    FleetPair,
+    Incident,
+    IncidentCode,
+    PairFigure,
+    RecordedArm,
+)
 from nova_perf_tuning.validation.store import run_store
 
 #: With more trials than that only primary ones are kept, so that files stay small.
@@ -38,7 +47,7 @@ def environment(
     cloud: str,
     host_group: str | None,
     tags: Mapping[str, str] = MappingProxyType({}),
-) -> environments.Environment:
+) -> Environment:
     """Return what the results of a run rest on, as far as it is known when it begins."""
     guests = plan.guests
     guest: dict[str, int | str] = {}
@@ -52,10 +61,10 @@ def environment(
         specs = dict(arm.extra_specs)
         if not specs and arm.flavor:
             specs["flavor"] = arm.flavor
-        arms[arm.name] = environments.RecordedArm(specs)
+        arms[arm.name] = RecordedArm(specs)
         if not encryption:
             encryption = native.memory_encryption(arm.extra_specs)
-    return environments.Environment(
+    return Environment(
         launcher="heat",
         host=f"cloud {cloud}".strip(),
         nova_perf_tuning=metadata.version("nova-perf-tuning"),
@@ -71,14 +80,14 @@ def environment(
     )
 
 
-def load_bare(paths: Iterable[str], labels: Collection[str]) -> dict[str, results.Results]:
+def load_bare(paths: Iterable[str], labels: Collection[str]) -> dict[str, model.Results]:
     """Return host -> what it did without guests, in the order of time.
 
     :param labels: benchmarks of the run; others are left out.
     :raises InputError: a file cannot be read or is no results file.
     :raises CloudError: a file names no host, or has none of the benchmarks for the host itself.
     """
-    bare: dict[str, results.Results] = {}
+    bare: dict[str, model.Results] = {}
     for path in paths:
         read = results_file.load(path)
         name = read.environment.host
@@ -93,7 +102,7 @@ def load_bare(paths: Iterable[str], labels: Collection[str]) -> dict[str, result
         alone = read.environment.launcher == "host"  # then it is every arm
         mine = []
         for trial in read.trials:
-            is_bare = alone or trial.arm == results.HOST
+            is_bare = alone or trial.arm == model.HOST
             has_figure = trial.primary and trial.value is not None
             if is_bare and has_figure and trial.benchmark in labels:
                 mine.append(trial)
@@ -119,7 +128,7 @@ class _Gathered:
 
     pairs: int
     keeps_courses: bool
-    trials: list[results.Trial] = dataclasses.field(default_factory=list)
+    trials: list[model.Trial] = dataclasses.field(default_factory=list)
     count: int = 0
     courses_left_out: int = 0
     sources: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
@@ -141,7 +150,7 @@ class _Gathered:
         if not self.first_pair:
             self.first_pair = {"hosts": outcome.hosts, "guests": outcome.guests}
 
-    def kept(self) -> list[results.Trial]:
+    def kept(self) -> list[model.Trial]:
         """Return the trials for the results; only primary ones where there are too many."""
         if self.count <= MAX_TRIALS:
             return self.trials
@@ -162,9 +171,9 @@ def collect(
     run_id: str,
     budgets: Sequence[verdict.Budget],
     max_loss: float,
-    ended: environments.Ended,
-    bare: Mapping[str, results.Results] = MappingProxyType({}),
-) -> tuple[results.Results, fleet.FleetVerdict]:
+    ended: Ended,
+    bare: Mapping[str, model.Results] = MappingProxyType({}),
+) -> tuple[model.Results, fleet.FleetVerdict]:
     """Read a run from the database and judge it; return its results for reports, and the verdict.
 
     :param ended: ``complete`` or why the run ended before.
@@ -196,27 +205,27 @@ def collect(
         courses_left_out=gathered.courses_left_out or None,
         host_cpu_faults_left_out=max(0, len(faults) - _MAX_CPU_FAULTS) or None,
         errors=_incidents(run.tasks),
-        fleet=environments.Fleet(run_id, pairs=pairs, max_loss=max_loss),
+        fleet=Fleet(run_id, pairs=pairs, max_loss=max_loss),
         shown=shown,
     )
     places = fleet_places.Places(environment)
     trials += _dealt_out(bare, places, trials)
-    measured, judged = fleet.judge(results.Results(environment, _numbered(trials)), budgets)
+    measured, judged = fleet.judge(model.Results(environment, _numbered(trials)), budgets)
     _add_figures(measured, places, judged)
     return measured, judged
 
 
-def _incidents(tasks: Iterable[fleet_model.Task]) -> list[environments.Incident]:
+def _incidents(tasks: Iterable[fleet_model.Task]) -> list[Incident]:
     """Return what went wrong in each attempt at each pair."""
     incidents = []
     for task in tasks:
         hosts = f"{task.pair.client or 'any'} with {task.pair.server or 'any'}"
         for fault in task.faults:
-            incident = environments.Incident(
+            incident = Incident(
                 f"{hosts}, attempt {fault.attempt}: {fault}",
                 task.number,
                 fault.arm,
-                code=environments.IncidentCode.PAIR,
+                code=IncidentCode.PAIR,
                 kind=fault.kind.name.lower(),
             )
             incidents.append(incident)
@@ -224,10 +233,10 @@ def _incidents(tasks: Iterable[fleet_model.Task]) -> list[environments.Incident]
 
 
 def _dealt_out(
-    bare: Mapping[str, results.Results],
+    bare: Mapping[str, model.Results],
     places: fleet_places.Places,
-    measured: Sequence[results.Trial],
-) -> list[results.Trial]:
+    measured: Sequence[model.Trial],
+) -> list[model.Trial]:
     """Return samples of bare hosts as trials in the boots and blocks of the guests on them.
 
     Those of a host are dealt out to all boots of guests on it, benchmark by benchmark.
@@ -239,9 +248,9 @@ def _dealt_out(
         if trial.primary:
             of_host = boots.setdefault((places.boots[trial.boot][1], trial.benchmark), {})
             of_host.setdefault(trial.boot, set()).add(trial.block)
-    dealt: list[results.Trial] = []
+    dealt: list[model.Trial] = []
     for (name, benchmark), blocks_of in boots.items():
-        samples: list[results.Trial] = []
+        samples: list[model.Trial] = []
         for host, read in bare.items():
             if not host_result.same_host(host, name):
                 continue
@@ -254,13 +263,13 @@ def _dealt_out(
             ):
                 order = len(measured) + len(dealt)  # behind the guests' own
                 alone = dataclasses.replace(
-                    sample, arm=results.HOST, boot=boot, block=block, order=order
+                    sample, arm=model.HOST, boot=boot, block=block, order=order
                 )
                 dealt.append(alone)
     return dealt
 
 
-def _pair(task: fleet_model.Task) -> environments.FleetPair:
+def _pair(task: fleet_model.Task) -> FleetPair:
     seconds = task.seconds
     if seconds is not None:
         seconds = round(seconds, 1)
@@ -268,7 +277,7 @@ def _pair(task: fleet_model.Task) -> environments.FleetPair:
     for fault in task.faults:
         errors.append(str(fault)[:2000])
         codes.append(fault.kind.name.lower())
-    return environments.FleetPair(
+    return FleetPair(
         number=task.number,
         client=task.pair.client or "any",
         server=task.pair.server or "any",
@@ -281,7 +290,7 @@ def _pair(task: fleet_model.Task) -> environments.FleetPair:
     )
 
 
-def _numbered(trials: Iterable[results.Trial]) -> list[results.Trial]:
+def _numbered(trials: Iterable[model.Trial]) -> list[model.Trial]:
     """Sort trials, and number their runs through: each pair numbers its own from 0 on."""
     ordered = sorted(trials, key=lambda trial: (trial.boot, trial.order))
     runs: dict[tuple[int, int], int] = {}
@@ -291,14 +300,14 @@ def _numbered(trials: Iterable[results.Trial]) -> list[results.Trial]:
 
 
 def _add_figures(
-    measured: results.Results, places: fleet_places.Places, judged: fleet.FleetVerdict
+    measured: model.Results, places: fleet_places.Places, judged: fleet.FleetVerdict
 ) -> None:
     """Give every pair its figures: the median of each, also against that of the median host."""
     values: dict[tuple[int, str, str, str, str], list[float]] = {}
     better: dict[str, str] = {}
     pairs = {pair.number: pair for pair in places.fleet.pairs}
     for trial in measured.trials:
-        if trial.value is not None and trial.primary and trial.arm != results.HOST:
+        if trial.value is not None and trial.primary and trial.arm != model.HOST:
             number, better[trial.benchmark] = trial.boot % len(pairs), trial.better
             figure = number, trial.benchmark, trial.arm, trial.unit, places.boots[trial.boot][1]
             values.setdefault(figure, []).append(trial.value)
@@ -310,6 +319,4 @@ def _add_figures(
             if better[benchmark] == "lower":
                 middle = -middle
             against = median / math.exp(middle)
-        pairs[number].figures.append(
-            environments.PairFigure(benchmark, arm, unit, median, host, against)
-        )
+        pairs[number].figures.append(PairFigure(benchmark, arm, unit, median, host, against))

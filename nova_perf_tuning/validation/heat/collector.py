@@ -17,7 +17,7 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.printing import counted, one_line
 from nova_perf_tuning.validation.bench import base as bench
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.measure import fleet_model as cloud
+from nova_perf_tuning.validation.measure import fleet_model
 from nova_perf_tuning.validation.results import model, schema
 
 #: Heat's API takes no larger request (max_json_body_size).
@@ -43,10 +43,10 @@ class Expected:
         must lie.
     """
 
-    plan: cloud.MeasurePlan
+    plan: fleet_model.MeasurePlan
     name: str
     arm: int
-    grid: cloud.Grid
+    grid: fleet_model.Grid
     begun: float
     ended: float
 
@@ -162,7 +162,7 @@ def _unpacked(text: str) -> str:
     return content.decode("utf-8", "replace")
 
 
-def _check_complete(trials: list[Mapping[str, Any]], plan: cloud.MeasurePlan) -> None:
+def _check_complete(trials: list[Mapping[str, Any]], plan: fleet_model.MeasurePlan) -> None:
     keys = [(trial["trial"], trial["label"], trial["role"]) for trial in trials]
     wanted: set[tuple[int, str, str]] = set()
     for job in plan.jobs:

@@ -20,7 +20,7 @@ from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.heat import cloud_check, collector, host_cpu, stacks
 from nova_perf_tuning.validation.measure import fleet_model
-from nova_perf_tuning.validation.results import model as results
+from nova_perf_tuning.validation.results import model
 
 POLL_S: Final = 2.0
 #: Of the pair's time limit, kept for removing stacks.
@@ -295,7 +295,7 @@ class _Pair:
         sampler: host_cpu.Sampler,
         run: collector.GuestRun,
         servers: Sequence[str],
-        trials: Sequence[results.Trial],
+        trials: Sequence[model.Trial],
     ) -> None:
         """Give the trials of a run the host CPU of the guests that took part, if it is known."""
         used = sampler.used(servers, run.begin, run.end)

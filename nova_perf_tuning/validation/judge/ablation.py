@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning import printing
-from nova_perf_tuning.specs import request as request_module
+from nova_perf_tuning.specs.request import Request
 from nova_perf_tuning.validation.judge import budget_file, statistics, trial_filter, verdict
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.results import model, reasons
@@ -74,7 +74,7 @@ class Knob:
     met_without: verdict.Verdict | None
 
 
-def arms(wanted: request_module.Request) -> dict[str, launch.Arm]:
+def arms(wanted: Request) -> dict[str, launch.Arm]:
     """Return spec -> the arm without it.
 
     No two arms have the same name: results know an arm by its name.
@@ -97,7 +97,7 @@ def _name(short: str, taken: Collection[str]) -> str:
     return name
 
 
-def _without(wanted: request_module.Request, spec: str, taken: Collection[str]) -> launch.Arm:
+def _without(wanted: Request, spec: str, taken: Collection[str]) -> launch.Arm:
     short = spec.removeprefix("perf:")
     field, _, feature = short.partition(".")
     others: dict[str, Any] = {field: None}

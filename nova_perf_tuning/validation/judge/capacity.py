@@ -17,8 +17,8 @@ from typing import Final
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import statistics, trial_filter
 from nova_perf_tuning.validation.measure import overhead
-from nova_perf_tuning.validation.results import environment as environments
 from nova_perf_tuning.validation.results import model, reasons
+from nova_perf_tuning.validation.results.environment import Environment, RecordedBenchmark
 from nova_perf_tuning.validation.results.reasons import reason
 
 #: Classes of a guest's CPU that run on shared CPUs; ``worker`` are QEMU's own threads for I/O.
@@ -193,9 +193,9 @@ def _counting(
     return trials, notes
 
 
-def _guests(environment: environments.Environment, benchmark: str) -> int:
+def _guests(environment: Environment, benchmark: str) -> int:
     """Return of how many guests the trials count the CPU; one takes the mean of both roles."""
-    commands = environment.benchmarks.get(benchmark, environments.RecordedBenchmark()).commands
+    commands = environment.benchmarks.get(benchmark, RecordedBenchmark()).commands
     paired = len(commands) > 1
     if not commands and trial_filter.of_many_hosts(environment):  # whose results have no commands
         kind = plugins.of_label(benchmark, environment.benchmarks)

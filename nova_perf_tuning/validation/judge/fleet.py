@@ -21,9 +21,8 @@ from nova_perf_tuning.validation.judge import statistics as intervals
 from nova_perf_tuning.validation.judge import verdict as judging
 from nova_perf_tuning.validation.judge.fleet_places import Places, Trials
 from nova_perf_tuning.validation.measure import fleet_model, overhead
-from nova_perf_tuning.validation.results import environment as environments
-from nova_perf_tuning.validation.results import messages
-from nova_perf_tuning.validation.results import model as results
+from nova_perf_tuning.validation.results import messages, model
+from nova_perf_tuning.validation.results.environment import Environment, FleetHost, HostDetail
 from nova_perf_tuning.validation.results.reasons import Reason, ReasonCode, reason
 
 _C = ReasonCode
@@ -45,7 +44,7 @@ class FleetVerdict:
     """
 
     whole: judging.Verdict | None
-    hosts: Sequence[environments.FleetHost]
+    hosts: Sequence[FleetHost]
     of_bare: Mapping[str, float]
     comparisons: Mapping[tuple[str, str], peer_comparison.PeerComparison]
     judgements: Sequence[judging.Judgement]
@@ -75,8 +74,8 @@ class _LimitedFigure:
 
 
 def judge(
-    measured: results.Results, budgets: Sequence[judging.Budget]
-) -> tuple[results.Results, FleetVerdict]:
+    measured: model.Results, budgets: Sequence[judging.Budget]
+) -> tuple[model.Results, FleetVerdict]:
     """Return the results of a fleet with new verdicts in place of those in them, and the verdicts.
 
     A host gets the worst verdict that any of four passes finds. Each pass needs the one before:
@@ -97,7 +96,7 @@ def judge(
     environment = measured.environment
     places = Places(environment)
     known = [trial for trial in measured.trials if trial.primary and trial.boot in places.boots]
-    guests = [(places.hosts(trial), trial) for trial in known if trial.arm != results.HOST]
+    guests = [(places.hosts(trial), trial) for trial in known if trial.arm != model.HOST]
     planned = _planned_meetings(places)
     findings: dict[str, list[_Finding]] = {host: [] for host, _ in sorted(planned)}
     for host in findings.keys() - _hosts_with_trials(places, known):
@@ -152,7 +151,7 @@ def judge(
     return changed, FleetVerdict(whole, hosts, of_bare, comparisons, judgements)
 
 
-def _worst(hosts: Iterable[environments.FleetHost]) -> judging.Verdict | None:
+def _worst(hosts: Iterable[FleetHost]) -> judging.Verdict | None:
     verdicts = [_V(host.verdict) for host in hosts if host.verdict]
     return min(verdicts, key=_ORDER.index, default=None)
 
@@ -185,7 +184,7 @@ def _meetings_with_figures(places: Places, guests: Trials) -> set[tuple[str, str
     return met
 
 
-def _hosts_with_trials(places: Places, trials: Iterable[results.Trial]) -> set[str]:
+def _hosts_with_trials(places: Places, trials: Iterable[model.Trial]) -> set[str]:
     hosts: set[str] = set()
     for trial in trials:
         pair, _ = places.boots[trial.boot]
@@ -193,12 +192,12 @@ def _hosts_with_trials(places: Places, trials: Iterable[results.Trial]) -> set[s
     return hosts
 
 
-def _with_bare_hosts(kept: Trials, known: Iterable[results.Trial], places: Places) -> Trials:
+def _with_bare_hosts(kept: Trials, known: Iterable[model.Trial], places: Places) -> Trials:
     """Return ``kept``, then trials of bare hosts in the boots that count."""
     boots = {(trial.benchmark, trial.boot) for _, trial in kept}
     counting = list(kept)
     for trial in known:
-        if trial.arm == results.HOST and (trial.benchmark, trial.boot) in boots:
+        if trial.arm == model.HOST and (trial.benchmark, trial.boot) in boots:
             counting.append((places.hosts(trial), trial))
     return counting
 
@@ -260,7 +259,7 @@ def _over_all_pairs(
     failing: Collection[str],
     trials: Trials,
     budgets: Sequence[judging.Budget],
-    environment: environments.Environment,
+    environment: Environment,
 ) -> Sequence[judging.Judgement]:
     """Judge budgets by the pairs without a host that FAILs; by all pairs if none is left."""
     usable = [trial for pair, trial in trials if pair.hosts.isdisjoint(failing)]
@@ -268,7 +267,7 @@ def _over_all_pairs(
         usable = [trial for _, trial in trials]
     if not usable:
         return ()
-    return judging.judge_all(results.Results(environment, usable), budgets)
+    return judging.judge_all(model.Results(environment, usable), budgets)
 
 
 def _beyond_budgets(
@@ -300,7 +299,7 @@ def _beyond_budgets(
                 figures = [-math.expm1(log) for log in logs]
             else:
                 figures = [math.exp(-log) for log in logs]
-            if is_loss and budget.baseline == results.HOST:
+            if is_loss and budget.baseline == model.HOST:
                 of_bare[host] = min(of_bare.get(host, math.inf), math.exp(logs[-1]))
             findings.append((host, _compared(comparison, host, figures, slow=False, **params)))
     return findings, of_bare
@@ -331,7 +330,7 @@ def _limited_figures(judgement: judging.Judgement, trials: Trials) -> Iterator[_
             )
 
 
-def _log_cost(trial: results.Trial) -> float | None:
+def _log_cost(trial: model.Trial) -> float | None:
     cost = overhead.per_unit(overhead.cost(trial).service_s, trial)
     if cost is None or cost <= 0:
         return None
@@ -379,9 +378,7 @@ def _by_budgets(
                     yield host, _Finding(word, of_budget)
 
 
-def _verdict(
-    host: str, findings: Iterable[_Finding], peers: int, measured: int
-) -> environments.FleetHost:
+def _verdict(host: str, findings: Iterable[_Finding], peers: int, measured: int) -> FleetHost:
     """Return the worst finding on a host, with every reason; those of the verdict come first."""
     ordered = sorted(findings, key=lambda finding: _ORDER.index(finding.verdict))
     whole = None
@@ -394,10 +391,6 @@ def _verdict(
         if why is None:
             continue
         benchmark, figure = why.params.get("benchmark", ""), why.params.get("figure", "")
-        details.append(
-            environments.HostDetail(finding.verdict.value, sorted(why.codes), benchmark, figure)
-        )
+        details.append(HostDetail(finding.verdict.value, sorted(why.codes), benchmark, figure))
         texts.append(messages.of(why))
-    return environments.FleetHost(
-        host, whole, list(dict.fromkeys(texts)), peers, measured, details
-    )
+    return FleetHost(host, whole, list(dict.fromkeys(texts)), peers, measured, details)

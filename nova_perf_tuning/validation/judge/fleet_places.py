@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.measure import fleet_model
-from nova_perf_tuning.validation.results import environment as environments
-from nova_perf_tuning.validation.results import model as results
+from nova_perf_tuning.validation.results import model
+from nova_perf_tuning.validation.results.environment import Environment
 
 #: Trials, each with the hosts that it is about: twice the same host where there is one.
-Trials = Sequence[tuple[fleet_model.HostPair, results.Trial]]
+Trials = Sequence[tuple[fleet_model.HostPair, model.Trial]]
 
 
 class Places:
@@ -22,7 +22,7 @@ class Places:
         there.
     """
 
-    def __init__(self, environment: environments.Environment) -> None:
+    def __init__(self, environment: Environment) -> None:
         """Read the pairs; a benchmark that is not installed counts as one with a server."""
         assert environment.fleet is not None
         self.fleet = environment.fleet
@@ -42,7 +42,7 @@ class Places:
             if run.kind in unpaired_kinds:
                 self._unpaired.add(label)
 
-    def hosts(self, trial: results.Trial) -> fleet_model.HostPair:
+    def hosts(self, trial: model.Trial) -> fleet_model.HostPair:
         """Return the hosts that a trial is about; without a peer, its own host twice."""
         return self._hosts_of(trial.benchmark, trial.boot)
 
@@ -59,7 +59,7 @@ class Places:
             return fleet_model.HostPair(host, host)
         return pair
 
-    def ran_on(self, trial: results.Trial) -> tuple[str, str | None]:
+    def ran_on(self, trial: model.Trial) -> tuple[str, str | None]:
         """Return a trial's host, empty if unknown, and the host of its peer if any."""
         if trial.boot not in self.boots:
             return "", None

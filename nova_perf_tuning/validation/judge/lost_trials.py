@@ -10,8 +10,8 @@ from nova_perf_tuning.validation.judge import trial_filter
 from nova_perf_tuning.validation.judge import verdict as judging
 from nova_perf_tuning.validation.judge.fleet_places import Places, Trials
 from nova_perf_tuning.validation.measure import fleet_model, overhead
-from nova_perf_tuning.validation.results import environment as environments
-from nova_perf_tuning.validation.results import model as results
+from nova_perf_tuning.validation.results import model
+from nova_perf_tuning.validation.results.environment import Environment
 from nova_perf_tuning.validation.results.reasons import Reason, ReasonCode, reason
 
 _C = ReasonCode
@@ -46,7 +46,7 @@ class LossOfHost:
 def screen(
     measured: Trials,
     places: Places,
-    environment: environments.Environment,
+    environment: Environment,
     budgets: Iterable[judging.Budget],
 ) -> tuple[Trials, Sequence[LossOfHost]]:
     """Return which of ``measured`` counts, and the hosts that lost cells.
@@ -92,20 +92,20 @@ def screen(
     return kept, losses
 
 
-def _arms(measured: Trials, environment: environments.Environment) -> list[str]:
+def _arms(measured: Trials, environment: Environment) -> list[str]:
     """Return the arms of guests that the run has, also those of which no guest was measured."""
     arms = dict.fromkeys(environment.arms)
     for _, trial in measured:
         arms[trial.arm] = None
-    arms.pop(results.HOST, None)
+    arms.pop(model.HOST, None)
     return list(arms)
 
 
 def _boots(
-    measured: Trials, places: Places, environment: environments.Environment
-) -> dict[tuple[str, int, fleet_model.HostPair], list[results.Trial]]:
+    measured: Trials, places: Places, environment: Environment
+) -> dict[tuple[str, int, fleet_model.HostPair], list[model.Trial]]:
     """Return (benchmark, boot, hosts) -> trials, also without any where the pair has others."""
-    boots: dict[tuple[str, int, fleet_model.HostPair], list[results.Trial]] = {}
+    boots: dict[tuple[str, int, fleet_model.HostPair], list[model.Trial]] = {}
     begun = {trial.boot for _, trial in measured}
     for pair in places.fleet.pairs:
         if begun.isdisjoint((pair.number, pair.number + len(places.fleet.pairs))):

@@ -17,7 +17,7 @@ from typing import Final
 from nova_perf_tuning.validation.judge import statistics as intervals
 from nova_perf_tuning.validation.judge.verdict import Verdict
 from nova_perf_tuning.validation.measure import fleet_model
-from nova_perf_tuning.validation.results import model as results
+from nova_perf_tuning.validation.results import model
 
 #: Fewest hosts among which a slow one can be found.
 MIN_HOSTS: Final = 3
@@ -57,7 +57,7 @@ class _Series:
         default_factory=dict
     )
 
-    def add(self, pair: fleet_model.HostPair, trial: results.Trial, value: float) -> None:
+    def add(self, pair: fleet_model.HostPair, trial: model.Trial, value: float) -> None:
         self.turn = 1
         if trial.better == "lower":
             self.turn = -1
@@ -84,7 +84,7 @@ class _Series:
 
 
 def compare(
-    measured: Iterable[tuple[fleet_model.HostPair, results.Trial]], limit: float
+    measured: Iterable[tuple[fleet_model.HostPair, model.Trial]], limit: float
 ) -> dict[tuple[str, str], PeerComparison]:
     """Return (benchmark, arm) -> what it says of the hosts.
 

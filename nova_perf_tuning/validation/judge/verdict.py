@@ -19,8 +19,8 @@ from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import budget_file, noise, statistics, trial_filter
 from nova_perf_tuning.validation.judge.budget_file import Budget as Budget
 from nova_perf_tuning.validation.measure import overhead
-from nova_perf_tuning.validation.results import environment as environments
 from nova_perf_tuning.validation.results import model
+from nova_perf_tuning.validation.results.environment import RecordedArm
 from nova_perf_tuning.validation.results.reasons import Reason, reason
 from nova_perf_tuning.validation.results.reasons import ReasonCode as _C
 
@@ -397,7 +397,7 @@ class _Measured:
         if wanted is not None and accelerator != wanted:
             return reason(_C.OTHER_ACCELERATOR, accelerator=accelerator, wanted=wanted)
         for arm in (budget.arm, budget.baseline):
-            measured_arm = self._environment.arms.get(arm, environments.RecordedArm())
+            measured_arm = self._environment.arms.get(arm, RecordedArm())
             mode = measured_arm.virtualization
             if probe.contradiction(mode, accelerator):
                 about = {"arm": arm, "accelerator": accelerator, "found": mode}

@@ -17,7 +17,7 @@ from typing import Final
 import psutil
 
 from nova_perf_tuning import cache_directory, errors
-from nova_perf_tuning.specs import request as request_module
+from nova_perf_tuning.specs.request import Request
 from nova_perf_tuning.validation.results.environment import Environment
 
 #: Bytes of a program's output that are kept; the rest is read and dropped, so that no program is
@@ -45,7 +45,7 @@ class Arm:
     """One side of a comparison; :ivar request: what its guests' flavor asks for, nothing where untuned."""
 
     name: str
-    request: request_module.Request
+    request: Request
 
 
 def cut(data: bytes, limit: int, size: int | None = None) -> str:

@@ -14,8 +14,8 @@ from nova_perf_tuning.host.model import host_model, owners
 from nova_perf_tuning.host.picture import svg
 from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.transaction import apply as apply_module
-from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
+from nova_perf_tuning.host.transaction.journal import Journal
 from nova_perf_tuning.validation.launch import base
 from nova_perf_tuning.validation.launch.guest import GuestMachine
 from nova_perf_tuning.validation.results.environment import RecordedSetting
@@ -39,7 +39,7 @@ def apply(
     ]
     if not settings:
         return []
-    with journal_module.Journal(directory, writer=True) as journal:
+    with Journal(directory, writer=True) as journal:
         outcomes = apply_module.apply(settings, registry.kinds(), journal, apply_module.boot_id())
     applied = []
     for outcome in outcomes:
@@ -74,7 +74,7 @@ def picture(resting: Sequence[GuestMachine]) -> str:
 def restore(directory: str) -> None:
     if not os.path.exists(os.path.join(directory, "journal.sqlite")):
         return
-    with journal_module.Journal(directory, writer=True) as journal:
+    with Journal(directory, writer=True) as journal:
         restored = restore_module.restore(journal, registry.kinds(), apply_module.boot_id())
     for change in restored:
         if change.result is restore_module.RestoreResult.FAILED:

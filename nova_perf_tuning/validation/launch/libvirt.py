@@ -17,8 +17,7 @@ import libvirt
 from lxml import etree
 
 from nova_perf_tuning import errors, signals
-from nova_perf_tuning.guest import probe, storage
-from nova_perf_tuning.guest import transform as transform_module
+from nova_perf_tuning.guest import probe, storage, transform
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.launch import (
     base,
@@ -31,7 +30,12 @@ from nova_perf_tuning.validation.launch import (
 )
 from nova_perf_tuning.validation.launch.guest import GuestMachine
 from nova_perf_tuning.validation.launch.image import Image
-from nova_perf_tuning.validation.results import environment as environments
+from nova_perf_tuning.validation.results.environment import (
+    Environment,
+    RecordedArm,
+    RecordedFinding,
+    RecordedSetting,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -71,7 +75,7 @@ class BootedArm:
     arm: base.Arm
     guests: tuple[GuestMachine, ...]
     probed: tuple[probe.ProbeResult, ...]
-    settings: list[environments.RecordedSetting] = dataclasses.field(default_factory=list)
+    settings: list[RecordedSetting] = dataclasses.field(default_factory=list)
     picture: str = ""
 
 
@@ -179,7 +183,7 @@ class LibvirtLauncher(base.Launcher):
         )
         connection = self._connected()
         spread = storage.spreadable(connection.getLibVersion(), connection.getVersion())
-        transformed = transform_module.transform(xml, arm.request, spread=spread)
+        transformed = transform.transform(xml, arm.request, spread=spread)
         with _refused(f"libvirt cannot start guest {name}"):
             # libvirt destroys the domain when this connection ends, however the process does.
             running = connection.createXML(transformed.xml, libvirt.VIR_DOMAIN_START_AUTODESTROY)
@@ -232,9 +236,9 @@ class LibvirtLauncher(base.Launcher):
                 )
         return base.Pair(*self._hosts)
 
-    def environment(self) -> environments.Environment:
+    def environment(self) -> Environment:
         rig, connection = self._prepared(), self._connected()
-        return environments.Environment(
+        return Environment(
             launcher="libvirt",
             accelerator=rig.accelerator.name,
             libvirt=_version(connection.getLibVersion()),
@@ -244,7 +248,7 @@ class LibvirtLauncher(base.Launcher):
             vhost_net=os.path.exists(_VHOST_NET),
             guest=dataclasses.asdict(self._size),
             arms={
-                name: environments.RecordedArm(
+                name: RecordedArm(
                     request=booted.arm.request.extra_specs(),
                     notes=[
                         f"left out: {left_out.text}"
@@ -358,7 +362,7 @@ class LibvirtLauncher(base.Launcher):
         return f"{_PREFIX}-{self.run_id}-{arm}-{role}"
 
 
-def findings(arm: BootedArm, accelerator: str, vcpus: int) -> list[environments.RecordedFinding]:
+def findings(arm: BootedArm, accelerator: str, vcpus: int) -> list[RecordedFinding]:
     """Return where the guests of an arm are not what was asked for; what both say is said once."""
     roles: dict[probe.GuestFinding, list[str]] = {}
     for role, guest, result in zip(network.ROLES, arm.guests, arm.probed, strict=True):
@@ -366,7 +370,7 @@ def findings(arm: BootedArm, accelerator: str, vcpus: int) -> list[environments.
         for finding in probe.findings(result, request, accelerator, vcpus):
             roles.setdefault(finding, []).append(role)
     return [
-        environments.RecordedFinding(finding.code.value, f"{' and '.join(names)}: {finding.text}")
+        RecordedFinding(finding.code.value, f"{' and '.join(names)}: {finding.text}")
         for finding, names in roles.items()
     ]
 

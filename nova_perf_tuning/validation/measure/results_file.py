@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from nova_perf_tuning import atomic_write
 from nova_perf_tuning.validation.bench import base, plugins
-from nova_perf_tuning.validation.results import environment as environments
 from nova_perf_tuning.validation.results import model, schema
+from nova_perf_tuning.validation.results.environment import Environment
 
 #: Most trials, as the schema has it, and the largest results file that is read, in bytes: more
 #: than they need.
@@ -32,7 +32,7 @@ _Said = dict[tuple[str, str, str], str]
 def to_dict(results: model.Results) -> dict[str, Any]:
     return {
         "schema": model.SCHEMA,
-        "environment": environments.to_dict(results.environment),
+        "environment": results.environment.to_dict(),
         "trials": [dataclasses.asdict(trial) for trial in results.trials],
     }
 
@@ -40,7 +40,7 @@ def to_dict(results: model.Results) -> dict[str, Any]:
 def from_dict(data: Any, where: str) -> model.Results:
     """Return results from a JSON document; InputError: it breaks the schema or itself."""
     schema.check("results", data, where)
-    environment = environments.from_dict(data["environment"])
+    environment = Environment.from_dict(data["environment"])
     fault = _too_many_cells(environment)
     if fault:
         raise schema.InputError(f"{where}: {fault}")
@@ -70,7 +70,7 @@ def _number(trials: Sequence[model.Trial]) -> None:
         trial.order = runs.setdefault(place, len(runs))
 
 
-def _too_many_cells(environment: environments.Environment) -> str:
+def _too_many_cells(environment: Environment) -> str:
     """Return that a fleet has more pairs, benchmarks and arms than can be judged; empty: it has not.
 
     Each pair is looked at in each benchmark and arm, also where it has no trial of it.

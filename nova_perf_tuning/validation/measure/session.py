@@ -18,10 +18,19 @@ from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.measure import collectors, host_environment, trial
-from nova_perf_tuning.validation.results import environment as environments
 from nova_perf_tuning.validation.results import model
+from nova_perf_tuning.validation.results.environment import (
+    AblatedSpec,
+    Ended,
+    Environment,
+    Incident,
+    IncidentCode,
+    NoiseFloor,
+    RecordedArm,
+    RecordedBenchmark,
+)
 
-_I = environments.IncidentCode
+_I = IncidentCode
 #: Left of the time limit for removing guests and writing the report.
 CLOSING_S: Final = 10.0
 #: Guesses, until it is known: of one boot, and of a trial beyond the run of its benchmark.
@@ -65,7 +74,7 @@ class SessionPlan:
     reasons: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     host_group: str = ""
     flavor: str = ""
-    ablation: Mapping[str, environments.AblatedSpec] = dataclasses.field(default_factory=dict)
+    ablation: Mapping[str, AblatedSpec] = dataclasses.field(default_factory=dict)
     tags: Mapping[str, str] = dataclasses.field(default_factory=dict)
     attached: collectors.Attachment = collectors.Attachment()
 
@@ -153,9 +162,7 @@ class Session:
         plan: SessionPlan,
         save: Callable[[model.Results], None],
         progress: Callable[[Progress], None] = lambda _: None,
-        noise_floor: Callable[
-            [environments.Environment], environments.NoiseFloor | None
-        ] = lambda _: None,
+        noise_floor: Callable[[Environment], NoiseFloor | None] = lambda _: None,
     ) -> None:
         """Prepare the session; nothing runs yet.
 
@@ -193,7 +200,7 @@ class Session:
         :raises KeyboardInterrupt: Ctrl-C; results so far are saved.
         :raises SystemExit: SIGTERM or SIGHUP where a guard turns them into this; likewise.
         """
-        ended = environments.Ended.ERROR
+        ended = Ended.ERROR
         try:
             self._tell("preparing the launcher")
             self._launcher.prepare()
@@ -214,13 +221,13 @@ class Session:
                     ]
                     if not more(self.results):
                         break
-            ended = environments.Ended.COMPLETE
+            ended = Ended.COMPLETE
             if self._cut:
-                ended = environments.Ended.TIME_LIMIT
+                ended = Ended.TIME_LIMIT
         except TimeUp:
-            ended = environments.Ended.TIME_LIMIT
+            ended = Ended.TIME_LIMIT
         except (KeyboardInterrupt, SystemExit):  # a launcher turns SIGTERM into SystemExit
-            ended = environments.Ended.INTERRUPTED
+            ended = Ended.INTERRUPTED
             raise
         finally:
             environment = self.results.environment
@@ -251,7 +258,7 @@ class Session:
                     self._cut = True
                     text = f"the time limit left room for {block} of {self._plan.blocks} blocks"
                     self.results.environment.errors.append(
-                        environments.Incident(text, boot, code=_I.TIME_LIMIT)
+                        Incident(text, boot, code=_I.TIME_LIMIT)
                     )
                     self._tell(f"boot {boot + 1}/{self._plan.boots}: {text}", important=True)
                     break
@@ -276,9 +283,7 @@ class Session:
                 self._pairs[arm.name] = self._launcher.boot(arm)
             except launch.LaunchError as error:
                 failed.append(error)
-                incident = environments.Incident(
-                    one_line(error, 2000), boot, arm.name, code=_I.BOOT
-                )
+                incident = Incident(one_line(error, 2000), boot, arm.name, code=_I.BOOT)
                 self.results.environment.errors.append(incident)
             self._times.booted(time.monotonic() - begun)
         if failed and len(failed) == len(self._plan.arms):
@@ -310,7 +315,7 @@ class Session:
         self._tell(f"boot {boot + 1}/{self._plan.boots}: warm-up, {job.label} on {arm}")
         outcome = self._trial(dataclasses.replace(job, parameters=parameters), arm)
         if not outcome.readings:
-            incident = environments.Incident(
+            incident = Incident(
                 f"warm-up: {outcome.trial.error}", boot, arm, job.label, code=_I.WARM_UP
             )
             self.results.environment.errors.append(incident)
@@ -353,7 +358,7 @@ class Session:
         before, launched = self.results.environment, self._launcher.environment()
         arms = dict(before.arms)
         for name, arm in launched.arms.items():
-            known = arms.get(name, environments.RecordedArm())
+            known = arms.get(name, RecordedArm())
             # What was wrong with the guests of one boot is not forgotten when those of the next
             # are sound.
             findings = list(dict.fromkeys([*known.findings, *arm.findings]))
@@ -370,12 +375,12 @@ class Session:
         self._progress(Progress(times.done, times.total, times.left_s(), text, important))
 
 
-def planned(plan: SessionPlan, host: environments.Environment) -> environments.Environment:
+def planned(plan: SessionPlan, host: Environment) -> Environment:
     """Return what results of a plan rest on, as far as it is known before anything runs."""
     arms = {}
     for arm in plan.arms:
         reasons = dict(plan.reasons.get(arm.name, {}))
-        arms[arm.name] = environments.RecordedArm(arm.request.extra_specs(), reasons)
+        arms[arm.name] = RecordedArm(arm.request.extra_specs(), reasons)
     return dataclasses.replace(
         host,
         host_group=plan.host_group,
@@ -391,11 +396,11 @@ def planned(plan: SessionPlan, host: environments.Environment) -> environments.E
     )
 
 
-def describe(job: plugins.Job) -> environments.RecordedBenchmark:
+def describe(job: plugins.Job) -> RecordedBenchmark:
     peer = None
     if job.benchmark.paired:
         peer = "PEER"
     commands = [list(step.argv) for step in job.benchmark.steps(job.parameters, peer)]
-    return environments.RecordedBenchmark(
+    return RecordedBenchmark(
         job.benchmark.kind, job.benchmark.summary, dict(job.parameters), commands
     )

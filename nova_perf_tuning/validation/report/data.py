@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nova_perf_tuning.validation.judge import ablation, verdict
-from nova_perf_tuning.validation.judge import capacity as capacity_module
+from nova_perf_tuning.validation.judge.capacity import Capacity
 from nova_perf_tuning.validation.report import diagnosis, summary
 from nova_perf_tuning.validation.results import messages, model, reasons
 
@@ -54,7 +54,7 @@ def knob(measured_knob: ablation.Knob) -> dict[str, Any]:
     return document
 
 
-def capacity(measured: capacity_module.Capacity) -> dict[str, Any]:
+def capacity(measured: Capacity) -> dict[str, Any]:
     document = dataclasses.asdict(measured)
     del document["notes"]
     document["note"] = messages.lines(measured.notes)

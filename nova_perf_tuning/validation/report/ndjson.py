@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning.validation.judge import trial_filter
-from nova_perf_tuning.validation.results import environment as environments
 from nova_perf_tuning.validation.results import model, reasons
+from nova_perf_tuning.validation.results.environment import RecordedArm, RecordedBenchmark
 
 #: Keys of a trial that are counts; other numbers are figures.
 _COUNTS: Final = frozenset({"boot", "block", "order", "cpus", "memory_mib"})
@@ -78,9 +78,9 @@ def lines(
         why = excluded.get(trial_filter.run(trial))
         if why is not None:
             document["excluded"] = why.code.value
-        benchmark = environment.benchmarks.get(trial.benchmark, environments.RecordedBenchmark())
+        benchmark = environment.benchmarks.get(trial.benchmark, RecordedBenchmark())
         document["parameters"] = _pairs(benchmark.parameters)
-        arm = environment.arms.get(trial.arm, environments.RecordedArm())
+        arm = environment.arms.get(trial.arm, RecordedArm())
         document["request"] = _pairs(arm.request)
         for key, value in document.items():
             if _is_figure(key, value):

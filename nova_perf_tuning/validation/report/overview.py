@@ -6,8 +6,8 @@ import math
 from typing import NamedTuple
 
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.results import environment as environments
 from nova_perf_tuning.validation.results import model
+from nova_perf_tuning.validation.results.environment import Fleet, FleetHost, FleetPair
 
 #: Benchmark and arm.
 _Figure = tuple[str, str]
@@ -21,15 +21,15 @@ class Overview(NamedTuple):
     :ivar pairs: the places of both hosts, a pair and its loss in its worst figure.
     """
 
-    hosts: list[tuple[environments.FleetHost, float | None]]
-    pairs: list[tuple[int, int, environments.FleetPair, float | None]]
+    hosts: list[tuple[FleetHost, float | None]]
+    pairs: list[tuple[int, int, FleetPair, float | None]]
 
 
 def overview(results: model.Results) -> Overview:
     """Return the overview of the results of a fleet."""
-    fleet = results.environment.fleet or environments.Fleet()
+    fleet = results.environment.fleet or Fleet()
     of_pair, of_host = _losses(results, fleet)
-    rows: list[tuple[environments.FleetHost, float | None]] = []
+    rows: list[tuple[FleetHost, float | None]] = []
     for host in fleet.hosts:
         best = [min(losses) for losses in of_host.get(host.host, {}).values()]
         rows.append((host, max(best, default=None)))
@@ -37,7 +37,7 @@ def overview(results: model.Results) -> Overview:
     places: dict[str, int] = {}
     for place, (host, _) in enumerate(rows):
         places[host.host] = place
-    cells: list[tuple[int, int, environments.FleetPair, float | None]] = []
+    cells: list[tuple[int, int, FleetPair, float | None]] = []
     for pair in fleet.pairs:
         if pair.client in places and pair.server in places:
             loss = of_pair.get(pair.number)
@@ -46,7 +46,7 @@ def overview(results: model.Results) -> Overview:
 
 
 def _losses(
-    results: model.Results, fleet: environments.Fleet
+    results: model.Results, fleet: Fleet
 ) -> tuple[dict[int, float], dict[str, dict[_Figure, list[float]]]]:
     """Return pair -> loss in its worst figure, and host -> figure -> loss in each of its pairs."""
     lower_is_better: set[str] = set()

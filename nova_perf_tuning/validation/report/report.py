@@ -18,8 +18,8 @@ from nova_perf_tuning.validation.report import (
     summary,
     text,
 )
-from nova_perf_tuning.validation.results import environment as environments
 from nova_perf_tuning.validation.results import messages, model
+from nova_perf_tuning.validation.results.environment import RecordedArm
 
 if TYPE_CHECKING:
     import jinja2
@@ -54,7 +54,7 @@ def as_json(
     if judged:
         document["verdict"] = verdict.overall(judged).value
     document["benchmarks"] = [data.benchmark(benchmark) for benchmark in summaries]
-    document["environment"] = environments.to_dict(results.environment)
+    document["environment"] = results.environment.to_dict()
     return document
 
 
@@ -75,10 +75,10 @@ def render(
     environment = results.environment
     guests = [arm for arm in summary.arm_order(results) if arm != model.HOST]
     colours = {model.HOST: "host"}
-    arms: list[tuple[str, environments.RecordedArm]] = []
+    arms: list[tuple[str, RecordedArm]] = []
     for index, arm in enumerate(guests):
         colours[arm] = f"arm{index % 4}"
-        arms.append((arm, environment.arms.get(arm, environments.RecordedArm())))
+        arms.append((arm, environment.arms.get(arm, RecordedArm())))
     pairs = 0
     fleet_overview: overview.Overview | None = None
     if environment.fleet is not None:
@@ -126,7 +126,7 @@ def render(
         reasons=messages.lines,
         text=messages.of,
         colours=colours,
-        facts=environments.to_dict(environment),
+        facts=environment.to_dict(),
         failed=failed[:_SHOWN_TRIALS],
         failed_left_out=max(0, len(failed) - _SHOWN_TRIALS),
         boot=boot,

@@ -291,28 +291,27 @@ class Environment:
         shown = {**self.shown, **other.shown}
         return dataclasses.replace(self, **known, shown=shown)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as the JSON contract has it."""
+        whole = _plain(self)
+        if self.looks:
+            whole["looks"] = [{"boots": boots} for boots in self.looks]
+        whole["arms"] = {}
+        for name, arm in self.arms.items():
+            # The request has its key even where nothing was asked for.
+            whole["arms"][name] = {"request": dict(arm.request)} | _plain(arm)
+        whole["benchmarks"] = {}
+        for label, run in self.benchmarks.items():
+            whole["benchmarks"][label] = _plain(run)
+        whole["errors"] = [_plain(incident) for incident in self.errors]
+        return whole
 
-def to_dict(environment: Environment) -> dict[str, Any]:
-    """Return an environment as the JSON contract has it."""
-    whole = _plain(environment)
-    if environment.looks:
-        whole["looks"] = [{"boots": boots} for boots in environment.looks]
-    whole["arms"] = {}
-    for name, arm in environment.arms.items():
-        # The request has its key even where nothing was asked for.
-        whole["arms"][name] = {"request": dict(arm.request)} | _plain(arm)
-    whole["benchmarks"] = {}
-    for label, run in environment.benchmarks.items():
-        whole["benchmarks"][label] = _plain(run)
-    whole["errors"] = [_plain(incident) for incident in environment.errors]
-    return whole
-
-
-def from_dict(data: Mapping[str, Any]) -> Environment:
-    """Return an environment from the JSON contract, as its schema has it."""
-    environment: Environment = _build(Environment, data)
-    environment.looks = [look["boots"] for look in data.get("looks", ())]
-    return environment
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Environment":
+        """Return an environment from the JSON contract, as its schema has it."""
+        environment: Environment = _build(cls, data)
+        environment.looks = [look["boots"] for look in data.get("looks", ())]
+        return environment
 
 
 @functools.cache

@@ -27,8 +27,12 @@ from scipy import stats
 from nova_perf_tuning import bounded_json, printing
 from nova_perf_tuning.validation.judge import trial_filter
 from nova_perf_tuning.validation.measure import results_file
-from nova_perf_tuning.validation.results import environment as environments
 from nova_perf_tuning.validation.results import model, reasons
+from nova_perf_tuning.validation.results.environment import (
+    Environment,
+    RecordedArm,
+    RecordedBenchmark,
+)
 
 #: What may change between runs and explain a change of figures.
 _VERSIONS = ("kernel", "qemu", "libvirt", "nova_perf_tuning")
@@ -112,7 +116,7 @@ class Series:
         return profile or text or "-"
 
 
-def _fingerprint(environment: environments.Environment, collectors: Sequence[str]) -> str:
+def _fingerprint(environment: Environment, collectors: Sequence[str]) -> str:
     """Return what hosts must have in common to be compared, in words.
 
     It is empty where the CPU is not known.
@@ -134,12 +138,12 @@ def _fingerprint(environment: environments.Environment, collectors: Sequence[str
     return printing.key(", ".join(parts), 200)
 
 
-def _request(environment: environments.Environment, arm: str) -> str:
+def _request(environment: Environment, arm: str) -> str:
     """Return what an arm asked for, profile and extra specs, as JSON in one form.
 
     It is empty for nothing or unknown.
     """
-    specs = dict(environment.arms.get(arm, environments.RecordedArm()).request)
+    specs = dict(environment.arms.get(arm, RecordedArm()).request)
     specs.pop("perf:budget", None)  # it judges, and changes nothing
     if not specs:
         return ""
@@ -156,10 +160,10 @@ def add(engine: sa.Engine, results: model.Results) -> tuple[str, bool]:
     at = results.environment.began
     run_id = f"{at:%Y%m%d-%H%M%S}-{digest[:8]}"
     # Domain XML and pictures would be most of the database.
-    arms: dict[str, environments.RecordedArm] = {}
+    arms: dict[str, RecordedArm] = {}
     for name, arm in results.environment.arms.items():
         arms[name] = dataclasses.replace(arm, xml="", picture="")
-    environment = environments.to_dict(dataclasses.replace(results.environment, arms=arms))
+    environment = dataclasses.replace(results.environment, arms=arms).to_dict()
     host = printing.key(results.environment.host or "unknown", 200)
     rejected = trial_filter.alone(results)
     trials = []
@@ -220,7 +224,7 @@ def series(
         for run_id, created in connection.execute(by_time).all():
             with database.readable(run_id):
                 kept = connection.scalar(sa.select(runs.environment).where(runs.id == run_id))
-                environment = environments.from_dict(kept or {})
+                environment = Environment.from_dict(kept or {})
                 if not tags.items() <= environment.tags.items():
                     continue
                 values: dict[_Key, list[float]] = collections.defaultdict(list)
@@ -260,8 +264,8 @@ def _trials(
             yield client, model.Trial(**row)
 
 
-def _key(host: str, environment: environments.Environment, trial: model.Trial) -> _Key:
-    benchmark = environment.benchmarks.get(trial.benchmark, environments.RecordedBenchmark())
+def _key(host: str, environment: Environment, trial: model.Trial) -> _Key:
+    benchmark = environment.benchmarks.get(trial.benchmark, RecordedBenchmark())
     fingerprint = _fingerprint(environment, trial.collectors)
     parameters = json.dumps(dict(benchmark.parameters), sort_keys=True)
     request = _request(environment, trial.arm)

@@ -26,8 +26,8 @@ from nova_perf_tuning.placement import api
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.measure import fleet_model
-from nova_perf_tuning.validation.results import environment as environments
-from nova_perf_tuning.validation.results import model as results
+from nova_perf_tuning.validation.results import model
+from nova_perf_tuning.validation.results.environment import Environment
 from nova_perf_tuning.validation.store import engine as database
 from nova_perf_tuning.validation.store import owner
 
@@ -101,7 +101,7 @@ class RunStore:
         plan: fleet_model.FleetPlan,
         hosts: Sequence[str],
         pairs: Sequence[fleet_model.HostPair],
-        environment: environments.Environment,
+        environment: Environment,
     ) -> fleet_model.StoredRun:
         run_id = plan.measure.run_id
         name = owner.RunOwner.new()
@@ -114,7 +114,7 @@ class RunStore:
             "leftovers": False,
             "hosts": list(hosts),
             "plan": _plan_data(plan),
-            "environment": environments.to_dict(environment),
+            "environment": environment.to_dict(),
         }
         rows = []
         for number, pair in enumerate(pairs):
@@ -162,7 +162,7 @@ class RunStore:
                 fields["kind"] = fleet_model.ErrorClass(fault["kind"])
                 task.faults.append(fleet_model.PairError(**fields))
             tasks.append(task)
-        plan, environment = _plan(run.plan, run.id), environments.from_dict(run.environment)
+        plan, environment = _plan(run.plan, run.id), Environment.from_dict(run.environment)
         names, begun = sorted(run.hosts), run.created_at
         return fleet_model.StoredRun(
             run.id, run.state, plan, environment, names, tasks, begun, run.leftovers
@@ -330,7 +330,7 @@ class RunStore:
                 known = row.environment
                 outcome = fleet_model.PairOutcome(
                     pair=fleet_model.HostPair(row.client, row.server),
-                    trials=[results.Trial(**trial) for trial in row.trials],
+                    trials=[model.Trial(**trial) for trial in row.trials],
                     hosts={
                         arm: fleet_model.HostPair(**pair) for arm, pair in known["hosts"].items()
                     },

@@ -12,7 +12,6 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest import probe
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.launch import base, libvirt
-from nova_perf_tuning.validation.results import environment as environments
 from tests.support import patience, rig
 
 TUNED = request.Request(
@@ -250,7 +249,7 @@ class PairTest(rig.GuestCase):
         self.assertIsNone(pair.client.run(["sleep", "4323"], 0.3).returncode)
 
     def test_environment_is_json_and_names_what_was_not_applied(self) -> None:
-        environment = json.loads(json.dumps(environments.to_dict(self.launcher.environment())))
+        environment = json.loads(json.dumps(self.launcher.environment().to_dict()))
         self.assertEqual("tcg", environment["accelerator"])
         self.assertIn("fio", environment["image"]["packages"])
         tuned = environment["arms"]["tuned"]

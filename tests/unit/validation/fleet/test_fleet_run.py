@@ -45,7 +45,7 @@ class FleetRunCase(directories.DirectoryCase):
         self.run_id = run_store.new_id()
         plan = simulation.fleet_plan(self.run_id, ["iperf3", "cpu"], peers=peers, **changes)
         pairs = fleet_model.schedule(names(hosts), peers)
-        environment = environments.from_dict({"benchmarks": KINDS})
+        environment = environments.Environment.from_dict({"benchmarks": KINDS})
         return self.fleet_run(self.store.create(plan, names(hosts), pairs, environment), cloud)
 
     def fleet_run(self, run, cloud=None, **changes):

@@ -195,7 +195,7 @@ class ShippedTest(testcase.TestCase):
             ({"accelerator": "unknown"}, verdict.Verdict.INVALID),
         ):
             with self.subTest(output):
-                found = samples.of(data.trials, **environments.to_dict(data.environment))
+                found = samples.of(data.trials, **data.environment.to_dict())
                 samples.tell(found, **output)
                 self.assertEqual(
                     expected, verdict.overall(verdict.judge_all(found, budgets)), output
