@@ -27,25 +27,31 @@ _LOOK_S: Final = 300.0
 _RESCAN_S: Final = 30.0
 
 
-class AgentFindingCode(enum.Enum):
-    """What a finding is about.
+class AgentFindingCode(enum.StrEnum):
+    """What a finding is about."""
 
-    The value is for people, with fields of the finding, its ``rule`` and ``kinds``.
-    """
+    WRITTEN_BY_OTHERS = "written_by_others"
+    APPLIED_BY_PERSON = "applied_by_person"
+    NOT_IN_FORCE = "not_in_force"
+    IRQBALANCE_WITHOUT_SCRIPT = "irqbalance_without_script"
+    COMPETING_DAEMON = "competing_daemon"
 
-    WRITTEN_BY_OTHERS = "may be written by {cause}"
-    APPLIED_BY_PERSON = "a person applied {current} ({rule}), left so until 'nova-perf restore'"
-    NOT_IN_FORCE = "{cause}"
-    IRQBALANCE_WITHOUT_SCRIPT = (
+
+#: The text of each code, with fields of the finding, its ``rule`` and ``kinds``.
+_TEXTS: Final[Mapping[AgentFindingCode, str]] = {
+    AgentFindingCode.WRITTEN_BY_OTHERS: "may be written by {cause}",
+    AgentFindingCode.APPLIED_BY_PERSON: (
+        "a person applied {current} ({rule}), left so until 'nova-perf restore'"
+    ),
+    AgentFindingCode.NOT_IN_FORCE: "{cause}",
+    AgentFindingCode.IRQBALANCE_WITHOUT_SCRIPT: (
         "it moves interrupts placed here: install nova-perf-tuning's drop-in for irqbalance.service and restart it"
         f" (--policyscript=/usr/share/nova-perf-tuning/{irqbalance.SCRIPT})"
-    )
-    COMPETING_DAEMON = "{cause} (process {pid}) runs and may change settings of kind {kinds}"
-
-    @property
-    def key(self) -> str:
-        """What programs tell findings apart by."""
-        return self.name.lower()
+    ),
+    AgentFindingCode.COMPETING_DAEMON: (
+        "{cause} (process {pid}) runs and may change settings of kind {kinds}"
+    ),
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,7 +79,7 @@ class AgentFinding:
     def text(self) -> str:
         """One clause for people."""
         kinds = ", ".join(sorted(verify.DAEMONS.get(self.cause, ())))
-        return self.code.value.format(
+        return _TEXTS[self.code].format(
             **dataclasses.asdict(self), rule=self.cause or "no rule", kinds=kinds
         )
 
@@ -82,7 +88,7 @@ class AgentFinding:
         values = {
             name: value for name, value in dataclasses.asdict(self).items() if value is not None
         }
-        return {**values, "code": self.code.key, "text": self.text}
+        return {**values, "code": self.code.value, "text": self.text}
 
 
 class CompetingDaemons:

@@ -46,7 +46,8 @@ class MetricsCollector:
             return
         state, facts = self._agent.snapshot
         codes = {
-            code.key: state.findings_total.get(code.key, 0) for code in findings.AgentFindingCode
+            code.value: state.findings_total.get(code.value, 0)
+            for code in findings.AgentFindingCode
         }
         counter, gauge = CounterMetricFamily, GaugeMetricFamily
         yield _family(counter, "passes", "Passes by what caused them", state.passes, "cause")

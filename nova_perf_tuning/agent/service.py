@@ -14,7 +14,7 @@ from typing import Any, Final
 from nova_perf_tuning import errors
 from nova_perf_tuning.agent import findings, reconcile, sources
 from nova_perf_tuning.agent import state as state_module
-from nova_perf_tuning.host.model import host_model, notes
+from nova_perf_tuning.host.model import host_model, messages, notes
 from nova_perf_tuning.host.transaction.journal import BusyError
 from nova_perf_tuning.printing import counted
 
@@ -330,7 +330,7 @@ class Service:
         now, last = time.monotonic(), self._last
         by_code: dict[str, list[findings.AgentFinding]] = {}
         for finding in self._findings(now):
-            by_code.setdefault(finding.code.key, []).append(finding)
+            by_code.setdefault(finding.code.value, []).append(finding)
         listed: list[dict[str, Any]] = []
         totals: dict[str, int] = {}
         for code, members in sorted(by_code.items()):
@@ -359,7 +359,7 @@ class Service:
             findings_total=totals,
             nova_config=nova_config,
             warnings_total=len(warnings),
-            **_shortened(notes.as_json(warnings[: findings.NAMED])),
+            **_shortened(messages.as_json(warnings[: findings.NAMED])),
         )
 
     def _findings(self, now: float) -> Iterator[findings.AgentFinding]:

@@ -14,7 +14,7 @@ from nova_perf_tuning.cli.options import journal as journal_options
 from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.audit import persist, runner
 from nova_perf_tuning.host.kinds import base, registry
-from nova_perf_tuning.host.model import host_model, notes
+from nova_perf_tuning.host.model import host_model, messages, notes
 from nova_perf_tuning.host.model.notes import Note, NoteCode
 from nova_perf_tuning.host.transaction import apply, planfile, refusals, verify
 from nova_perf_tuning.host.transaction.journal import AGENT_KINDS, Journal, running_agent
@@ -257,7 +257,7 @@ def _show(
     if writes:
         counts = {"to write": len(writes), **counts}
     rows = [_as_json(outcome) for outcome in outcomes]
-    document = {"settings": rows, "counts": counts, **notes.as_json(warnings)}
+    document = {"settings": rows, "counts": counts, **messages.as_json(warnings)}
     if args.format == "json" and writes is None:
         command.print_json({**document, "journal": path})
     elif args.format == "json":
@@ -283,7 +283,7 @@ def _print_table(rows: list[dict[str, object]], warnings: list[Note], *, prefix:
     head = ("result", "class", "kind", "target", "value", "detail")
     command.print_rows(head, shown, prefix)
     for note in warnings:
-        command.say(f"{prefix}warning: {notes.text(note)}")
+        command.say(f"{prefix}warning: {messages.of(note)}")
 
 
 def _as_json(outcome: apply.Outcome) -> dict[str, object]:

@@ -12,7 +12,7 @@ from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli.options import host as host_options
 from nova_perf_tuning.cli.options import output
 from nova_perf_tuning.host.audit import base, runner
-from nova_perf_tuning.host.model import notes
+from nova_perf_tuning.host.model import messages, notes
 from nova_perf_tuning.printing import counted, printable
 
 _LEVELS = [level.value for level in rules.Level]
@@ -114,7 +114,7 @@ def as_json(report: rules.Report, warnings: Sequence[notes.Note] = ()) -> dict[s
         "unknown": unknown,
         "failed": failed,
         "counts": _counts(report),
-        **notes.as_json(warnings),
+        **messages.as_json(warnings),
     }
 
 
@@ -209,7 +209,7 @@ def show(report: rules.Report, everything: bool, warnings: Sequence[notes.Note] 
             command.say(f"unknown  {name}: {reason}")
         command.say("")
     for note in warnings:
-        command.say(f"warning: {notes.text(note)}")
+        command.say(f"warning: {messages.of(note)}")
     counts = _counts(report)
     command.say(f"{_severe(counts)}; {_held(counts)}, {counts['unknown']} cannot judge this host")
     if counts["unknown"] and not everything:

@@ -93,7 +93,7 @@ class Publish(cloud_command.CloudLister):
             cloud_command.lines(sorted(shown)),
             cloud_command.lines(sorted(added)),
             cloud_command.lines(sorted(removed)),
-            cloud_command.Cell(service.value, service.name.lower()),
+            cloud_command.Cell(hosts.SERVICE_TEXTS[service], service.value),
         )
 
     def _results(

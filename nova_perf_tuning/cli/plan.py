@@ -9,7 +9,7 @@ from nova_perf_tuning.cli import command
 from nova_perf_tuning.cli.options import host as host_options
 from nova_perf_tuning.cli.options import output
 from nova_perf_tuning.grouping import grouped
-from nova_perf_tuning.host.model import host_model, notes
+from nova_perf_tuning.host.model import host_model, messages
 from nova_perf_tuning.host.picture import svg
 from nova_perf_tuning.host.plan import planner, proof
 from nova_perf_tuning.printing import counted
@@ -70,7 +70,7 @@ def as_json(plan: planner.Plan) -> dict[str, object]:
         "settings": settings,
         "sets": plan.sets,
         "nova_config": list(plan.nova_config),
-        **notes.as_json(plan.warnings),
+        **messages.as_json(plan.warnings),
     }
 
 
@@ -93,7 +93,7 @@ def _show(plan: planner.Plan, everything: bool) -> None:
     if not everything:
         shown = plan.warnings[:_SHOWN]
     for note in shown:
-        command.say(f"warning: {notes.text(note)}")
+        command.say(f"warning: {messages.of(note)}")
     if len(plan.warnings) > len(shown):
         command.say(
             f"and {counted(len(plan.warnings) - len(shown), 'more warning')}; --all shows all"

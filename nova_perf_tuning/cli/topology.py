@@ -13,7 +13,7 @@ from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.host.input import novaconf
 from nova_perf_tuning.host.input.facts import reader
 from nova_perf_tuning.host.input.facts.root import Root
-from nova_perf_tuning.host.model import host_model, notes, owners
+from nova_perf_tuning.host.model import host_model, messages, owners
 from nova_perf_tuning.host.picture import svg
 from nova_perf_tuning.printing import counted
 
@@ -105,7 +105,7 @@ def as_json(facts: host_model.HostFacts) -> dict[str, object]:
         "virtualization": facts.virtualization,
         "vhost_mode": facts.vhost_mode,
         "sysctls": dict(facts.sysctls),
-        **notes.as_json(facts.warnings),
+        **messages.as_json(facts.warnings),
     }
 
 
@@ -154,7 +154,7 @@ def show(facts: host_model.HostFacts, programs: Sequence[owners.Claim]) -> None:
     if facts.warnings:
         print()
     for note in facts.warnings:
-        command.say(f"warning: {notes.text(note)}")
+        command.say(f"warning: {messages.of(note)}")
 
 
 def _summary(facts: host_model.HostFacts, programs: Sequence[owners.Claim]) -> list[str]:

@@ -58,7 +58,7 @@ class Xml(command.PerfCommand):
         for finding in (*single, *warnings):
             notes.append((finding.rule, f"warning: {crosscheck.message(finding)}"))
         for note in result.left_out:
-            notes.append((note.omission.name.lower(), f"left out: {note.text}"))
+            notes.append((note.omission.value, f"left out: {note.text}"))
         if not wanted:
             notes.append(
                 (

@@ -173,35 +173,55 @@ class Inventory:
     mtus: tuple[int | None, ...] = ()
 
 
-class Omission(enum.Enum):
-    """Why a part of a request is left out of a device, or of the whole guest; the value is for people."""
+class Omission(enum.StrEnum):
+    """Why a part of a request is left out of a device, or of the whole guest."""
 
-    PASSED_THROUGH = "{device} is a PCI device passed through, its queues are its own"
-    VDPA_WITHOUT_MODEL = (
+    PASSED_THROUGH = "passed_through"
+    VDPA_WITHOUT_MODEL = "vdpa_without_model"
+    NIC_NOT_VIRTIO = "nic_not_virtio"
+    NO_MULTIQUEUE = "no_multiqueue"
+    TAP_WITH_ONE_QUEUE = "tap_with_one_queue"
+    NO_TRANSMIT_RING = "no_transmit_ring"
+    NO_DISK = "no_disk"
+    BUS_NOT_VIRTIO = "bus_not_virtio"
+    OWN_BACK_END = "own_back_end"
+    CONTROLLER_NOT_VIRTIO = "controller_not_virtio"
+    THREADS_NUMBERED = "threads_numbered"
+    NO_BALLOON = "no_balloon"
+    NOTHING_TO_SERVE = "nothing_to_serve"
+    IDLE_THREADS = "idle_threads"
+    ONE_THREAD = "one_thread"
+
+
+#: The text of each code, with fields of what is left out.
+_TEXTS: Final[Mapping[Omission, str]] = {
+    Omission.PASSED_THROUGH: "{device} is a PCI device passed through, its queues are its own",
+    Omission.VDPA_WITHOUT_MODEL: (
         "{device} is a vDPA device without a model, and libvirt reads no driver of such a one"
-    )
-    NIC_NOT_VIRTIO = "{device} is of model {detail}, not virtio"
-    NO_MULTIQUEUE = "{device} of type {detail} cannot have several queues"
-    TAP_WITH_ONE_QUEUE = (
+    ),
+    Omission.NIC_NOT_VIRTIO: "{device} is of model {detail}, not virtio",
+    Omission.NO_MULTIQUEUE: "{device} of type {detail} cannot have several queues",
+    Omission.TAP_WITH_ONE_QUEUE: (
         "{device} keeps its one queue: its tap device is made beforehand, and with several queues only by "
         "hw:vif_multiqueue_enabled=true"
-    )
-    NO_TRANSMIT_RING = (
+    ),
+    Omission.NO_TRANSMIT_RING: (
         "{device} is {detail}: QEMU honours a transmit ring of vhost-user and vDPA interfaces only"
-    )
-    NO_DISK = "{device}: a {detail} has neither queues nor an I/O thread"
-    BUS_NOT_VIRTIO = "{device}: on bus {detail}, not virtio"
-    OWN_BACK_END = "{device}: of type {detail}, served by its own back end"
-    CONTROLLER_NOT_VIRTIO = "{device}: its model is {detail}, not virtio-scsi"
-    THREADS_NUMBERED = "the domain numbers its I/O threads itself; they and their disks stay"
-    NO_BALLOON = (
+    ),
+    Omission.NO_DISK: "{device}: a {detail} has neither queues nor an I/O thread",
+    Omission.BUS_NOT_VIRTIO: "{device}: on bus {detail}, not virtio",
+    Omission.OWN_BACK_END: "{device}: of type {detail}, served by its own back end",
+    Omission.CONTROLLER_NOT_VIRTIO: "{device}: its model is {detail}, not virtio-scsi",
+    Omission.THREADS_NUMBERED: "the domain numbers its I/O threads itself; they and their disks stay",
+    Omission.NO_BALLOON: (
         "no virtio balloon that could report free pages ([libvirt] mem_stats_period_seconds is 0)"
-    )
-    NOTHING_TO_SERVE = "no virtio disk or controller that an I/O thread could serve"
-    IDLE_THREADS = (
+    ),
+    Omission.NOTHING_TO_SERVE: "no virtio disk or controller that an I/O thread could serve",
+    Omission.IDLE_THREADS: (
         "I/O thread {detail} serves no disk: there are fewer disks, or they have too few queues"
-    )
-    ONE_THREAD = "{device} has one I/O thread; several for one such device need {detail}"
+    ),
+    Omission.ONE_THREAD: "{device} has one I/O thread; several for one such device need {detail}",
+}
 
 
 class LeftOut(NamedTuple):
@@ -218,8 +238,8 @@ class LeftOut(NamedTuple):
 
     @property
     def text(self) -> str:
-        return self.omission.value.format(device=self.device, detail=self.detail)
+        return _TEXTS[self.omission].format(device=self.device, detail=self.detail)
 
     def as_data(self) -> dict[str, str]:
         """Return it as JSON documents have it."""
-        return {"code": self.omission.name.lower(), "device": self.device, "text": self.text}
+        return {"code": self.omission.value, "device": self.device, "text": self.text}

@@ -33,20 +33,32 @@ _SOURCE: Final = "Placement's providers and allocation candidates, Nova's hyperv
 _MAX: Final = 1 << 16
 
 
-class Exclusion(enum.Enum):
-    """What kind of condition a host does not meet; the value is what to do."""
+class Exclusion(enum.StrEnum):
+    """What kind of condition a host does not meet."""
 
-    SERVICE = (
+    SERVICE = "service"
+    RESOURCE = "resource"
+    TRAIT = "trait"
+    FORBIDDEN_TRAIT = "forbidden-trait"
+    GROUP = "group"
+    NUMA = "numa"
+    COMBINATION = "combination"
+
+
+#: What to do about each.
+_REMEDIES: Final[Mapping[Exclusion, str]] = {
+    Exclusion.SERVICE: (
         "start nova-compute there, or enable the service: openstack compute service set --enable"
-    )
-    RESOURCE = "free some there, or ask for less"
-    TRAIT = (
+    ),
+    Exclusion.RESOURCE: "free some there, or ask for less",
+    Exclusion.TRAIT: (
         "validate and publish these hosts where it is a verdict's; else remove it from the flavor"
-    )
-    FORBIDDEN_TRAIT = "remove it from the flavor, or the trait from the hosts"
-    GROUP = "free some there, or ask for less in this group"
-    NUMA = "ask for fewer nodes, or for so many that each fits into a cell of these hosts"
-    COMBINATION = "ask Placement in detail: openstack allocation candidate list"
+    ),
+    Exclusion.FORBIDDEN_TRAIT: "remove it from the flavor, or the trait from the hosts",
+    Exclusion.GROUP: "free some there, or ask for less in this group",
+    Exclusion.NUMA: "ask for fewer nodes, or for so many that each fits into a cell of these hosts",
+    Exclusion.COMBINATION: "ask Placement in detail: openstack allocation candidate list",
+}
 
 
 @dataclasses.dataclass(slots=True)
@@ -211,9 +223,12 @@ def _exclusions(
     excluding.sort(key=lambda pair: len(pair[1]), reverse=True)
     rows = []
     for condition, ids in excluding:
-        kind = condition.reason.name.lower().replace("_", "-")
         text = f"{vocabulary.shown(condition.text)} excludes {len(ids)}: {_named(names, ids)}"
-        rows.append(_finding(f"host-excluded-by-{kind}", text, condition.reason.value))
+        rows.append(
+            _finding(
+                f"host-excluded-by-{condition.reason.value}", text, _REMEDIES[condition.reason]
+            )
+        )
     return rows
 
 

@@ -37,12 +37,21 @@ _PLACEMENT: Final = "1.33"
 
 
 class ServiceChange(enum.StrEnum):
-    """What publishing did to a host's nova-compute; the value is for people."""
+    """What publishing did to a host's nova-compute."""
 
-    NONE = "left alone"
+    NONE = "none"
     DISABLED = "disabled"
-    ENABLED = "enabled again"
-    DISABLED_BY_OTHERS = "left disabled: not by this command"
+    ENABLED = "enabled"
+    DISABLED_BY_OTHERS = "disabled_by_others"
+
+
+#: The text of each change.
+SERVICE_TEXTS: Final[Mapping[ServiceChange, str]] = {
+    ServiceChange.NONE: "left alone",
+    ServiceChange.DISABLED: "disabled",
+    ServiceChange.ENABLED: "enabled again",
+    ServiceChange.DISABLED_BY_OTHERS: "left disabled: not by this command",
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ import nova_perf_tuning
 from nova_perf_tuning import rules
 from nova_perf_tuning.host.audit import runner
 from nova_perf_tuning.host.kinds import registry
-from nova_perf_tuning.host.model import notes
+from nova_perf_tuning.host.model import messages
 from nova_perf_tuning.specs import profiles, vocabulary
 from nova_perf_tuning.validation.bench import base, plugins, rt_tests
 
@@ -219,8 +219,8 @@ class Notes(Generated):
     """The codes of notes on a host, with their texts."""
 
     def lines(self) -> list[str]:
-        self.env.note_dependency(str(notes.__file__))
-        rows = [[f"``{code.name.lower()}``", code.value] for code in notes.NoteCode]
+        self.env.note_dependency(str(messages.__file__))
+        rows = [[f"``{code.value}``", text] for code, text in messages.TEXTS.items()]
         return table(["Code", "Text"], rows, "30 70")
 
 

@@ -14,7 +14,7 @@ from oslo_config import iniparser, types
 
 from nova_perf_tuning import bounded_read, cpulist, errors, printing
 from nova_perf_tuning.host.input.facts.root import Root
-from nova_perf_tuning.host.model import notes
+from nova_perf_tuning.host.model import messages
 from nova_perf_tuning.host.model.notes import NoteCode
 from nova_perf_tuning.host.model.owners import CpuSets
 
@@ -203,7 +203,7 @@ def _refuse_hidden(root: Root) -> None:
     for note in root.notes.all():
         if note.code is NoteCode.NO_PERMISSION:
             raise NovaConfigError(
-                f"nova.conf: {notes.text(note)}; SupplementaryGroups= of a unit gives it a group"
+                f"nova.conf: {messages.of(note)}; SupplementaryGroups= of a unit gives it a group"
             )
 
 

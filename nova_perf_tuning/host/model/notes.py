@@ -1,164 +1,103 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person should know of a host, as codes with parameters; :func:`text` makes the English,
-last.
+"""What a person should know of a host, as codes with parameters.
+
+:mod:`nova_perf_tuning.host.model.messages` makes the English of them, last.
 """
 
 import dataclasses
 import enum
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Self
-
-from nova_perf_tuning import rules
+from typing import Final, Self
 
 #: A name, a number, or several names, of which a text shows the first.
 Value = str | int | tuple[str, ...]
 
-_NO_CPU_LEFT: Final = (
-    "no CPU is left for the host ({}): interrupts and guests' threads stay where they are; "
-    "take at least one CPU of each node out of the dedicated set"
-)
 
-
-@enum.unique
-class NoteCode(enum.Enum):
-    """What is said; the value is for people and names the parameters, in addition to which a note
-    may have ``places``.
+class NoteCode(enum.StrEnum):
+    """What is said; its text names the parameters, in addition to which a note may have
+    ``places``.
     """
 
     # -- facts
-    TOO_LONG = "too long, not read"
-    NO_PERMISSION = "no permission to read (run as root)"
-    NOT_A_FILE = "neither a plain file nor a directory, not opened"
-    LINK_CIRCLE = "links in a circle"
-    NOT_TEXT = "not text"
-    NOT_CPU_LIST = "not a CPU list"
-    NOT_CPU_MASK = "not a CPU mask"
-    VALUE_UNKNOWN = "none of the values that the kernel writes there, taken as unknown"
-    NO_CPUS = "no CPU found in {directory}"
-    NO_ONLINE_LIST = "{file}: it is no list of CPUs; each CPU's own file is taken instead"
-    CORE_UNKNOWN = "no data on hardware threads, taken as cores of their own"
-    CORE_ABSURD = "core's CPU list makes no sense, taken as a core of its own"
-    CORES_OVERLAP = "core's CPU list overlaps another core's"
-    PACKAGE_UNKNOWN = "package unknown"
-    NO_NUMA_DATA = (
-        "the kernel gives no NUMA data ({directory}): the node of CPUs and devices is unknown"
-    )
-    NODE_REPEATED = "same CPUs as an earlier node (broken NUMA tables), ignored"
-    NODES_OVERLAP = "shares CPUs with another node (broken NUMA tables)"
-    NODE_MEMORY_UNKNOWN = "memory unknown (meminfo)"
-    DISTANCE_COUNT = "distances do not fit the number of nodes, ignored"
-    DISTANCE_RANGE = "distances are not numbers of 1 to 255, ignored"
-    NO_INTERRUPTS = "no interrupts in {directory}: they are unknown"
-    IRQ_AFFINITY_UNKNOWN = "affinity unreadable"
-    NO_NICS = "no network devices in {directory}"
-    NIC_NAME = "not a usable name of a network device, left out"
-    NIC_FEATURES_UNKNOWN = "no record of a NIC's features"
-    NAPI_UNKNOWN = "a NAPI's record is garbage, left out"
-    PROCESS_SHARED = (
-        "process is another guest's too (restart libvirtd, which forgets the one that ended)"
-    )
-    PROCESS_GONE = "process does not run, guest left out"
-    PROCESS_NOT_QEMU = "process is no QEMU, guest left out"
-    DOMAIN_UNKNOWN = "domain XML cannot be used, pins and request unknown"
-    DOMAIN_UNUSABLE = "{reason}"
-    THREAD_UNKNOWN = "status of a thread unreadable, left out"
-    THREAD_ABSURD = "stat of a thread is garbage"
-    THREAD_AFFINITY_UNKNOWN = "affinity of a thread unreadable"
-    PROGRAM_OF_ANOTHER_USER = (
-        "{program} is run neither by root nor by the configured user of Open vSwitch "
-        "(OVS_USER_ID): it owns no CPU"
-    )
-    BOUND_TO_ISOLATED = (
-        "threads are bound to CPUs that the kernel isolates: their program does not own these CPUs"
-    )
-    THREADS_LEFT_OUT = "more than {most} threads, {left} are left out"
-    SLICES_LEFT_OUT = "more than {most} slices, {left} are left out"
-    FILES_LEFT_OUT = "more than {most} configuration files, {left} are left out"
-    NOVA_CONF_PASSED_OVER = (
-        "nova.conf is passed over, since there is {taken} too (remove the stale one)"
-    )
+    TOO_LONG = "too_long"
+    NO_PERMISSION = "no_permission"
+    NOT_A_FILE = "not_a_file"
+    LINK_CIRCLE = "link_circle"
+    NOT_TEXT = "not_text"
+    NOT_CPU_LIST = "not_cpu_list"
+    NOT_CPU_MASK = "not_cpu_mask"
+    VALUE_UNKNOWN = "value_unknown"
+    NO_CPUS = "no_cpus"
+    NO_ONLINE_LIST = "no_online_list"
+    CORE_UNKNOWN = "core_unknown"
+    CORE_ABSURD = "core_absurd"
+    CORES_OVERLAP = "cores_overlap"
+    PACKAGE_UNKNOWN = "package_unknown"
+    NO_NUMA_DATA = "no_numa_data"
+    NODE_REPEATED = "node_repeated"
+    NODES_OVERLAP = "nodes_overlap"
+    NODE_MEMORY_UNKNOWN = "node_memory_unknown"
+    DISTANCE_COUNT = "distance_count"
+    DISTANCE_RANGE = "distance_range"
+    NO_INTERRUPTS = "no_interrupts"
+    IRQ_AFFINITY_UNKNOWN = "irq_affinity_unknown"
+    NO_NICS = "no_nics"
+    NIC_NAME = "nic_name"
+    NIC_FEATURES_UNKNOWN = "nic_features_unknown"
+    NAPI_UNKNOWN = "napi_unknown"
+    PROCESS_SHARED = "process_shared"
+    PROCESS_GONE = "process_gone"
+    PROCESS_NOT_QEMU = "process_not_qemu"
+    DOMAIN_UNKNOWN = "domain_unknown"
+    DOMAIN_UNUSABLE = "domain_unusable"
+    THREAD_UNKNOWN = "thread_unknown"
+    THREAD_ABSURD = "thread_absurd"
+    THREAD_AFFINITY_UNKNOWN = "thread_affinity_unknown"
+    PROGRAM_OF_ANOTHER_USER = "program_of_another_user"
+    BOUND_TO_ISOLATED = "bound_to_isolated"
+    THREADS_LEFT_OUT = "threads_left_out"
+    SLICES_LEFT_OUT = "slices_left_out"
+    FILES_LEFT_OUT = "files_left_out"
+    NOVA_CONF_PASSED_OVER = "nova_conf_passed_over"
 
     # -- plan: CPU sets
-    OFFLINE_IN_SET = "{option} names CPUs that are offline: {cpus}"
-    ISOLATED_HOUSEKEEPING = (
-        "{option} names CPUs that the kernel isolates (isolcpus, nohz_full, partitions): {cpus}"
-    )
-    ISOLATED_SHARED = "{option} names CPUs that the kernel isolates: {cpus}; they are left out"
-    ONLY_ISOLATED_SHARED = (
-        "{option} names CPUs that the kernel isolates: {cpus}; its threads will pile up on one "
-        "of them"
-    )
-    NO_HOUSEKEEPING = "no housekeeping CPU is left: interrupts go to the shared {cpus:CPUs}"
-    UNLIKE_CORES = (
-        "{cpus:CPUs} are weaker cores, and no CPU set says which are the host's: nova-perf generate nova-conf "
-        "proposes them"
-    )
-    EVERY_CPU_DEDICATED = _NO_CPU_LEFT.format("every online CPU is dedicated")
-    EVERY_CPU_TAKEN = _NO_CPU_LEFT.format("the rest is dedicated, isolated or a program's")
-    CPU_OF_TWO_GUESTS = "CPU {cpu} is dedicated to two guests: {other} and {guest}"
-    GUEST_IN_SET = "guest {guest} owns {cpus:CPUs} of {option}: counted as dedicated"
-    PROGRAM_IN_SET = (
-        "{option} names {cpus:CPUs}, on which {program} polls: the set holds; take them out of it, or out of "
-        "pmd-cpu-mask"
-    )
-    GUEST_OUTSIDE_DEDICATED = "guest {guest} owns {cpus:CPUs}, outside of {option}"
+    OFFLINE_IN_SET = "offline_in_set"
+    ISOLATED_HOUSEKEEPING = "isolated_housekeeping"
+    ISOLATED_SHARED = "isolated_shared"
+    ONLY_ISOLATED_SHARED = "only_isolated_shared"
+    NO_HOUSEKEEPING = "no_housekeeping"
+    UNLIKE_CORES = "unlike_cores"
+    EVERY_CPU_DEDICATED = "every_cpu_dedicated"
+    EVERY_CPU_TAKEN = "every_cpu_taken"
+    CPU_OF_TWO_GUESTS = "cpu_of_two_guests"
+    GUEST_IN_SET = "guest_in_set"
+    PROGRAM_IN_SET = "program_in_set"
+    GUEST_OUTSIDE_DEDICATED = "guest_outside_dedicated"
 
     # -- plan: placements
-    #: {who} is nic, or guest with device or emulator_pin if any; {how} is distance, if known.
-    #: {irqs} are numbers.
-    NODE_WITHOUT_HOUSEKEEPING = (
-        "{who}no housekeeping CPU on {where}: node {node} is used instead, {how}"
-    )
-    NODE_WITHOUT_VECTORS = (
-        "{who}the vectors of every housekeeping CPU of {where} are full: {other} is used instead"
-    )
-    VECTORS_FULL = "the vectors of {cpus:CPUs} are full: no further interrupt is placed there"
-    NO_VECTOR = "{who}no CPU has a free vector: interrupts {irqs} stay where they are"
-    INTERRUPTS_MANAGED = (
-        "{who}the kernel manages interrupts {irqs}: they stay where it places them"
-    )
-    QUEUES_UNPAIRED = (
-        "{nic}: which interrupt serves which of its {queues} transmit queues is not known: XPS "
-        "is left alone"
-    )
-    SURPLUS_VECTORS = (
-        "{nic}: {vectors} interrupts are named like queues that it does not have: they count as "
-        "others"
-    )
-    REQUEST_UNUSABLE = "guest {guest}: its request is not used: {reason}"
-    NO_OWN_CPU = (
-        "guest {guest} asks perf:irq_placement=vcpu but owns no CPU: its interrupts are placed as with numa; "
-        "give it hw:cpu_policy=dedicated"
-    )
-    NO_DEVICE_INTERRUPT = (
-        "guest {guest}: no interrupt of its device {device} was found (not started yet?)"
-    )
-    EMULATOR_CONFINED = (
-        "guest {guest}: libvirt keeps its emulator and vhost threads on {cpus:CPUs}, which may not carry "
-        "them: they are left alone; give it hw:emulator_threads_policy=share and a cpu_shared_set with CPUs of "
-        "its node"
-    )
-    SLICE_CONFINED = (
-        "guest {guest}: {slice} may use {cpus:CPUs}, which may not carry its emulator and vhost threads: "
-        "they are left alone; add shared CPUs of its node to AllowedCPUs= of {slice}"
-    )
-    IOTHREAD_CONFINED = (
-        "guest {guest}: libvirt keeps I/O thread {iothread} on {cpus:CPUs}, outside of {pool}: "
-        "it is left alone"
-    )
-    NO_VHOST_WORKER = (
-        "guest {guest} asks perf:vhost_placement but has no vhost worker (is vhost_net loaded?)"
-    )
-    #: {who} is guests, nics, devices that the plan leaves alone, if any.
-    OVERLAP = "overlap: {work} may run on the dedicated {cpus:CPUs}{who}"
+    NODE_WITHOUT_HOUSEKEEPING = "node_without_housekeeping"
+    NODE_WITHOUT_VECTORS = "node_without_vectors"
+    VECTORS_FULL = "vectors_full"
+    NO_VECTOR = "no_vector"
+    INTERRUPTS_MANAGED = "interrupts_managed"
+    QUEUES_UNPAIRED = "queues_unpaired"
+    SURPLUS_VECTORS = "surplus_vectors"
+    REQUEST_UNUSABLE = "request_unusable"
+    NO_OWN_CPU = "no_own_cpu"
+    NO_DEVICE_INTERRUPT = "no_device_interrupt"
+    EMULATOR_CONFINED = "emulator_confined"
+    SLICE_CONFINED = "slice_confined"
+    IOTHREAD_CONFINED = "iothread_confined"
+    NO_VHOST_WORKER = "no_vhost_worker"
+    OVERLAP = "overlap"
 
     # -- what apply does not do, or not for ever
-    RULE_UNKNOWN = "{rule}: cannot judge this host: {reason}"
-    RULE_BROKEN = "rule {rule} is broken, please report: {error}"
-    RULE_MANUAL = "{rule}: not applied, only to be followed: {remedy}"
-    RULE_UNSAFE = "{rule}: not applied, since it is not safe here (--rule {rule}): {why}"
-    NOT_PERSISTENT = "{kind} settings end with the next boot: run nova-perf apply again after it"
-    NO_DIRECTORY = "{directory} is not there: {target} does not outlive a reboot"
+    RULE_UNKNOWN = "rule_unknown"
+    RULE_BROKEN = "rule_broken"
+    RULE_MANUAL = "rule_manual"
+    RULE_UNSAFE = "rule_unsafe"
+    NOT_PERSISTENT = "not_persistent"
+    NO_DIRECTORY = "no_directory"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -178,34 +117,6 @@ class Note:
         return dataclasses.replace(self, params={**params, **self.params})
 
 
-class _Text(str):
-    """A parameter in a text; ``{cpus:CPUs}`` is ``CPU 3`` or ``CPUs 0-3``."""
-
-    def __format__(self, form: str) -> str:
-        if not form:
-            return str(self)
-        if self.isdecimal():
-            form = form[:-1]
-        return f"{form} {self}"
-
-
-def text(note: Note) -> str:
-    """Return a note as one line."""
-    params: dict[str, str] = {}
-    for name, value in note.params.items():
-        if isinstance(value, tuple):
-            value = rules.named(value)
-        params[name] = _Text(value)
-    if note.code in _PHRASES:
-        phrases = _PHRASES[note.code](params)
-        line = note.code.value.format_map(params | phrases)
-    else:
-        line = note.code.value.format_map(params)
-    if "places" in params:
-        line += f": {params['places']}"
-    return line
-
-
 def ordered(noted: Iterable[Note]) -> list[Note]:
     """Return notes such that the first ones of them, where a list is cut, are those that matter.
 
@@ -220,48 +131,6 @@ def _rank(note: Note) -> int:
     if note.code in _OF_USERS:
         return 2
     return 1
-
-
-def as_json(noted: Iterable[Note]) -> dict[str, Any]:
-    """Return the keys of a JSON document for notes: ``warnings``, their texts, and ``notes`` with
-    the codes.
-    """
-    texts: list[str] = []
-    details: list[dict[str, Any]] = []
-    for note in noted:
-        texts.append(text(note))
-        details.append(
-            {"code": note.code.name.lower(), "params": dict(note.params), "text": texts[-1]}
-        )
-    return {"warnings": texts, "notes": details}
-
-
-def _who(params: Mapping[str, str]) -> dict[str, str]:
-    names = {"nic": "{nic}", "guest": "guest {guest}", "device": "device {device}"}
-    who = ", ".join(form.format_map(params) for name, form in names.items() if name in params)
-    return {"who": f"{who}: " if who else ""}
-
-
-def _node_without_housekeeping(params: Mapping[str, str]) -> dict[str, str]:
-    how = "distances are unknown"
-    if "distance" in params:
-        how = f"the nearest (distance {params['distance']})"
-    if "emulator_pin" in params:
-        how += f" (emulatorpin {params['emulator_pin']})"
-    nodes = params["nodes"]
-    where = f"node {nodes}" if nodes.isdigit() else f"nodes {nodes}"
-    return _who(params) | {"where": where, "how": how}
-
-
-def _overlap(params: Mapping[str, str]) -> dict[str, str]:
-    alone: list[str] = []
-    for who, mover in _MOVERS.items():
-        if who in params:
-            alone.append(f"of {params[who]}, which the plan leaves alone ({mover})")
-    phrases = {"work": _WORK[params["work"]], "who": ""}
-    if alone:
-        phrases["who"] = f": {'; '.join(alone)}"
-    return phrases
 
 
 #: What a plan says of the kernel's refusals.
@@ -291,24 +160,3 @@ _OF_USERS: Final = frozenset(
         NoteCode.REQUEST_UNUSABLE,
     )
 )
-_WORK: Final = {
-    "emulator": "emulator threads",
-    "iothread": "I/O threads",
-    "vhost": "vhost workers",
-    "irq": "interrupts",
-    "napi": "NAPI threads",
-}
-#: Who is left alone by a plan, and what moves them.
-_MOVERS: Final = {
-    "guests": "perf:emulator_placement=numa and perf:vhost_placement=numa move them",
-    "nics": "an online CPU that is neither dedicated nor isolated takes them",
-    "devices": "perf:irq_placement=numa moves them",
-}
-#: What a text needs besides the parameters.
-_PHRASES: Final = {
-    NoteCode.NODE_WITHOUT_HOUSEKEEPING: _node_without_housekeeping,
-    NoteCode.OVERLAP: _overlap,
-    NoteCode.NODE_WITHOUT_VECTORS: _who,
-    NoteCode.NO_VECTOR: _who,
-    NoteCode.INTERRUPTS_MANAGED: _who,
-}

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host.model import host_model, notes
+from nova_perf_tuning.host.model import host_model, messages
 from nova_perf_tuning.host.model.notes import Note, NoteCode
 from nova_perf_tuning.host.plan import spread
 from nova_perf_tuning.host.plan import vectors as vectors_module
@@ -262,7 +262,7 @@ def _why(placement: NicPlacement) -> str:
     """Return what the reasons of all queues of a placement begin with."""
     nic, pool = placement.nic, placement.data.pool
     if pool.warning:
-        return f"{notes.text(pool.warning.about(nic=nic.name))};"
+        return f"{messages.of(pool.warning.about(nic=nic.name))};"
     about = "node unknown" if placement.node is None else f"node {placement.node}"
     if nic.speed_mbps:
         about = f"{nic.speed_mbps} Mbit/s, {about}"

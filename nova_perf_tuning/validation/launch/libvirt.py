@@ -255,7 +255,7 @@ class LibvirtLauncher(base.Launcher):
                         for left_out in booted.guests[0].transformed.left_out
                     ],
                     note_codes=[
-                        left_out.omission.name.lower()
+                        left_out.omission.value
                         for left_out in booted.guests[0].transformed.left_out
                     ],
                     native_specs_not_applied=dict(booted.arm.request.native),

@@ -8,7 +8,7 @@ from unittest import mock
 
 from nova_perf_tuning.agent import findings, metrics, rewrite_limit, service, sources
 from nova_perf_tuning.cli import status
-from nova_perf_tuning.host.model import notes
+from nova_perf_tuning.host.model import messages
 from nova_perf_tuning.host.model.notes import Note, NoteCode
 from nova_perf_tuning.host.transaction import apply, journal
 from tests.support import agent_bench
@@ -154,7 +154,9 @@ class ToldTest(agent_bench.LoopCase):
         note = Note.of(NoteCode.GUEST_IN_SET, guest="g1", cpus="1", option="housekeeping")
         self.host.plan = lambda facts, refused: dataclasses.replace(plan(facts), warnings=(note,))
         state = self.serve().state()
-        self.assertEqual({"warnings": state.warnings, "notes": state.notes}, notes.as_json([note]))
+        self.assertEqual(
+            {"warnings": state.warnings, "notes": state.notes}, messages.as_json([note])
+        )
         lines = status.agent_lines(dataclasses.replace(state, age_s=0.0))
         self.assertIn(
             "agent: warning: guest g1 owns CPU 1 of housekeeping: counted as dedicated", lines
@@ -229,7 +231,7 @@ class ToldTest(agent_bench.LoopCase):
         self.host.vectors[third].affinity = "7"
         agent.make_pass({"look"})
         shown = {finding["code"]: finding for finding in agent.state().findings}
-        self.assertEqual({code.key for code in findings.AgentFindingCode}, set(shown))
+        self.assertEqual({code.value for code in findings.AgentFindingCode}, set(shown))
         person = shown["applied_by_person"]
         self.assertEqual((f"irq:{second}", "7", "nic-irq-on-dedicated"),
                          (person["target"], person["current"], person["cause"]))  # fmt: skip

@@ -21,7 +21,7 @@ from nova_perf_tuning import bounded_read
 from nova_perf_tuning.agent import findings, metrics, service, sources, state
 from nova_perf_tuning.host.input import guest_cpu
 from nova_perf_tuning.host.kinds import irqbalance
-from nova_perf_tuning.host.model import host_model, notes
+from nova_perf_tuning.host.model import host_model, messages, notes
 from tests.support import agent_samples, directories, sysroots, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
@@ -164,14 +164,14 @@ class ShortenedTest(testcase.TestCase):
     def test_places_are_cut_and_counted(self):
         """Each process of any user that is bound to an isolated CPU is a place."""
         places = tuple(f"hog ({number})" for number in range(60_000))
-        noted = notes.as_json(
+        noted = messages.as_json(
             [notes.Note.of(notes.NoteCode.BOUND_TO_ISOLATED).about(places=places)]
         )
         params = service._shortened(noted)["notes"][0]["params"]
         self.assertEqual(
             (places[: findings.NAMED], 60_000), (params["places"], params["places_total"])
         )
-        few = notes.as_json(
+        few = messages.as_json(
             [notes.Note.of(notes.NoteCode.BOUND_TO_ISOLATED).about(places=places[:2])]
         )
         self.assertEqual({"places": places[:2]}, service._shortened(few)["notes"][0]["params"])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The English of notes, which other tests know by their codes."""
 
-from nova_perf_tuning.host.model import notes
+from nova_perf_tuning.host.model import messages
 from nova_perf_tuning.host.model.notes import Note, NoteCode
 from tests.support import testcase
 
@@ -36,7 +36,10 @@ _TEXTS = (
 
 
 class TextTest(testcase.TestCase):
-    def test_each_code_has_its_text(self):
+    def test_each_code_has_one_text(self):
+        self.assertEqual(list(NoteCode), list(messages.TEXTS))
+
+    def test_each_text_has_its_parameters(self):
         for note, text in _TEXTS:
             with self.subTest(text):
-                self.assertEqual(text, notes.text(note))
+                self.assertEqual(text, messages.of(note))
