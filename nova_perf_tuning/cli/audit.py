@@ -5,18 +5,20 @@ import argparse
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
-from xml.etree import ElementTree
 
-from nova_perf_tuning import atomic_write, errors, rules
+from nova_perf_tuning import atomic_write, errors, junit_xml, rules
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli.options import host as host_options
 from nova_perf_tuning.cli.options import output
 from nova_perf_tuning.host.audit import base, runner
 from nova_perf_tuning.host.model import messages, notes
+from nova_perf_tuning.junit_xml import JunitCase
 from nova_perf_tuning.printing import counted, printable
 
 _LEVELS = [level.value for level in rules.Level]
 _NOUNS = {"info": "hint"}
+#: Class of the test cases of rules in JUnit XML.
+_SUITE = "nova-perf.audit"
 
 
 class Audit(command.PerfCommand):
@@ -58,7 +60,7 @@ class Audit(command.PerfCommand):
         report = runner.run(host, chosen)
         if args.junit:
             with atomic_write.writing(args.junit) as file:
-                file.write(junit(report, args.fail_on))
+                file.write(junit(report, args.fail_on).encode())
         # The rules' own reads are among these: what they could not read they judge as if it were
         # not there.
         warnings = host.root.notes.all()
@@ -140,40 +142,26 @@ def _counts(report: rules.Report) -> dict[str, int]:
     return counts
 
 
-def junit(report: rules.Report, fail_on: str) -> bytes:
+def junit(report: rules.Report, fail_on: str) -> str:
     """Return JUnit XML: a test case a rule, a failure for findings of ``fail_on`` or more severe, else output."""
-    suite = ElementTree.Element("testsuite", name="nova-perf audit")
-
-    def case(rule: str, tag: str = "", text: str | None = None, **attributes: str) -> None:
-        element = ElementTree.SubElement(suite, "testcase", classname="nova-perf.audit", name=rule)
-        if tag:
-            ElementTree.SubElement(element, tag, attributes).text = text
-
+    cases: list[JunitCase] = []
     for rule in sorted({finding.rule for finding in report.findings}):
         findings = [finding for finding in report.findings if finding.rule == rule]
         text = "\n\n".join(_lines(finding, report.given) for finding in findings)
         if any(_fails(finding, fail_on) for finding in findings):
-            case(
-                rule,
-                "failure",
-                text,
-                type=findings[0].level.value,
-                message=_plain(findings[0].why),
-            )
+            first = findings[0]
+            why = _plain(first.why)
+            case = JunitCase(_SUITE, rule, junit_xml.FAILURE, why, text, first.level.value)
         else:
-            case(rule, "system-out", text)
+            case = JunitCase(_SUITE, rule, output=text)
+        cases.append(case)
     for rule in report.clean:
-        case(rule)
+        cases.append(JunitCase(_SUITE, rule))
     for rule, reason, _code in report.unknown:
-        case(rule, "skipped", message=_plain(reason))
+        cases.append(JunitCase(_SUITE, rule, junit_xml.SKIPPED, _plain(reason)))
     for rule, error, _code in report.failed:
-        case(rule, "error", message=_plain(error))
-    suite.set("tests", str(len(suite)))
-    for key, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-        suite.set(key, str(len(suite.findall(f"testcase/{tag}"))))
-    ElementTree.indent(suite)
-    whole: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
-    return whole + b"\n"
+        cases.append(JunitCase(_SUITE, rule, junit_xml.ERROR, _plain(error)))
+    return junit_xml.document("nova-perf audit", cases)
 
 
 def _plain(text: str) -> str:

@@ -144,6 +144,10 @@ def print_table(
     On a terminal fields but the first are cut until the table fits, and the last column goes on
     below itself.
 
+    cliff's table serves the commands of the openstack program, where its frames are usual. It
+    cannot serve here: it continues a wide field in the next line after any hyphen, so that a range
+    of CPUs is torn in two and looks like other CPUs.
+
     :param most: how many rows; one line tells of the others.
     """
     if not rows:

@@ -23,6 +23,7 @@ RANK = {
     "signals": 0,
     "cache_directory": 0,
     "json_schema": 0,
+    "junit_xml": 0,
     "atomic_write": 0,
     "conf": 0,
     "specs": 1,

@@ -1,55 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts as JUnit XML, for CI programs. What XML cannot hold of foreign text is replaced."""
+"""Verdicts as JUnit XML, for CI programs."""
 
-import re
 from collections.abc import Sequence
-from typing import Final, NamedTuple
-from xml.etree import ElementTree
+from typing import Final
 
+from nova_perf_tuning import junit_xml
+from nova_perf_tuning.junit_xml import JunitCase
 from nova_perf_tuning.validation.judge import verdict
 from nova_perf_tuning.validation.report import diagnosis, text
 from nova_perf_tuning.validation.results import messages, model
 
-#: What is no character of XML 1.0.
-_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
 #: Verdict -> element of a test case: CI programs know failures, errors and what was skipped.
 _OUTCOME: Final = {
-    verdict.Verdict.FAIL: "failure",
-    verdict.Verdict.INVALID: "error",
-    verdict.Verdict.INCONCLUSIVE: "skipped",
+    verdict.Verdict.FAIL: junit_xml.FAILURE,
+    verdict.Verdict.INVALID: junit_xml.ERROR,
+    verdict.Verdict.INCONCLUSIVE: junit_xml.SKIPPED,
 }
-
-
-class _Case(NamedTuple):
-    kind: str
-    name: str
-    verdict: verdict.Verdict
-    why: str
-
-
-def _cases(results: model.Results, judged: Sequence[verdict.Judgement]) -> list[_Case]:
-    cases = []
-    for judgement in judged:
-        budget = judgement.budget
-        name = f"{budget.arm} against {budget.baseline}"
-        if budget.metric:
-            name += f" {budget.metric}"
-        for key in ("max_loss", "max_host_cpu_per_unit"):
-            limit = getattr(budget, key)
-            if limit is not None:
-                name += f", {key} {limit!r}"
-        why = messages.lines(judgement.reasons)
-        cases.append(_Case(f"nova_perf.{budget.benchmark}", name, judgement.verdict, why))
-    fleet = results.environment.fleet
-    if fleet is None:
-        return cases
-    for host in fleet.hosts:
-        if host.verdict is not None:
-            why = "; ".join(host.reasons)
-            of_host = verdict.Verdict(host.verdict)
-            cases.append(_Case("nova_perf.host", host.host, of_host, why))
-    return cases
 
 
 def junit(
@@ -64,37 +30,49 @@ def junit(
 
     :param unjudged: why nothing was judged.
     """
-    cases = _cases(results, judged)
+    findings = [f"warning: guests of {line}" for line in diagnosis.guest_findings(results)]
+    cases = _cases(results, judged, findings)
     if not cases:
         why = f"nothing was judged: {unjudged}"
-        cases = [_Case("nova_perf", "verdict", verdict.Verdict.INVALID, why)]
-    outcomes = [_OUTCOME.get(case.verdict) for case in cases]
+        cases = [_case("nova_perf", "verdict", verdict.Verdict.INVALID, why, findings)]
     windows: dict[int, float] = {}  # the figures of one run have the same
     for trial in results.trials:
         windows[trial.order] = trial.window_s
-    suite = ElementTree.Element(
-        "testsuite",
-        name="nova-perf",
-        hostname=_xml(results.environment.host),
-        timestamp=_xml(results.environment.created)[:19],
-        tests=str(len(cases)),
-        failures=str(outcomes.count("failure")),
-        errors=str(outcomes.count("error")),
-        skipped=str(outcomes.count("skipped")),
-        time=f"{sum(windows.values()):.3f}",
-    )
-    findings = [f"warning: guests of {line}" for line in diagnosis.guest_findings(results)]
-    for case, outcome in zip(cases, outcomes, strict=True):
-        attributes = {"classname": _xml(case.kind), "name": _xml(case.name)}
-        element = ElementTree.SubElement(suite, "testcase", attributes)
-        if outcome is not None:
-            message = f"{case.verdict.value}: {_xml(case.why)}"
-            ElementTree.SubElement(element, outcome, message=message)
-        output = ElementTree.SubElement(element, "system-out")
-        output.text = _xml("\n".join([case.why, *findings]))
-    ElementTree.indent(suite)
-    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+    environment = results.environment
+    about = {"hostname": environment.host, "timestamp": environment.created[:19]}
+    return junit_xml.document("nova-perf", cases, about, sum(windows.values()))
 
 
-def _xml(value: object) -> str:
-    return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", str(value))
+def _cases(
+    results: model.Results, judged: Sequence[verdict.Judgement], findings: Sequence[str]
+) -> list[JunitCase]:
+    cases = []
+    for judgement in judged:
+        budget = judgement.budget
+        name = f"{budget.arm} against {budget.baseline}"
+        if budget.metric:
+            name += f" {budget.metric}"
+        for key in ("max_loss", "max_host_cpu_per_unit"):
+            limit = getattr(budget, key)
+            if limit is not None:
+                name += f", {key} {limit!r}"
+        why = messages.lines(judgement.reasons)
+        kind = f"nova_perf.{budget.benchmark}"
+        cases.append(_case(kind, name, judgement.verdict, why, findings))
+    fleet = results.environment.fleet
+    if fleet is None:
+        return cases
+    for host in fleet.hosts:
+        if host.verdict is not None:
+            why = "; ".join(host.reasons)
+            of_host = verdict.Verdict(host.verdict)
+            cases.append(_case("nova_perf.host", host.host, of_host, why, findings))
+    return cases
+
+
+def _case(
+    kind: str, name: str, judged: verdict.Verdict, why: str, findings: Sequence[str]
+) -> JunitCase:
+    output = "\n".join([why, *findings])
+    message = f"{judged.value}: {why}"
+    return JunitCase(kind, name, _OUTCOME.get(judged), message, output=output)

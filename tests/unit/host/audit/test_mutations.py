@@ -75,7 +75,7 @@ def judge(root: archive.ArchiveRoot, **options: object) -> rules.Report:
     persist.plan(view, [setting for finding in report.findings for setting in finding.settings])
     assert generate.nova_conf(view) and generate.grub_args(view)
     assert json.dumps(audit_command.as_json(report, root.notes.all()), ensure_ascii=False).encode()
-    assert b"<testsuite" in audit_command.junit(report, "info")
+    assert "<testsuite" in audit_command.junit(report, "info")
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         audit_command.show(report, True, root.notes.all())
