@@ -116,7 +116,7 @@ def run(root: str, config_files: Sequence[str], notifier: state.Notifier) -> int
         sources.Poller(root, host.nova_files),
     )
     memory = refusals.RefusalMemory(root)
-    reconciler = reconcile.Reconciler(host, journal, limit, extra=daemons.ban, refusals=memory)
+    reconciler = reconcile.Reconciler(host, journal, limit, extra=daemons.ban, memory=memory)
     with journal.agent(), contextlib.ExitStack() as stack:
         agent = service.Service(reconciler, poller, options, run_dir, daemons, notifier, sysroot)
         stack.callback(agent.close)

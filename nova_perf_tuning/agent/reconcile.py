@@ -27,9 +27,7 @@ from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.plan.refused import NOTHING, Refused
-from nova_perf_tuning.host.transaction import apply, verify
-from nova_perf_tuning.host.transaction import refusals as refusals_module
-from nova_perf_tuning.host.transaction import restore as restore_module
+from nova_perf_tuning.host.transaction import apply, refusals, restore, verify
 from nova_perf_tuning.host.transaction.journal import (
     AGENT_LOCK,
     AGENT_RULES,
@@ -212,7 +210,7 @@ class Reconciler:
     :param journal: the journal, held while a pass writes; between two passes others may write to
         it.
     :param extra: settings that follow from the ones planned, such as what irqbalance leaves alone.
-    :param refusals: what the kernel refused before; None: nothing but this object remembers.
+    :param memory: what the kernel refused before; None: nothing but this object remembers.
     """
 
     def __init__(
@@ -223,10 +221,10 @@ class Reconciler:
         *,
         extra: Callable[[Sequence[Setting]], list[Setting]] = lambda _settings: [],
         clock: Callable[[], float] = time.monotonic,
-        refusals: refusals_module.RefusalMemory | None = None,
+        memory: refusals.RefusalMemory | None = None,
     ) -> None:
         self._host = host
-        self.refusals = refusals or refusals_module.RefusalMemory(clock=clock)
+        self.refusals = memory or refusals.RefusalMemory(clock=clock)
         self.journal = journal
         self.limit = limit
         self._extra = extra
@@ -249,7 +247,7 @@ class Reconciler:
             written then.
         """
         with self.journal.writing() as journal:
-            rounds = refusals_module.ROUNDS
+            rounds = refusals.ROUNDS
             done, learned = self._round(journal, excused, last=rounds == 1)
             for number in range(2, rounds + 1):
                 if not learned:
@@ -438,13 +436,11 @@ class Reconciler:
         if not chosen:
             return []
         withdrawn: list[Restoration] = []
-        done = restore_module.restore(
-            journal, kinds, boot, only=lambda entry: _key(entry) in chosen
-        )
+        done = restore.restore(journal, kinds, boot, only=lambda entry: _key(entry) in chosen)
         for restoration in done:
             key = _key(restoration.entry)
             self._stuck.pop(key, None)
-            if restoration.result in restore_module.KEPT:
+            if restoration.result in restore.KEPT:
                 self._stuck[key] = _not_put_back(restoration)
             elif restoration.result is RestoreResult.RESTORED:
                 withdrawn.append(restoration)
@@ -493,13 +489,13 @@ class Reconciler:
         """Put back what is ours; what people applied by hand is theirs to undo."""
         boot = self._host.boot()
         with self.journal.ending() as journal:
-            return restore_module.restore(journal, self._host.kinds(), boot, only=_is_ours)
+            return restore.restore(journal, self._host.kinds(), boot, only=_is_ours)
 
 
 def _together(earlier: Pass, later: Pass) -> Pass:
     """Return what two rounds did, of which the later one knew more of what the kernel refuses."""
     before = earlier.written + earlier.faults
-    written, faults = _sorted(refusals_module.together(before, later.written + later.faults))
+    written, faults = _sorted(refusals.together(before, later.written + later.faults))
     drifted = {_key(setting): setting for setting in earlier.drifted + later.drifted}
     return dataclasses.replace(
         later,

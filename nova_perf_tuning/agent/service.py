@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import findings, reconcile, sources
-from nova_perf_tuning.agent import state as state_module
+from nova_perf_tuning.agent import findings, reconcile, sources, state
 from nova_perf_tuning.host.model import host_model, messages, notes
 from nova_perf_tuning.host.transaction.journal import BusyError
 from nova_perf_tuning.printing import counted
@@ -40,7 +39,7 @@ _PASSTHROUGH: Final = frozenset(
 
 #: What other threads may look at, of which the loop changes nothing: the agent's state and the
 #: host.
-Snapshot = tuple[state_module.AgentState, host_model.HostFacts | None]
+Snapshot = tuple[state.AgentState, host_model.HostFacts | None]
 
 
 class Service:
@@ -58,7 +57,7 @@ class Service:
         timing: Any,
         run_dir: str,
         daemons: findings.CompetingDaemons,
-        notifier: state_module.Notifier | None = None,
+        notifier: state.Notifier | None = None,
         sysroot: str = "",
     ) -> None:
         self._reconciler = reconciler
@@ -66,13 +65,13 @@ class Service:
         self._timing = timing
         self._run_dir = run_dir
         self._sysroot = sysroot
-        self._notifier = notifier or state_module.Notifier({})
+        self._notifier = notifier or state.Notifier({})
         self._daemons = daemons
         self._selector = selectors.DefaultSelector()
         self.waker = sources.Waker()
         self._files: sources.GuestWatch | None = None
         self.add(self.waker)
-        self.stats = state_module.Stats()
+        self.stats = state.Stats()
         #: As of the last pass, reading or fault; None before the first.
         self.snapshot: Snapshot | None = None
         self._stopping = False
@@ -318,14 +317,14 @@ class Service:
         if line != self._last_line:
             self._last_line = line
             self._notifier.send(STATUS=line)
-        state = self.state()
-        self.snapshot = state, self._last.facts if self._last is not None else None
+        current = self.state()
+        self.snapshot = current, self._last.facts if self._last is not None else None
         try:
-            state_module.write(self._run_dir, state, self._sysroot)
+            state.write(self._run_dir, current, self._sysroot)
         except (errors.PerfTuningError, OSError) as error:
             LOG.warning("state for 'nova-perf status': %s", error)
 
-    def state(self) -> state_module.AgentState:
+    def state(self) -> state.AgentState:
         """Return what ``nova-perf status`` shows; long lists are cut, and counted in full."""
         now, last = time.monotonic(), self._last
         by_code: dict[str, list[findings.AgentFinding]] = {}
@@ -343,9 +342,9 @@ class Service:
             guests = len(last.facts.guests)
             nova_config = list(last.plan.nova_config)
             warnings = last.plan.warnings
-        return state_module.AgentState(
+        return state.AgentState(
             pid=os.getpid(),
-            pid_start=state_module.process_start(os.getpid()),
+            pid_start=state.process_start(os.getpid()),
             started=self._began,
             updated=time.time(),
             updated_monotonic=now,

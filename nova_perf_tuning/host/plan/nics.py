@@ -13,9 +13,9 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.model import host_model, messages
 from nova_perf_tuning.host.model.notes import Note, NoteCode
 from nova_perf_tuning.host.plan import spread
-from nova_perf_tuning.host.plan import vectors as vectors_module
 from nova_perf_tuning.host.plan.layout import CpuLayout, CpuPool, passed_through
 from nova_perf_tuning.host.plan.refused import Refused
+from nova_perf_tuning.host.plan.vectors import Vectors, classify, node_of
 from nova_perf_tuning.printing import counted
 
 #: Weight of a link whose speed the driver does not tell (down, virtio): that of 1 Gbit/s.
@@ -53,7 +53,7 @@ class NicPlan:
     """
 
     nic: host_model.Nic
-    vectors: vectors_module.Vectors
+    vectors: Vectors
     placements: Sequence[NicPlacement]
     managed: Sequence[int] = ()
 
@@ -129,7 +129,7 @@ def nic_plans(facts: host_model.HostFacts, layout: CpuLayout, refused: Refused) 
         managed: list[int] = []
         if refused.managed:
             managed = [irq.number for irq in irqs if refused.is_managed(irq)]
-        vectors = vectors_module.classify(nic, irqs)
+        vectors = classify(nic, irqs)
         placements = _placements(nic, vectors, layout, managed)
         if placements:
             plans.append(NicPlan(nic, vectors, placements, managed))
@@ -146,7 +146,7 @@ class _OnNode:
 
 def _placements(
     nic: host_model.Nic,
-    vectors: vectors_module.Vectors,
+    vectors: Vectors,
     layout: CpuLayout,
     managed: Collection[int],
 ) -> list[NicPlacement]:
@@ -157,12 +157,12 @@ def _placements(
     """
     by_node = {nic.node: _OnNode()}
     for queue, serving in vectors.queues.items():
-        here = by_node.setdefault(vectors_module.node_of(nic, serving[0]), _OnNode())
+        here = by_node.setdefault(node_of(nic, serving[0]), _OnNode())
         movable = [irq for irq in serving if irq.number not in managed]
         if movable:
             here.queues[queue] = movable
     for irq in vectors.other:
-        here = by_node.setdefault(vectors_module.node_of(nic, irq), _OnNode())
+        here = by_node.setdefault(node_of(nic, irq), _OnNode())
         if irq.number not in managed:
             here.other.append(irq)
 

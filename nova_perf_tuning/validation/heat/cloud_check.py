@@ -12,7 +12,7 @@ from typing import Any, Final
 from openstack import exceptions as sdk
 
 from nova_perf_tuning import errors, rules
-from nova_perf_tuning.placement import api as api_module
+from nova_perf_tuning.placement import api
 from nova_perf_tuning.validation.measure import fleet_model
 
 #: Every host that is up and enabled. :data:`ANY`: one pair wherever the scheduler puts it; needs
@@ -23,7 +23,7 @@ _FAILED: Final = "the cloud cannot be used"
 _INTERFACES: Final = ("public", "internal", "admin")
 
 
-def choose(api: api_module.Api, wanted: Sequence[str]) -> tuple[Sequence[str], Mapping[str, str]]:
+def choose(cloud_api: api.Api, wanted: Sequence[str]) -> tuple[Sequence[str], Mapping[str, str]]:
     """Return the hosts that the words mean by the names of their nova-compute services, sorted.
 
     The empty name alone stands for the scheduler's choice, for which Nova is not asked. Beside
@@ -37,7 +37,7 @@ def choose(api: api_module.Api, wanted: Sequence[str]) -> tuple[Sequence[str], M
         raise errors.CloudError(
             "--hosts: give names of hosts or aggregates, 'all', or 'any' alone"
         )
-    states, aggregates = _states(api)
+    states, aggregates = _states(cloud_api)
     if ALL in wanted and (ALL in states or ALL in aggregates):
         raise errors.CloudError(
             f"--hosts: '{ALL}' means every host, and a host or aggregate of this cloud has that name;"
@@ -74,12 +74,12 @@ def choose(api: api_module.Api, wanted: Sequence[str]) -> tuple[Sequence[str], M
 
 
 def check(
-    api: api_module.Api, guests: fleet_model.GuestSettings, arms: Sequence[fleet_model.FleetArm]
+    cloud_api: api.Api, guests: fleet_model.GuestSettings, arms: Sequence[fleet_model.FleetArm]
 ) -> None:
     """Refuse a cloud that has not all that every pair needs; makes nothing."""
-    with api_module.one_line(_FAILED):
-        cloud = api.connection
-        image = api.call(lambda: cloud.image.find_image(guests.image))
+    with api.one_line(_FAILED):
+        cloud = cloud_api.connection
+        image = cloud_api.call(lambda: cloud.image.find_image(guests.image))
         if image is None:
             raise errors.CloudError(
                 f"image '{guests.image}' is not in Glance; tools/image/upload puts it there"
@@ -89,16 +89,16 @@ def check(
                 f"image '{guests.image}' is {image.status}, not active; upload it again"
             )
         if not guests.network:
-            external_network(api, guests.external_network)
+            external_network(cloud_api, guests.external_network)
         elif not getattr(
-            api.call(lambda: cloud.network.find_network(guests.network)), "subnet_ids", ()
+            cloud_api.call(lambda: cloud.network.find_network(guests.network)), "subnet_ids", ()
         ):
             raise errors.CloudError(
                 f"there is no network '{guests.network}', or it has no subnet (--network)"
             )
-        api.call(lambda: next(iter(cloud.orchestration.stacks(limit=1)), None))
-        _check_flavors(api, arms)
-        limits = api.call(lambda: cloud.compute.get_limits()).absolute
+        cloud_api.call(lambda: next(iter(cloud.orchestration.stacks(limit=1)), None))
+        _check_flavors(cloud_api, arms)
+        limits = cloud_api.call(lambda: cloud.compute.get_limits()).absolute
     needed, free = 2 * len(arms), (limits.instances or 0) - (limits.instances_used or 0)
     if limits.instances is not None and limits.instances >= 0 and free < needed:
         raise errors.CloudError(
@@ -106,9 +106,11 @@ def check(
         )
 
 
-def external_network(api: api_module.Api, name: str = "") -> str:
+def external_network(cloud_api: api.Api, name: str = "") -> str:
     """Return the id of an external network by its name or id, or of the cloud's only one."""
-    networks = api.call(lambda: list(api.connection.network.networks(is_router_external=True)))
+    networks = cloud_api.call(
+        lambda: list(cloud_api.connection.network.networks(is_router_external=True))
+    )
     fitting = [str(network.id) for network in networks if name in ("", network.name, network.id)]
     if len(fitting) == 1:
         return fitting[0]
@@ -121,14 +123,16 @@ def external_network(api: api_module.Api, name: str = "") -> str:
     )
 
 
-def identity(api: api_module.Api) -> str:
+def identity(cloud_api: api.Api) -> str:
     """Return the region and the project's id, which no other cloud has, as one line.
 
     It stays the same however one logs in.
     """
-    with api_module.one_line(_FAILED):
-        return api.call(
-            lambda: _identity(api.connection.session, api.connection.config.region_name or None)
+    with api.one_line(_FAILED):
+        return cloud_api.call(
+            lambda: _identity(
+                cloud_api.connection.session, cloud_api.connection.config.region_name or None
+            )
         )
 
 
@@ -147,13 +151,13 @@ def _identity(session: Any, wanted: str | None) -> str:
     return f"region {region or ''} project {access.project_id}"
 
 
-def _states(api: api_module.Api) -> tuple[dict[str, str], dict[str, list[str]]]:
+def _states(cloud_api: api.Api) -> tuple[dict[str, str], dict[str, list[str]]]:
     """Return host -> why it cannot be used (empty if it can), and aggregate -> its hosts."""
-    with api_module.one_line(_FAILED):
-        compute = api.connection.compute
+    with api.one_line(_FAILED):
+        compute = cloud_api.connection.compute
         try:
-            services = api.call(lambda: list(compute.services(binary="nova-compute")))
-            aggregates = api.call(lambda: list(compute.aggregates()))
+            services = cloud_api.call(lambda: list(compute.services(binary="nova-compute")))
+            aggregates = cloud_api.call(lambda: list(compute.aggregates()))
         except sdk.ForbiddenException:
             raise errors.CloudError(
                 "--hosts: only administrators may choose hosts, and Nova says that you are none"
@@ -180,16 +184,16 @@ def _fault(service: Any) -> str:
     return "disabled"
 
 
-def _check_flavors(api: api_module.Api, arms: Sequence[fleet_model.FleetArm]) -> None:
-    compute = api.connection.compute
+def _check_flavors(cloud_api: api.Api, arms: Sequence[fleet_model.FleetArm]) -> None:
+    compute = cloud_api.connection.compute
     for arm in arms:
         name = arm.flavor
-        if name and api.call(functools.partial(compute.find_flavor, name)) is None:
+        if name and cloud_api.call(functools.partial(compute.find_flavor, name)) is None:
             raise errors.CloudError(f"flavor '{name}' of arm '{arm.name}' does not exist")
     made = [arm.name for arm in arms if not arm.flavor]
     if made:
         try:  # as making a flavor, Nova reserves this to administrators
-            api.call(lambda: list(compute.services(binary="nova-compute")))
+            cloud_api.call(lambda: list(compute.services(binary="nova-compute")))
         except sdk.ForbiddenException:
             raise errors.CloudError(
                 f"making flavors (arms {', '.join(made)}) needs an administrator; name existing flavors instead"

@@ -15,7 +15,6 @@ from openstack import connection
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.placement import api
-from nova_perf_tuning.placement import api as api_module
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.heat import cloud_check, collector, host_cpu, stacks
@@ -66,22 +65,22 @@ class HeatCloud:
     connect: Callable[[], connection.Connection]
 
     def choose(self, words: Sequence[str]) -> tuple[Sequence[str], Mapping[str, str]]:
-        return cloud_check.choose(api_module.Api(self.connect), words)
+        return cloud_check.choose(api.Api(self.connect), words)
 
     def launcher(self, guests: fleet_model.GuestSettings) -> "HeatPairLauncher":
-        return HeatPairLauncher(guests, api_module.Api(self.connect))
+        return HeatPairLauncher(guests, api.Api(self.connect))
 
     def identity(self) -> str:
-        return cloud_check.identity(api_module.Api(self.connect))
+        return cloud_check.identity(api.Api(self.connect))
 
 
 class HeatPairLauncher:
     """Launches, measures and removes the guests of pairs; several threads may call it at once."""
 
-    def __init__(self, settings: fleet_model.GuestSettings, api: api_module.Api) -> None:
+    def __init__(self, settings: fleet_model.GuestSettings, cloud_api: api.Api) -> None:
         self.settings = settings
-        self._api = api
-        self._patient = api.patient()
+        self._api = cloud_api
+        self._patient = cloud_api.patient()
         self._closing = stacks.Stacks(self._patient)
 
     def own(self, lease: api.Lease) -> None:
@@ -119,14 +118,14 @@ class HeatPairLauncher:
         try:
             self._remove_strangers()
             measured.measure()
-        except api_module.Interrupted:
+        except api.Interrupted:
             measured.note(fleet_model.ErrorClass.INTERRUPTED, "the run was interrupted")
-        except api_module.ERRORS as error:
-            if api_module.http_status(error) == 401:
+        except api.ERRORS as error:
+            if api.http_status(error) == 401:
                 raise errors.CloudError(
-                    f"the cloud cannot be used: {api_module.text_of(error)}"
+                    f"the cloud cannot be used: {api.text_of(error)}"
                 ) from error
-            measured.note(fleet_model.ErrorClass.API, api_module.text_of(error))
+            measured.note(fleet_model.ErrorClass.API, api.text_of(error))
         finally:
             for problem in self._closing.delete([running.stack for running in measured.running]):
                 how = "run 'openstack perf cleanup', with the --database of this run if it had one"
@@ -142,7 +141,7 @@ class HeatPairLauncher:
 
         :raises errors.CloudError: the cloud cannot be reached, or a stack cannot be removed.
         """
-        with api_module.one_line("the cloud cannot be used"):
+        with api.one_line("the cloud cannot be used"):
             owned = self._closing.owned(run_id)
         problems = self._closing.delete(owned)
         if problems:
@@ -151,7 +150,7 @@ class HeatPairLauncher:
 
     def left(self) -> list[str]:
         """Return the names of the stacks of all runs; CloudError: the cloud cannot be reached."""
-        with api_module.one_line("the cloud cannot be used"):
+        with api.one_line("the cloud cannot be used"):
             return [stack.name for stack in self._closing.all()]
 
     def _remove_strangers(self) -> None:
@@ -171,13 +170,13 @@ class _Pair:
 
     def __init__(
         self,
-        api: api_module.Api,
+        cloud_api: api.Api,
         settings: fleet_model.GuestSettings,
         pair: fleet_model.HostPair,
         plan: fleet_model.MeasurePlan,
     ) -> None:
-        self._api = api
-        self._stacks = stacks.Stacks(api)
+        self._api = cloud_api
+        self._stacks = stacks.Stacks(cloud_api)
         self._settings = settings
         self._plan = plan
         self._grid = _grid(settings, plan)
@@ -185,7 +184,7 @@ class _Pair:
         self.outcome = fleet_model.PairOutcome(pair)
         self._sampler: host_cpu.Sampler | None = None
         if settings.agent_metrics:
-            self._sampler = host_cpu.Sampler(api, settings.agent_metrics)
+            self._sampler = host_cpu.Sampler(cloud_api, settings.agent_metrics)
             self.outcome.host_cpu_faults = self._sampler.faults
 
     def measure(self) -> None:
@@ -323,8 +322,8 @@ class _Pair:
                     functools.partial(ask, running.servers[role], length=_CONSOLE_LINES)
                 )
                 text = str(console.get("output", ""))
-            except api_module.ERRORS as error:
-                text = f"(cannot be read: {api_module.text_of(error)})"
+            except api.ERRORS as error:
+                text = f"(cannot be read: {api.text_of(error)})"
             tails.append(f"{role}'s console ends: {one_line(text[-1200:], 600) or '(empty)'}")
         return "; ".join(tails)
 

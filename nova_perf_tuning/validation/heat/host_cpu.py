@@ -26,7 +26,7 @@ from requests import adapters
 from urllib3 import connection
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.placement import api as api_module
+from nova_perf_tuning.placement import api
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.measure import overhead, sampling
 from nova_perf_tuning.validation.results import model
@@ -291,10 +291,10 @@ class Sampler:
     :ivar faults: "agent metrics of HOST" -> why a window is not known; one for each host.
     """
 
-    def __init__(self, api: api_module.Api, url: str) -> None:
+    def __init__(self, cloud_api: api.Api, url: str) -> None:
         """Begin; ``url``: of the agents' metrics, see :func:`check_url`."""
         self.faults: dict[str, str] = {}
-        self._api = api
+        self._api = cloud_api
         self._url = url
         self._guests: dict[str, _Guest] = {}
         self._asked: set[str] = set()
@@ -358,8 +358,8 @@ class Sampler:
     def _find(self, server: str) -> _Guest:
         try:
             shown = self._api.call(lambda: self._api.connection.compute.get_server(server), 0)
-        except api_module.ERRORS as error:
-            return _Guest(fault=api_module.text_of(error))
+        except api.ERRORS as error:
+            return _Guest(fault=api.text_of(error))
         name, host = shown.instance_name, shown.hypervisor_hostname
         if not name or not host:
             return _Guest(fault="Nova does not tell where the guest runs; it tells administrators")

@@ -14,7 +14,7 @@ from openstack import exceptions as sdk_exceptions
 from openstack.orchestration.v1 import _proxy as orchestration
 from openstack.orchestration.v1 import stack as sdk_stack
 
-from nova_perf_tuning.placement import api as api_module
+from nova_perf_tuning.placement import api
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.measure import fleet_model
 
@@ -85,8 +85,8 @@ def files() -> Mapping[str, str]:
 class Stacks:
     """The stacks of one project."""
 
-    def __init__(self, api: api_module.Api) -> None:
-        self._api = api
+    def __init__(self, cloud_api: api.Api) -> None:
+        self._api = cloud_api
 
     @property
     def _heat(self) -> orchestration.Proxy:
@@ -97,7 +97,7 @@ class Stacks:
     ) -> Stack:
         """Make a stack and return at once; Heat builds it.
 
-        :raises StackError: Heat refused. :raises api_module.ERRORS: the credentials are refused,
+        :raises StackError: Heat refused. :raises api.ERRORS: the credentials are refused,
             no service is found, or it does not answer; the stack may be there all the same.
         """
         template = files()[_TEMPLATE]
@@ -129,16 +129,14 @@ class Stacks:
             # The answer to an earlier attempt was lost; names are unique.
             find = functools.partial(self._heat.find_stack, name, ignore_missing=False)
             return Stack(str(self._api.call(find).id), name)
-        except api_module.ERRORS as error:
-            if api_module.http_status(error) in (None, 401):
+        except api.ERRORS as error:
+            if api.http_status(error) in (None, 401):
                 raise  # it is not this stack that is refused, or nobody was asked
             kind = classify(str(error))
             if kind is fleet_model.ErrorClass.STACK_FAILED:
                 # Heat has not looked at the pair's hosts yet.
                 kind = fleet_model.ErrorClass.API
-            raise StackError(
-                kind, f"Heat refused the stack: {api_module.text_of(error)}"
-            ) from error
+            raise StackError(kind, f"Heat refused the stack: {api.text_of(error)}") from error
 
     def _post(self, request: Mapping[str, object]) -> str:
         """Make a stack and return its id; create_stack() would not send tags as text."""
@@ -220,9 +218,9 @@ class Stacks:
                     if stack.id or late >= APPEAR_S:
                         del due[stack]
                         problems.pop(stack, None)
-                except api_module.ERRORS as error:
-                    problems[stack] = api_module.text_of(error)
-                    if api_module.http_status(error) in (401, 403):
+                except api.ERRORS as error:
+                    problems[stack] = api.text_of(error)
+                    if api.http_status(error) in (401, 403):
                         del due[stack]
             if due:
                 time.sleep(POLL_S)
