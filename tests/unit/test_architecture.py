@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The architecture page names files, functions and classes that are there."""
+"""The architecture page names what is there, and a class has its name alone."""
 
 import ast
+import collections
 import pathlib
 import re
+import tomllib
 
 from tests.support import testcase
 
@@ -26,3 +28,23 @@ class ArchitectureTest(testcase.TestCase):
             seen += 1
         self.assertEqual([], wrong)
         self.assertGreater(seen, 25)
+
+
+class ClassNameTest(testcase.TestCase):
+    def test_each_class_has_its_name_alone(self):
+        """Entry points name their classes for users; every other name means one class."""
+        project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))
+        named = set()
+        for points in project["project"]["entry-points"].values():
+            named.update(points.values())
+        places = collections.defaultdict(list)
+        for path in sorted((TOP / "nova_perf_tuning").rglob("*.py")):
+            module = ".".join(path.relative_to(TOP).with_suffix("").parts)
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
+                    continue
+                if f"{module}:{node.name}" not in named:
+                    places[node.name].append(module)
+        twins = {name: modules for name, modules in places.items() if len(modules) > 1}
+        self.assertEqual({}, twins)
+        self.assertIn("Finding", places)
