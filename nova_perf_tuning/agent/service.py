@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop: waits for events and timers, and answers bursts of events with one pass."""
+"""The loop: waits for events and timers, makes the passes that are due, and reports them.
+
+What is due, and when, is the decision of ``schedule.py``.
+"""
 
 import copy
 import logging
-import math
 import os
 import selectors
 import signal
@@ -12,26 +14,12 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import findings, reconcile, sources, state
+from nova_perf_tuning.agent import cause, findings, reconcile, schedule, sources, state
 from nova_perf_tuning.host.model import host_model, messages, notes
 from nova_perf_tuning.host.transaction.journal import BusyError
 from nova_perf_tuning.printing import counted
 
 LOG = logging.getLogger(__name__)
-
-#: Looks after an event: drivers go on setting their masks after they have announced themselves.
-FOLLOW_UPS: Final = (0.25, 1.0, 3.0)
-#: Seconds after an event for which it explains a change.
-_EXCUSED_FOR: Final = 5.0
-#: Seconds after which a pass is tried again that met a command at work.
-_BUSY_PAUSE: Final = 0.5
-#: Seconds of the first and the longest pause after passes that failed, and between two that events
-#: bring about.
-_FIRST_PAUSE, _LONGEST_PAUSE, _EARLY = 1.0, 60.0, 2.0
-#: Longest pause after a pass, in seconds. Otherwise the pause lasts as long as the pass: the host
-#: has its own work.
-_LONGEST_REST: Final = 1.0
-
 
 _PASSTHROUGH: Final = frozenset(
     {host_model.PlanRule.PASSTHROUGH_NUMA, host_model.PlanRule.PASSTHROUGH_VCPU}
@@ -54,7 +42,7 @@ class Service:
         self,
         reconciler: reconcile.Reconciler,
         poller: sources.Poller,
-        timing: Any,
+        timing: schedule.Intervals,
         run_dir: str,
         daemons: findings.CompetingDaemons,
         notifier: state.Notifier | None = None,
@@ -62,7 +50,6 @@ class Service:
     ) -> None:
         self._reconciler = reconciler
         self._poller = poller
-        self._timing = timing
         self._run_dir = run_dir
         self._sysroot = sysroot
         self._notifier = notifier or state.Notifier({})
@@ -76,16 +63,7 @@ class Service:
         self.snapshot: Snapshot | None = None
         self._stopping = False
         self._began = time.time()
-        self._next_look = self._next_verify = self._next_passthrough = self._rest_until = 0.0
-        #: When the last pass began, or it was last tried to write what is held back.
-        self._tried = time.monotonic()
-        #: Looks that follow an event.
-        self._due: list[float] = []
-        self._excused_until = 0.0
-        #: Causes of a pass that could not be made, when it is tried again (0: there is none), and
-        #: its pause.
-        self._owed: set[str] = set()
-        self._retry_at = self._pause = 0.0
+        self._schedule = schedule.Schedule(timing, time.monotonic(), self._notifier.watchdog)
         self._fault = self._fault_code = ""
         self._last: reconcile.Pass | None = None
         #: Interrupts of passed-through devices that are placed.
@@ -101,18 +79,18 @@ class Service:
     def stop(self) -> None:
         """End the loop soon; may be called from a signal handler or another thread."""
         self._stopping = True
-        self.waker.wake("stop")
+        self.waker.wake(cause.STOP)
 
     def catch_signals(self) -> None:
         """Stop on SIGTERM and SIGINT, make a pass on SIGHUP."""
-        signal.signal(signal.SIGHUP, lambda _number, _frame: self.waker.wake("signal"))
+        signal.signal(signal.SIGHUP, lambda _number, _frame: self.waker.wake(cause.SIGNAL))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: self.stop())
 
     def run(self) -> None:
         """Make the first pass, tell systemd that all is placed, and go on until stopped."""
-        self._excuse()  # changes from before the start are no conflict
-        self.make_pass({"start"})
+        self._schedule.explain(time.monotonic())  # changes from before the start are no conflict
+        self.make_pass({cause.START})
         self._notifier.send(READY=1, STATUS=self._line())
         while not self._stopping:
             self.turn()
@@ -127,8 +105,10 @@ class Service:
     def turn(self) -> None:
         """Wait for the next event or timer and answer it."""
         # In a storm of events those are collected that come while the host gets on with its work.
-        time.sleep(max(0.0, self._rest_until - time.monotonic()))
-        ready = self._selector.select(max(0.0, self._next_deadline() - time.monotonic()))
+        time.sleep(self._schedule.rest_s(time.monotonic()))
+        now = time.monotonic()
+        deadline = self._schedule.next_deadline(now, self._pauses())
+        ready = self._selector.select(max(0.0, deadline - now))
         causes: set[str] = set()
         for key, _mask in ready:
             causes |= key.data.drain()
@@ -139,56 +119,31 @@ class Service:
         if not self._stopping:
             # After events too: those that come all the time shall not keep the timers from their
             # turn.
-            self._on_timer(time.monotonic())
+            self._on_timer()
 
-    def _next_deadline(self) -> float:
-        """Return when the next timer is due; events move only the watchdog's."""
-        if self._retry_at:
-            times = [self._retry_at]
-        else:
-            times = self._follow_ups()
-            times += [self._next_look, self._next_verify, self._next_passthrough]
-        if self._notifier.watchdog:
-            times.append(time.monotonic() + self._notifier.watchdog / 3)
-        return min(times)
-
-    def _excuse(self) -> None:
-        """Note something that explains changes now and soon, of which there may be more to see."""
-        now = time.monotonic()
-        self._excused_until = now + _EXCUSED_FOR
-        self._due = [now + pause for pause in FOLLOW_UPS]
+    def _pauses(self) -> list[float]:
+        """Return when the pauses end of what is held back."""
+        return self._reconciler.limit.due(self._schedule.tried)
 
     def _answer(self, causes: set[str]) -> None:
-        if causes & sources.EXCUSES:
-            self._excuse()
+        if causes & cause.EXCUSES:
             self._reconciler.retry_refused()
-        if self._retry_at and "signal" not in causes:
-            # The pass that is due answers it, too: none may work until something else changes.
-            self._owed |= causes
-            self._retry_at = min(self._retry_at, max(time.monotonic(), self._tried + _EARLY))
-        else:
+        if self._schedule.event(causes, time.monotonic()):
             self.make_pass(causes)
 
-    def _on_timer(self, now: float) -> None:
-        if self._retry_at:
-            if now >= self._retry_at:
-                self.make_pass(set())
-        elif now >= self._next_verify:
-            self._verify(now)
-        elif any(due <= now for due in self._follow_ups()):
-            self._due = [due for due in self._due if due > now]
-            self._tried = now
+    def _on_timer(self) -> None:
+        step = self._schedule.due(time.monotonic(), self._pauses())
+        if step is schedule.Step.RETRY:
+            self.make_pass(set())
+        elif step is schedule.Step.VERIFY:
+            self._verify()
+        elif step is schedule.Step.FOLLOW_UP:
             if self._is_amiss():
-                self.make_pass({"drift"})
-        elif now >= self._next_look:
-            self._look(now)
-        elif now >= self._next_passthrough:
-            self._look_at_passed_through(now)
-
-    def _follow_ups(self) -> list[float]:
-        times = list(self._due)
-        times += self._reconciler.limit.due(self._tried)
-        return times
+                self.make_pass({cause.DRIFT})
+        elif step is schedule.Step.LOOK:
+            self._look()
+        elif step is schedule.Step.DEVICES:
+            self._look_at_passed_through()
 
     def _changed(self) -> bool:
         """Whether anything came or went, or another process wrote to the journal."""
@@ -198,77 +153,67 @@ class Service:
         """Whether there is a reason for a pass without an event."""
         return self._changed() or bool(self._reconciler.drifting()) or self._reconciler.overdue()
 
-    def _look(self, now: float) -> None:
+    def _look(self) -> None:
         """See what came or went without an event."""
-        self._next_look = now + self._timing.interval
         if self._files is not None:
             self._files.renew()
         if self._changed():
-            self.make_pass({"look"})
+            self.make_pass({cause.LOOK})
         else:
             self._tell()
 
-    def _look_at_passed_through(self, now: float) -> None:
+    def _look_at_passed_through(self) -> None:
         """See what a guest's driver did to the vectors of its device; no event reports it.
 
         One that is made anew may have its old number, so those that are placed are read back too.
         """
-        self._next_passthrough = now + self._timing.passthrough_interval
         if self._poller.changed() or self._reconciler.drifting(self._passed):
-            self._excuse()
-            self.make_pass({"look"})
+            self._schedule.explain(time.monotonic())
+            self.make_pass({cause.LOOK})
 
-    def _verify(self, now: float) -> None:
+    def _verify(self) -> None:
         """Read everything back, and say what state we are in."""
         self.stats.verifies += 1
-        self._next_verify = now + self._timing.verify_interval
-        self._next_look = now + self._timing.interval
         if self._is_amiss():
-            self.make_pass({"verify"})
+            self.make_pass({cause.VERIFY})
         else:
             self._tell()
 
     def make_pass(self, causes: set[str]) -> None:
         """Make one pass; what cannot be done is reported and tried again later."""
-        begin = self._tried = time.monotonic()
-        self._owed |= causes
-        excused = begin < self._excused_until or bool(self._owed & (sources.EXCUSES | {"start"}))
+        begin = time.monotonic()
+        excused = self._schedule.begin(causes, begin)
         # Before the facts are read: what changes while they are is found at the next look.
         self._poller.changed()
         try:
             done = self._reconciler.reconcile(excused=excused)
         except BusyError as error:
             self.stats.skipped += 1
-            if not self._retry_at:
+            if self._schedule.put_off():
                 LOG.info("%s: the pass waits for it", error)
-            self._retry_at = begin + _BUSY_PAUSE
         except (errors.PerfTuningError, OSError) as error:
-            self._failed(begin, error)
+            self._failed(error)
         else:
-            self._fault, self._fault_code, self._retry_at, self._pause = "", "", 0.0, 0.0
+            self._fault, self._fault_code = "", ""
             self._note(done, time.monotonic() - begin)
-        now = time.monotonic()
-        self._rest_until = now + min(_LONGEST_REST, now - begin)
+        self._schedule.ended(time.monotonic())
         self._tell()
 
-    def _failed(self, begin: float, error: Exception) -> None:
-        """Say once what is wrong, and try again later."""
+    def _failed(self, error: Exception) -> None:
+        """Say once what is wrong; the pass is tried again later."""
         text = " ".join(str(error).split())
         self.stats.errors += 1
-        self.stats.passes[min(self._owed)] += 1
+        self.stats.passes[min(self._schedule.owed)] += 1
         if text != self._fault:
             LOG.error("%s", text)
         self._fault, self._fault_code = text, errors.code(error)
-        self._pause = min(_LONGEST_PAUSE, max(_FIRST_PAUSE, 2 * self._pause))
-        self._retry_at = begin + self._pause
+        self._schedule.failed()
 
     def _note(self, done: reconcile.Pass, seconds: float) -> None:
-        """Count what a pass did, log it, and set the timers anew."""
-        causes, self._owed, self._last = self._owed, set(), done
-        now = time.monotonic()
-        if self._next_verify <= now:
-            self._next_verify = now + self._timing.verify_interval
-        self._next_look = now + self._timing.interval
+        """Count what a pass did, and log it."""
+        devices = any(_places_devices(guest) for guest in done.facts.guests)
+        causes = self._schedule.succeeded(time.monotonic(), devices=devices)
+        self._last = done
         if any(setting.kind == host_model.IrqTarget.kind for setting in done.drifted):
             self._daemons.moved()
         self.stats.passes[min(causes)] += 1
@@ -298,9 +243,6 @@ class Service:
         self._passed = frozenset(
             setting.target for setting in wanted if setting.rule in _PASSTHROUGH
         )
-        self._next_passthrough = math.inf
-        if any(_places_devices(guest) for guest in done.facts.guests):
-            self._next_passthrough = now + self._timing.passthrough_interval
 
     def _line(self) -> str:
         if self._fault:

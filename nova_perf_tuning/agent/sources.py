@@ -19,16 +19,11 @@ import inotify_simple
 from inotify_simple import flags
 
 from nova_perf_tuning import bounded_read
+from nova_perf_tuning.agent import cause
 
 LOG = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
-
-#: Kinds of events. Each explains that a value has changed: the kernel or libvirt has set it anew.
-LINK: Final = "link"
-HARDWARE: Final = "hardware"
-GUEST: Final = "guest"
-EXCUSES: Final = frozenset((LINK, HARDWARE, GUEST))
 
 #: linux/netlink.h and linux/rtnetlink.h; Python has not all of them.
 _NETLINK_KOBJECT_UEVENT: Final = 15
@@ -95,12 +90,12 @@ class Netlink:
 
 def links() -> Netlink:
     """Return network devices that come, go, or change up and down (rtnetlink(7))."""
-    return Netlink(socket.NETLINK_ROUTE, _RTMGRP_LINK, LINK)
+    return Netlink(socket.NETLINK_ROUTE, _RTMGRP_LINK, cause.LINK)
 
 
 def uevents() -> Netlink:
     """Return uevents: drivers bound and unbound, CPUs on and off, devices and queues that change."""
-    return Netlink(_NETLINK_KOBJECT_UEVENT, _UEVENTS_OF_KERNEL, HARDWARE, _SUBSYSTEMS)
+    return Netlink(_NETLINK_KOBJECT_UEVENT, _UEVENTS_OF_KERNEL, cause.HARDWARE, _SUBSYSTEMS)
 
 
 class Waker:
@@ -163,7 +158,7 @@ class GuestWatch:
         # libvirt writes a guest's state to NAME.xml.new and renames it.
         for event in self._inotify.read(timeout=0):
             if event.mask & flags.Q_OVERFLOW or event.name.endswith((".xml", ".pid")):
-                return {GUEST}
+                return {cause.GUEST}
         return set()
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ import json
 import re
 import time
 
-from nova_perf_tuning.agent import service
+from nova_perf_tuning.agent import schedule
 from tests.lab import rig
 
 #: VFs of the igb NIC on node 1 (bus 82).
@@ -190,7 +190,7 @@ class PassthroughTest(rig.LabCase):
         self.addCleanup(self.lab.ask, *rig.online(1, 1))
         # What the kernel resets then is written again first: it would count as changed by others.
         self.right_again("CPU 1 offline", rig.online(1, 1, 0), rig.nics(nic0=[0], igb0=[0]))
-        time.sleep(service.FOLLOW_UPS[-1] + 1)  # XPS too
+        time.sleep(schedule.FOLLOW_UPS[-1] + 1)  # XPS too
         self.log()
         self.stop_agent(code=1)
         self.assertIn(f"WARNING irq_affinity irq:{irq}: failed: ", self.log())

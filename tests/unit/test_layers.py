@@ -77,6 +77,9 @@ FORBIDDEN = {
     "tempfile",
     "sqlite3",
 }
+#: Modules that decide when something happens: their callers have the clock and the threads.
+SCHEDULES = ("agent/cause.py", "agent/schedule.py")
+TIME_AND_THREADS = {"datetime", "queue", "selectors", "signal", "threading", "time"}
 #: Shipped and operator-made profile files are read there, and nowhere else in the pure packages.
 READERS = {"specs/profiles.py"}
 
@@ -172,6 +175,21 @@ class LayersTest(testcase.TestCase):
                 and isinstance(node.func, ast.Name)
                 and node.func.id == "open"
             ]
+        self.assertEqual([], wrong)
+
+    def test_schedules_know_no_clock_no_thread_and_no_system(self):
+        """What they import of their own package is such a module, too."""
+        wrong = []
+        for relative, tree in modules():
+            if relative not in SCHEDULES:
+                continue
+            room = f"nova_perf_tuning.{package(relative).replace('/', '.')}."
+            for name in imports(tree):
+                neighbour = name.removeprefix(room).split(".")[0]
+                known = [pathlib.Path(module).stem for module in SCHEDULES]
+                is_impure = name.split(".")[0] in FORBIDDEN | TIME_AND_THREADS
+                if is_impure or (name.startswith(room) and neighbour not in known):
+                    wrong.append(f"{relative} imports {name}")
         self.assertEqual([], wrong)
 
     def test_one_door_for_affinities(self):

@@ -25,6 +25,7 @@ from cosmic_ray.work_item import MutationSpec, TestOutcome, WorkerOutcome
 
 #: Module below nova_perf_tuning -> its tests below tests.unit, the quickest first.
 MODULES = {
+    "agent/schedule.py": "agent.test_schedule",
     "guest/transform.py": "guest.test_transform guest.test_plugged_disk guest.test_commands nova.test_migration",
     "host/input/facts/claims.py": (
         "host.model.test_owners host.input.facts.test_facts host.test_every_note "

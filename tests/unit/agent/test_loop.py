@@ -6,7 +6,7 @@ import time
 import types
 from unittest import mock
 
-from nova_perf_tuning.agent import findings, metrics, rewrite_limit, service, sources
+from nova_perf_tuning.agent import cause, findings, metrics, rewrite_limit, service, sources
 from nova_perf_tuning.cli import status
 from nova_perf_tuning.host.model import messages
 from nova_perf_tuning.host.model.notes import Note, NoteCode
@@ -50,7 +50,7 @@ class PassedThroughTest(agent_bench.LoopCase):
 class TimersTest(agent_bench.LoopCase):
     def test_events_without_end_leave_the_timers_their_turn(self):
         agent = self.serve(verify_interval=0.1)
-        output = agent_bench.Told(sources.GUEST, forever=True)
+        output = agent_bench.Told(cause.GUEST, forever=True)
         agent.add(output)
         output.tell()
         self.assertTrue(self.until(agent, lambda: agent.stats.verifies >= 3), "no reading")
@@ -71,10 +71,10 @@ class TimersTest(agent_bench.LoopCase):
             self.reconciler.journal.writing(),
         ]
         with mock.patch.object(self.reconciler.journal, "writing", side_effect=attempts):
-            agent.waker.wake(sources.LINK)
-            self.assertTrue(self.until(agent, lambda: agent.stats.passes[sources.LINK]), "no pass")
+            agent.waker.wake(cause.LINK)
+            self.assertTrue(self.until(agent, lambda: agent.stats.passes[cause.LINK]), "no pass")
         self.assertEqual(
-            (3, {"start": 1, sources.LINK: 1}), (agent.stats.skipped, dict(agent.stats.passes))
+            (3, {"start": 1, cause.LINK: 1}), (agent.stats.skipped, dict(agent.stats.passes))
         )
 
     def test_what_is_held_back_is_tried_when_it_is_due(self):

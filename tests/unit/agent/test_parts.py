@@ -18,7 +18,7 @@ import fixtures
 import inotify_simple
 
 from nova_perf_tuning import bounded_read
-from nova_perf_tuning.agent import findings, metrics, service, sources, state
+from nova_perf_tuning.agent import cause, findings, metrics, service, sources, state
 from nova_perf_tuning.host.input import guest_cpu
 from nova_perf_tuning.host.kinds import irqbalance
 from nova_perf_tuning.host.model import host_model, messages, notes
@@ -222,12 +222,12 @@ class GuestFilesTest(testcase.TestCase):
         (self.directory / "new.xml.new").write_text("<domain/>")
         self.assertEqual(set(), self.files.drain())
         (self.directory / "new.xml.new").rename(self.directory / "new.xml")
-        self.assertEqual({sources.GUEST}, self.files.drain())
+        self.assertEqual({cause.GUEST}, self.files.drain())
 
     def test_events_that_did_not_fit_are_an_event(self):
         full = inotify_simple.Event(-1, inotify_simple.flags.Q_OVERFLOW, 0, "")
         with mock.patch.object(inotify_simple.INotify, "read", return_value=[full]):
-            self.assertEqual({sources.GUEST}, self.files.drain())
+            self.assertEqual({cause.GUEST}, self.files.drain())
 
     def test_a_directory_that_is_made_anew(self):
         shutil.rmtree(self.directory)
@@ -236,12 +236,12 @@ class GuestFilesTest(testcase.TestCase):
         self.files.renew()
         self.files.drain()
         (self.directory / "new.pid").write_text("77")
-        self.assertEqual({sources.GUEST}, self.files.drain())
+        self.assertEqual({cause.GUEST}, self.files.drain())
 
 
 class NetlinkTest(testcase.TestCase):
     def test_what_other_processes_send_is_no_event(self):
-        for port, kinds in ((0, {sources.LINK}), (4711, set())):
+        for port, kinds in ((0, {cause.LINK}), (4711, set())):
             with self.subTest(port):
                 links = sources.links()
                 links.close()

@@ -8,7 +8,7 @@ import os
 import selectors
 from unittest import mock
 
-from nova_perf_tuning.agent import reconcile, rewrite_limit, service, sources
+from nova_perf_tuning.agent import cause, reconcile, rewrite_limit, service
 from tests.support import agent_bench
 
 
@@ -98,7 +98,7 @@ class PaceTest(agent_bench.LoopCase):
 class FailuresTest(PaceTest):
     def setUp(self):
         super().setUp()
-        self.link = self.output(sources.LINK)
+        self.link = self.output(cause.LINK)
         self.tried = []
         self.enterContext(self.assertLogs(service.LOG, "ERROR"))
 
