@@ -78,7 +78,7 @@ FORBIDDEN = {
     "sqlite3",
 }
 #: Modules that decide when something happens: their callers have the clock and the threads.
-SCHEDULES = ("agent/cause.py", "agent/schedule.py")
+SCHEDULES = ("agent/cause.py", "agent/schedule.py", "validation/fleet/fleet_schedule.py")
 TIME_AND_THREADS = {"datetime", "queue", "selectors", "signal", "threading", "time"}
 #: Shipped and operator-made profile files are read there, and nowhere else in the pure packages.
 READERS = {"specs/profiles.py"}

@@ -46,6 +46,7 @@ MODULES = {
     "host/input/record.py": "host.input.facts.test_record host.audit.test_record host.model.test_owners",
     "nova/migration.py": "nova.test_migration",
     "nova/traits.py": "nova.test_traits nova.test_host_result",
+    "validation/fleet/fleet_schedule.py": "validation.fleet.test_fleet_schedule",
     "validation/judge/fleet.py": (
         "validation.judge.test_fleet validation.judge.test_peer_comparison validation.report.test_fleet_diagnosis"
     ),

@@ -5,15 +5,14 @@ One thread, the caller's, decides and writes to the database; each pair that is 
 thread of its own. What goes wrong with a pair stays with the pair, which is tried again and then
 recorded as failed. The run ends early only for what concerns all pairs: Ctrl-C, the time limit,
 wrong credentials, a quota too small for a single pair, or a streak of failures that are no host's.
+``fleet_schedule.py`` decides; this module runs threads, stores outcomes and reports.
 """
 
-import collections
 import contextlib
 import dataclasses
 import functools
 import queue
 import signal
-import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from typing import Final, TypeAlias
 
 from nova_perf_tuning import errors, signals
 from nova_perf_tuning.printing import counted, one_line
+from nova_perf_tuning.validation.fleet import fleet_schedule
 from nova_perf_tuning.validation.heat import heat_pair
 from nova_perf_tuning.validation.measure import fleet_model, session
 from nova_perf_tuning.validation.results.environment import Ended
@@ -35,21 +35,6 @@ STOP_S: Final = 600.0
 #: A signal that comes so much later than the first, in seconds, is another one; what comes sooner
 #: is the same sent twice, as SIGHUP is by the kernel and by the shell.
 SECOND_S: Final = 1.0
-#: The run ends when so many attempts on end, over different hosts, failed for the cloud's sake, or
-#: while no pair has worked; and at least so many for each pair that is measured at a time, which
-#: bridges what is short.
-STREAK, _ROUNDS = 8, 2
-
-#: A second attempt may help with all but these: what failed in the guest is a result, and a limit
-#: was long enough.
-_FINAL: Final = {fleet_model.ErrorClass.BENCHMARK_FAILED, fleet_model.ErrorClass.TIME_LIMIT}
-#: What says nothing of the hosts of a pair.
-_OF_THE_CLOUD: Final = {
-    fleet_model.ErrorClass.API,
-    fleet_model.ErrorClass.QUOTA,
-    fleet_model.ErrorClass.INTERRUPTED,
-}
-
 #: What the thread of a pair gives: its outcome, or why no pair can be measured.
 Outcome: TypeAlias = fleet_model.PairOutcome | errors.PerfTuningError
 
@@ -118,28 +103,19 @@ class FleetRun:
         launcher.own(store.lease(run.run_id))
         self._run = run
         self._plan = run.plan.measure
-        self._settings = run.plan.settings
         self._tell = progress
         self._threads = threads or Workers()
-        self._pending: collections.deque[fleet_model.Task] = collections.deque()
-        self._running: dict[int, float] = {}  # number of the pair -> when it began
-        self._busy: set[str] = set()
-        self._limit = self._settings.max_parallel
-        self._taken_s: list[float] = []
         self.unclean = False
         self.stopped_by = 0
         self._stopped_at = 0.0
-        self._tried: list[int] = []
         self._broken: errors.PerfTuningError | None = None
-        self._streak: list[fleet_model.Task] = []  # attempts that failed on end for no host's sake
-        self._begun = self._seen = self._threads.now()
+        self._seen = self._threads.now()
         self._said = ""
-        for task in run.tasks:
-            self._tried.append(task.attempts)
-            if task.state == "planned":
-                self._pending.append(task)
-            elif task.state == "done" and task.seconds:
-                self._taken_s.append(task.seconds)
+        arms = [arm.name for arm in self._plan.arms]
+        expected_s = min(launcher.expected_s(self._plan), self._plan.time_limit_s)
+        self._schedule = fleet_schedule.Schedule(
+            run.tasks, len(run.hosts), arms, run.plan.settings, expected_s, self._seen
+        )
 
     def run(self) -> Ended:
         """Run what is left and return how it ended; all stacks are removed, also after an error.
@@ -183,35 +159,34 @@ class FleetRun:
     # -- the loop
 
     def _go_through(self) -> Ended:
-        timed_out = False
+        is_out_of_time = False
         while not self._halted():
-            timed_out = bool(self._pending) and not self._time_for_one()
-            if not timed_out:
+            is_out_of_time = self._schedule.is_out_of_time(self._threads.now())
+            if not is_out_of_time:
                 self._begin_what_can()
-            if not self._running:
+            if not self._schedule.running:
                 break
             if not self._hear(HEARTBEAT_S):
                 self._say(self._said)  # so that the time left is seen to pass
-        if self._pending and not timed_out and not self._halted():  # stacks stayed on their hosts
-            self._give_up(
-                f"{counted(len(self._pending), 'pair')} not measured: stacks stayed on their hosts"
-            )
+        left = len(self._schedule.pending)
+        if left and not is_out_of_time and not self._halted():
+            self._give_up(f"{counted(left, 'pair')} not measured: stacks stayed on their hosts")
         if self._halted():
             return Ended.INTERRUPTED
-        return Ended.TIME_LIMIT if self._pending else Ended.COMPLETE
+        if left:
+            return Ended.TIME_LIMIT
+        return Ended.COMPLETE
 
     def _halted(self) -> bool:
         return bool(self.stopped_by) or self._broken is not None
 
     def _begin_what_can(self) -> None:
-        while len(self._running) < self._limit and not self._halted():
-            task = next((task for task in self._pending if not task.pair.hosts & self._busy), None)
+        while not self._halted():
+            task = self._schedule.next_task()
             if task is None:
                 break
-            self._pending.remove(task)
             self._store.mark(self._run.run_id, task, "running")
-            self._running[task.number] = self._threads.now()
-            self._busy |= task.pair.hosts
+            self._schedule.begin(task, self._threads.now())
             self._threads.start(task.number, functools.partial(self._measured, task.pair))
             self._say(f"measuring {_shown(task.pair)}")
 
@@ -237,18 +212,17 @@ class FleetRun:
             return False
         number, outcome = ended
         task = self._run.tasks[number]
-        taken_s = now - self._running.pop(number)
+        taken_s = self._schedule.end(number, now)
         if self._lost():
             return True
         self._beat(now)
         if isinstance(outcome, run_store.TakenOverError):
             raise outcome
         if isinstance(outcome, errors.PerfTuningError):
-            self._put_back(task)
+            self._store.mark(self._run.run_id, task, "planned")
+            self._schedule.put_back(task)
             self._broken = self._broken or outcome
             return True
-        if all(error.kind is not fleet_model.ErrorClass.NOT_REMOVED for error in outcome.errors):
-            self._busy -= task.pair.hosts  # where a stack stayed it would disturb what is measured
         self._settle(task, outcome, taken_s)
         return True
 
@@ -266,85 +240,74 @@ class FleetRun:
     def _settle(
         self, task: fleet_model.Task, outcome: fleet_model.PairOutcome, taken_s: float
     ) -> None:
-        # Why it has no results; that something of it could not be removed is none of the reasons.
-        kinds = {error.kind for error in outcome.errors} - {fleet_model.ErrorClass.NOT_REMOVED}
-        if fleet_model.ErrorClass.INTERRUPTED in kinds or (self._halted() and not outcome.trials):
-            self._put_back(task)
-            for error in outcome.errors:
-                if error.kind is not fleet_model.ErrorClass.INTERRUPTED:
-                    self._say(
-                        f"{_shown(task.pair)}: {one_line(error.reason, 300)}", important=True
-                    )
-            return
-        if fleet_model.ErrorClass.QUOTA in kinds:
-            self._too_many(task, outcome)
-            return
-        if not outcome.trials and (not self._taken_s or (kinds and kinds <= _OF_THE_CLOUD)):
-            self._streak.append(task)
+        """Store and report what the schedule decides about an attempt that has ended."""
+        decision = self._schedule.settle(task, outcome, taken_s, halted=self._halted())
+        if decision.fate is fleet_schedule.Fate.CUT_OFF:
+            self._cut_off(task, outcome)
+        elif decision.fate is fleet_schedule.Fate.NO_ROOM:
+            self._no_room(task, outcome, decision)
         else:
-            self._streak.clear()
-        measured = {trial.arm for trial in outcome.trials if trial.value is not None}
-        whole = measured.issuperset(arm.name for arm in self._plan.arms)
-        tries = self._tried[task.number] + self._settings.retries
-        again = task.attempts < tries and not kinds <= _FINAL
-        task.seconds = round(taken_s, 3)
-        if outcome.trials and (whole or not again):
-            self._taken_s.append(taken_s)
-            self._store.finish(self._run.run_id, task, outcome, "done")
-            faults = ""
-            if outcome.errors:
-                faults = f" with errors ({outcome.errors[0].kind.value})"
-            self._say(f"{_shown(task.pair)} measured{faults}", important=bool(faults))
-        else:
-            self._failed(task, outcome, again)
+            task.seconds = round(taken_s, 3)
+            if decision.fate is fleet_schedule.Fate.DONE:
+                self._done(task, outcome)
+            else:
+                self._failed(task, outcome, decision)
+
+    def _cut_off(self, task: fleet_model.Task, outcome: fleet_model.PairOutcome) -> None:
+        self._store.mark(self._run.run_id, task, "planned")
+        for error in outcome.errors:
+            if error.kind is not fleet_model.ErrorClass.INTERRUPTED:
+                self._say(f"{_shown(task.pair)}: {one_line(error.reason, 300)}", important=True)
+
+    def _no_room(
+        self,
+        task: fleet_model.Task,
+        outcome: fleet_model.PairOutcome,
+        decision: fleet_schedule.Decision,
+    ) -> None:
+        self._store.mark(self._run.run_id, task, "planned")
+        reason = next(
+            error.reason for error in outcome.errors if error.kind is fleet_model.ErrorClass.QUOTA
+        )
+        reason = one_line(reason, 160)
+        if decision.gives_up:
+            self._give_up(f"the project's quota leaves no room for a single pair: {reason}")
+        elif decision.is_lowered:
+            at_once = counted(self._schedule.limit, "pair")
+            self._say(f"quota: at most {at_once} at a time from now ({reason})", important=True)
+
+    def _done(self, task: fleet_model.Task, outcome: fleet_model.PairOutcome) -> None:
+        self._store.finish(self._run.run_id, task, outcome, "done")
+        faults = ""
+        if outcome.errors:
+            faults = f" with errors ({outcome.errors[0].kind.value})"
+        self._say(f"{_shown(task.pair)} measured{faults}", important=bool(faults))
 
     def _failed(
-        self, task: fleet_model.Task, outcome: fleet_model.PairOutcome, again: bool
+        self,
+        task: fleet_model.Task,
+        outcome: fleet_model.PairOutcome,
+        decision: fleet_schedule.Decision,
     ) -> None:
         reason = "no results"
         if outcome.errors:
             reason = one_line(outcome.errors[0], 300)
         later = ""
-        if again:
+        if decision.fate is fleet_schedule.Fate.AGAIN:
             later = " and is tried again later"
             # Half a comparison is worth nothing once there is a whole one.
-            self._store.finish(
-                self._run.run_id, task, dataclasses.replace(outcome, trials=[]), "planned"
-            )
-            self._pending.append(task)
+            without_trials = dataclasses.replace(outcome, trials=[])
+            self._store.finish(self._run.run_id, task, without_trials, "planned")
         else:
             self._store.finish(self._run.run_id, task, outcome, "failed")
         self._say(f"{_shown(task.pair)} failed{later} ({reason})", important=True)
-        on_end = [failed.pair.hosts for failed in self._streak]
-        if len(on_end) >= max(STREAK, _ROUNDS * self._limit) and not frozenset.intersection(
-            *on_end
-        ):
+        if decision.gives_up:
             self._give_up(
-                f"{len(on_end)} attempts on end failed, over different hosts; the last one: {reason}"
+                f"{decision.on_end} attempts on end failed, over different hosts;"
+                f" the last one: {reason}"
             )
-            for failed in self._streak:
-                if failed.state == "failed":
-                    self._put_back(failed)  # what made all of them fail is not theirs
-
-    def _too_many(self, task: fleet_model.Task, outcome: fleet_model.PairOutcome) -> None:
-        """Go on with fewer pairs at a time, since the quota does not allow what there was."""
-        reason = next(
-            error.reason for error in outcome.errors if error.kind is fleet_model.ErrorClass.QUOTA
-        )
-        reason = one_line(reason, 160)
-        self._put_back(task)
-        if not self._running:
-            self._give_up(f"the project's quota leaves no room for a single pair: {reason}")
-        elif self._limit > len(self._running):
-            self._limit = len(self._running)
-            self._say(
-                f"quota: at most {counted(self._limit, 'pair')} at a time from now ({reason})",
-                True,
-            )
-
-    def _put_back(self, task: fleet_model.Task) -> None:
-        self._store.mark(self._run.run_id, task, "planned")
-        self._pending.appendleft(task)
+        for failed in decision.put_back:
+            self._store.mark(self._run.run_id, failed, "planned")
 
     def _give_up(self, reason: str) -> None:
         self._broken = self._broken or HopelessError(reason)
@@ -369,16 +332,17 @@ class FleetRun:
 
     def _drain(self) -> None:
         """Interrupt what still runs, and wait until it has ended; what still arrives is stored."""
-        if not self._running:
+        running = self._schedule.running
+        if not running:
             return
         self._launcher.interrupt()
         if not self._lost():
             self._say(
-                f"stopping: the stacks of {counted(len(self._running), 'pair')} are being removed",
-                True,
+                f"stopping: the stacks of {counted(len(running), 'pair')} are being removed",
+                important=True,
             )
         stop_by = self._threads.now() + STOP_S
-        while self._running and (left_s := stop_by - self._threads.now()) > 0:
+        while running and (left_s := stop_by - self._threads.now()) > 0:
             try:
                 self._hear(min(HEARTBEAT_S, left_s))
             except run_store.TakenOverError as error:
@@ -390,10 +354,11 @@ class FleetRun:
         """Remove what a pair could not remove itself; what is left then is said and remembered."""
         if self._lost():
             return
-        if self._running:
+        running = len(self._schedule.running)
+        if running:
             self._say(
-                f"{counted(len(self._running), 'pair')} could not be stopped: stacks are left",
-                True,
+                f"{counted(running, 'pair')} could not be stopped: stacks are left",
+                important=True,
             )
             return
         try:
@@ -408,32 +373,13 @@ class FleetRun:
         if names:
             self._say(f"removed at the end: {', '.join(names)}", important=True)
 
-    # -- time
-
-    def _left_s(self) -> float:
-        """Return the estimated seconds to the end, by the time of pairs so far or by the plan."""
-        each_s, now = self._each_s(), self._threads.now()
-        passed_s = [min(now - begun, each_s) for begun in self._running.values()]
-        work_s = (len(self._pending) + len(self._running)) * each_s - sum(passed_s)
-        at_once = len(self._run.hosts) // max(len(task.pair.hosts) for task in self._run.tasks)
-        return max(0.0, work_s / max(1, min(self._limit, at_once)))
-
-    def _each_s(self) -> float:
-        if self._taken_s:
-            return statistics.fmean(self._taken_s)
-        return min(self._launcher.expected_s(self._plan), self._plan.time_limit_s)
-
-    def _time_for_one(self) -> bool:
-        limit_s = self._settings.time_limit_s
-        return limit_s is None or self._threads.now() - self._begun + self._each_s() <= limit_s
-
     def _say(self, text: str, important: bool = False) -> None:
         self._said = text
         done = sum(task.state in ("done", "failed") for task in self._run.tasks)
+        left_s = self._schedule.left_s(self._threads.now())
+        now = session.Progress(done, len(self._run.tasks), left_s, text, important)
         with contextlib.suppress(OSError):  # the reader has gone; the run goes on
-            self._tell(
-                session.Progress(done, len(self._run.tasks), self._left_s(), text, important)
-            )
+            self._tell(now)
 
 
 def _shown(pair: fleet_model.HostPair) -> str:
