@@ -124,7 +124,7 @@ class MetricsCollector:
 
 
 def _pressure() -> Iterator[tuple[tuple[str, str], float]]:
-    """Yield resource and tasks (``some``, ``full``), and seconds (psi.rst of the kernel).
+    """Yield resource and tasks (``some``, ``full``), and seconds (Documentation/accounting/psi.rst).
 
     With psi=0 there are none.
     """

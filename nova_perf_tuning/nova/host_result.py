@@ -42,7 +42,7 @@ SCHEMA: Final[Mapping[str, object]] = {
         "created_at": {
             "type": "string",
             "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{5,15}(Z|[+-][0-9]{2}:[0-9]{2})\Z",
-            "description": "end of the validation; ISO 8601 with an offset from UTC",
+            "description": "begin of the validation; ISO 8601 with an offset from UTC",
         },
         "verdict": {"enum": list(VERDICTS), "description": "of the validation as a whole"},
         "budgets": {
@@ -80,7 +80,11 @@ class ResultError(errors.PerfTuningError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostResult:
-    """What a validation found out about one host; see :data:`SCHEMA`. ``created_at`` is aware of its zone."""
+    """What a validation found out about one host; see :data:`SCHEMA`.
+
+    :ivar created_at: when the validation began, with its time zone. The age of the result counts
+        from then.
+    """
 
     host: str
     created_at: datetime.datetime

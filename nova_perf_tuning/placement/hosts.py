@@ -169,10 +169,10 @@ def choose(known: Sequence[ComputeHost], name: str) -> ComputeHost:
     if fitting:
         nodes = ", ".join(host.node for host in fitting)
         raise errors.CloudError(f"host '{name}' may be {nodes}; give one in full")
-    names = rules.named((host.name for host in known), 10)
-    raise errors.CloudError(
-        f"there is no compute host '{name}'; there are {names or 'none at all'}"
-    )
+    names = "the cloud has none at all"
+    if known:
+        names = f"there are {rules.named((host.name for host in known), 10)}"
+    raise errors.CloudError(f"there is no compute host '{name}'; {names}")
 
 
 def check(result: host_result.HostResult, host: ComputeHost) -> None:

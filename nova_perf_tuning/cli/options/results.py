@@ -52,8 +52,8 @@ class JunitFile(contextlib.AbstractContextManager["JunitFile"]):
 
     Until :meth:`write` the file has an error, so that no verdict of an earlier run stays.
 
-    :param path: None: there is none, and nothing is written. :func:`output.check` knows it: it is
-        written at once.
+    :param path: None: there is none, and nothing is written. :func:`.options.output.check` has
+        checked it, and it is written at once.
     """
 
     def __init__(self, path: str | None) -> None:

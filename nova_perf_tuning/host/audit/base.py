@@ -19,7 +19,7 @@ class HostRule(rules.Rule[Host]):
     """Judges one thing on one host, live or recorded.
 
     Nothing that is in the files of a host may make it raise anything but
-    :class:`NotApplicableError`.
+    :class:`.rules.NotApplicableError`.
 
     :cvar plain: the remedy in domain XML, where the subject is a guest that Nova has not made;
         empty: none.

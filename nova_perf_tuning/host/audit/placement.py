@@ -500,7 +500,7 @@ class OnDedicated(NicInterruptRule):
 
     id = "nic-irq-on-dedicated"
     why = "Each interrupt throws a vCPU out of the CPU that it has for itself."
-    source = "containers/nri-plugins #669, TuneD cpu-partitioning, the design of this project"
+    source = "containers/nri-plugins #669, TuneD cpu-partitioning"
 
     def wrong(
         self, host: Host, nic: host_model.Nic, queues: _Queues

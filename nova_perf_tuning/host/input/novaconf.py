@@ -21,11 +21,10 @@ from nova_perf_tuning.host.model.owners import CpuSets
 #: A commented sample of all of Nova's options has half a megabyte.
 MAX_BYTES: Final = 4 << 20
 #: Where deployments keep nova-compute's files on the host, each in the order of reading.
-#: Containers first, since
-#: packages that were removed leave theirs. RHOSO: role edpm_nova of edpm-ansible, earlier
-#: ``config/nova``;
-#: kolla-ansible: role nova-cell; packages and OpenStack-Ansible: where oslo.config looks by
-#: itself.
+#: Containers come first, since packages that were removed leave their files. The first two are of
+#: RHOSO (role edpm_nova of edpm-ansible, now and in earlier releases), the third is of
+#: kolla-ansible (role nova-cell). Packages and OpenStack-Ansible have the last, where oslo.config
+#: looks by itself.
 PLACES: Final = (
     ("var/lib/openstack/nova/*nova*.conf",),
     ("var/lib/openstack/config/nova/*nova*.conf",),

@@ -68,7 +68,8 @@ class State(enum.Enum):
     """What reading a setting back showed."""
 
     HOLDS = "holds"
-    #: Written and accepted; an interrupt moves when it fires next (plain MSI, numa-lab of the design).
+    #: Written and accepted, and not yet in effect: an interrupt without remapping moves when it
+    #: fires next.
     PENDING = "pending"
     DRIFTED = "drifted"
     #: The object does not exist any more, or another one has its number.

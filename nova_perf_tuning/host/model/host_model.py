@@ -362,7 +362,8 @@ class PlanRule(enum.StrEnum):
 class Setting:
     """The one type for everything that is tuned: planned, shown, diffed, applied, verified, audited, undone.
 
-    :ivar kind: which class of ``nova_perf_tuning.settings`` handles it, e.g. ``irq_affinity``.
+    :ivar kind: the name of the class of :mod:`nova_perf_tuning.host.kinds`, or of another package, that
+        reads and writes it, such as ``irq_affinity``.
     :ivar target: what it belongs to, in that kind's form: ``irq:47``, ``tid:123``, ``eth0/tx-3``,
         ``net.core.rmem_max``.
     :ivar value: the value wanted, in the kernel's own text form.

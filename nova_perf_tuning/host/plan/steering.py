@@ -174,7 +174,7 @@ def _helpers(
     """Let the pool's CPUs that take no interrupt of this NIC do part of its receive work.
 
     Only with fewer receive queues than CPUs: else every CPU has a queue of its own and RPS only
-    adds an interrupt from CPU to CPU (scaling.rst, "Suggested Configuration").
+    adds an interrupt from CPU to CPU ("Suggested Configuration" on the kernel's page).
     """
     nic, pool = plan.nic, placement.data.pool
     every = range(len(nic.rps))

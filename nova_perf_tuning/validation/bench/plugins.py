@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
-from nova_perf_tuning import cache_directory, errors
+from nova_perf_tuning import cache_directory, errors, printing
 from nova_perf_tuning.validation.bench import base
 from nova_perf_tuning.validation.results.environment import RecordedBenchmark
 
@@ -20,7 +20,7 @@ LOG = logging.getLogger(__name__)
 
 
 class UnknownBenchmarkError(errors.PerfTuningError):
-    """No benchmark of that name is installed."""
+    """No benchmark of that name is installed, or it cannot be imported."""
 
 
 class MissingProgramError(errors.PerfTuningError):
@@ -46,12 +46,13 @@ def load_all() -> list[base.Benchmark]:
 
 
 def load(kind: str) -> base.Benchmark:
-    """Return one benchmark, or raise :class:`UnknownBenchmarkError`."""
+    """Return one benchmark.
+
+    :raises UnknownBenchmarkError: none of that name is installed, or it cannot be imported.
+    """
     known = installed(NAMESPACE)
     if kind not in known:
-        raise UnknownBenchmarkError(
-            f"there is no benchmark '{kind[:40]}'; there are {', '.join(known)}"
-        )
+        raise UnknownBenchmarkError(why_absent(NAMESPACE, "benchmark", kind))
     benchmark: base.Benchmark = known[kind]()
     return benchmark
 
@@ -100,22 +101,38 @@ def of_label(
     return None
 
 
-@functools.cache
 def installed(group: str) -> Mapping[str, Any]:
-    """Return name -> class of the plug-ins of a group; the log names one that cannot be imported, and why."""
-    classes = {}
+    """Return name -> class of the plug-ins of a group that can be imported."""
+    classes, _faults = _imported(group)
+    return classes
+
+
+def why_absent(group: str, what: str, name: str) -> str:
+    """Return why there is no plug-in of that name, in one line.
+
+    :param what: what the plug-ins of the group are, such as ``benchmark``.
+    """
+    classes, faults = _imported(group)
+    if name in faults:
+        return f"{what} '{name}' cannot be imported: {faults[name]}; repair or remove its package"
+    return f"there is no {what} '{name[:40]}'; there are {', '.join(classes)}"
+
+
+@functools.cache
+def _imported(group: str) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+    """Return name -> class of the plug-ins of a group, and name -> fault of those without a class.
+
+    The log names each fault once.
+    """
+    classes, faults = {}, {}
     for entry in sorted(metadata.entry_points(group=group)):
         try:
             classes[entry.name] = entry.load()
-        except Exception as error:  # a plug-in is another package's code: whatever it raises, the others are there
-            LOG.warning(
-                "%s '%s' cannot be imported: %s: %s",
-                group,
-                entry.name,
-                type(error).__name__,
-                error,
-            )
-    return classes
+        except Exception as error:  # other packages' code raises anything; the others still work
+            fault = printing.one_line(f"{type(error).__name__}: {error}", 200)
+            faults[entry.name] = f"{entry.value}: {fault}"
+            LOG.warning("%s '%s' cannot be imported: %s", group, entry.name, faults[entry.name])
+    return classes, faults
 
 
 def check_installed(benchmark: base.Benchmark, given: Mapping[str, str]) -> None:

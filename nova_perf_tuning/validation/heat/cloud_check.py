@@ -56,10 +56,10 @@ def choose(cloud_api: api.Api, wanted: Sequence[str]) -> tuple[Sequence[str], Ma
                 f"--hosts: host '{word}' is {fault}; repair it or leave it out"
             )
         if not named.get(word):
-            names = rules.named(sorted(states), 10)
-            raise errors.CloudError(
-                f"--hosts: '{word[:80]}' is no host or aggregate; hosts are {names or 'none'}"
-            )
+            names = "the cloud has no compute hosts"
+            if states:
+                names = f"hosts are {rules.named(sorted(states), 10)}"
+            raise errors.CloudError(f"--hosts: '{word[:80]}' is no host or aggregate; {names}")
         for host in named[word]:
             fault = states.get(host, "no compute host")
             if fault:
@@ -114,12 +114,17 @@ def external_network(cloud_api: api.Api, name: str = "") -> str:
     fitting = [str(network.id) for network in networks if name in ("", network.name, network.id)]
     if len(fitting) == 1:
         return fitting[0]
-    names = rules.named(sorted(str(network.name) for network in networks), 5) or "none"
-    fault = "the cloud has no external network, or several"
+    if not networks:
+        raise errors.CloudError(
+            "the cloud has no external network by which guests could reach Heat; give --network with"
+            " an existing network that reaches it"
+        )
+    fault = "the cloud has several external networks"
     if name:
-        fault = f"there is no external network '{name}'"
+        fault = f"there is no external network '{name}', or several have that name"
+    names = rules.named(sorted(str(network.name) for network in networks), 5)
     raise errors.CloudError(
-        f"{fault}; name one by which guests reach Heat (--external-network): {names}"
+        f"{fault}; give the one by which guests reach Heat (--external-network): {names}"
     )
 
 

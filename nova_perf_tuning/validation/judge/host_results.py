@@ -153,10 +153,10 @@ def of_host(
     for result in hosts:
         if host_result.same_host(result.host, name):
             return result
-    names = rules.named((result.host for result in hosts), 10)
-    raise errors.CloudError(
-        f"{path}: there is no result of host '{name}' in it; there is {names or 'none at all'}"
-    )
+    names = "there is no result of any host in it"
+    if hosts:
+        names = f"it has results of {rules.named((result.host for result in hosts), 10)}"
+    raise errors.CloudError(f"{path}: there is no result of host '{name}'; {names}")
 
 
 def _aa(environment: Environment) -> str:

@@ -197,9 +197,7 @@ def attach(kinds: Sequence[str], output: str) -> Attachment:
     known, directory = plugins.installed(NAMESPACE), os.path.join(output, DIRECTORY)
     for kind in kinds:
         if kind not in known:
-            raise CollectorError(
-                f"there is no collector '{kind[:40]}'; there are {', '.join(known)}"
-            )
+            raise CollectorError(plugins.why_absent(NAMESPACE, "collector", kind))
         known[kind]().check()
     if kinds and os.path.lexists(directory):
         raise CollectorError(

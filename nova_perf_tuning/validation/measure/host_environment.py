@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this host tells of itself: hardware and versions once, its circumstances around every trial.
+"""Reads what is known of this host: hardware and versions once, conditions around every trial.
 
-Conditions that a host cannot tell are missing; ``judge/guards`` decides what they are worth.
+Conditions that a host does not report are missing. The guards of ``judge/trial_filter`` decide
+which trials they exclude.
 """
 
 import os

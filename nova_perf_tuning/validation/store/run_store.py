@@ -321,7 +321,7 @@ class RunStore:
     def outcomes(self, run_id: str) -> Iterator[tuple[int, fleet_model.PairOutcome]]:
         """Yield number and outcome of the pairs that are done, a few at a time.
 
-        Boots of trials are as the launcher gave them; errors are in :attr:`model.StoredRun.tasks`.
+        Boots of trials are as the launcher gave them; errors are in :attr:`.fleet_model.StoredRun.tasks`.
         """
         done = sa.select(_pairs).where(_pairs.c.run_id == run_id, _pairs.c.state == "done")
         query = done.order_by(_pairs.c.number).execution_options(yield_per=50)

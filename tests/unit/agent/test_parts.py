@@ -229,6 +229,15 @@ class GuestFilesTest(testcase.TestCase):
         with mock.patch.object(inotify_simple.INotify, "read", return_value=[full]):
             self.assertEqual({cause.GUEST}, self.files.drain())
 
+    def test_a_watch_that_the_kernel_refuses_is_named_once(self):
+        log = self.useFixture(fixtures.FakeLogger())
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        with mock.patch.object(inotify_simple.INotify, "add_watch", side_effect=full):
+            self.files.renew()
+            self.files.renew()
+        self.assertEqual(1, log.output.count("run/libvirt/qemu cannot be watched"))
+        self.assertIn("raise fs.inotify.max_user_watches", log.output)
+
     def test_a_directory_that_is_made_anew(self):
         shutil.rmtree(self.directory)
         self.files.renew()

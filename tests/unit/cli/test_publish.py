@@ -187,7 +187,7 @@ class PublishTest(directories.DirectoryCase):
         fleet.hosts = [host for host in fleet.hosts if host.host != "cmp1"]
         results_file.save(data, self.results)
         self.assertIn(
-            "there is no result of host 'cmp1' in it; there is h0, h2, h3",
+            "there is no result of host 'cmp1'; it has results of h0, h2, h3",
             self.refused(self.results),
         )
 

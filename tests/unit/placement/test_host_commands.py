@@ -168,7 +168,7 @@ class PublishTest(openstack_program.ProgramTestCase):
             with self.subTest(words):
                 self.assertIn(words, self.refused("publish", self.write_result(**fields)))
         other = self.refused("publish", self.write_result(), "--host", "cmp2")
-        self.assertIn("no result of host 'cmp2' in it; there is cmp1", other)
+        self.assertIn("no result of host 'cmp2'; it has results of cmp1", other)
         self.assert_traits()
 
     def test_a_host_that_never_reported(self):

@@ -18,7 +18,7 @@ from nova_perf_tuning.host.model.notes import NoteCode
 CGROUPS: Final = "sys/fs/cgroup"
 #: CPUs of all isolated partitions, in the root (Linux 6.7).
 ISOLATED: Final = "cpuset.cpus.isolated"
-#: Of a slice: its files, as :class:`model.Slice` has them.
+#: Of a slice: its files, as :class:`.host_model.Slice` has them.
 SLICE_FILES: Final = ("cpuset.cpus", "cpuset.cpus.effective", "cpuset.cpus.partition")
 #: Name of the process of Open vSwitch.
 OVS: Final = "ovs-vswitchd"

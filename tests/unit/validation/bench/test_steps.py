@@ -2,12 +2,14 @@
 """What is run: argument lists, never a shell's text; parameters are checked before anything starts."""
 
 from importlib import metadata
+from unittest import mock
 
 import fixtures
 import hypothesis
 from hypothesis import strategies
 
 from nova_perf_tuning.validation.bench import base, fio, iperf3, own, plugins, sysbench
+from nova_perf_tuning.validation.measure import collectors
 from tests.support import testcase
 
 
@@ -85,4 +87,31 @@ class PluginsTest(testcase.TestCase):
         self.useFixture(fixtures.MockPatchObject(metadata, "entry_points", lambda group: entries))
         log = self.useFixture(fixtures.FakeLogger())
         self.assertEqual({"whole": fio.Fio}, plugins.installed(group))
-        self.assertIn("'broken' cannot be imported: ModuleNotFoundError", log.output)
+        fault = "cannot be imported: nova_perf_tuning.not_there:Benchmark: ModuleNotFoundError: "
+        self.assertIn(f"'broken' {fault}", log.output)
+        # Who asks for it reads why, and not that there is none.
+        self.assertIn(
+            f"benchmark 'broken' {fault}", plugins.why_absent(group, "benchmark", "broken")
+        )
+        self.assertEqual(
+            "there is no benchmark 'other'; there are whole",
+            plugins.why_absent(group, "benchmark", "other"),
+        )
+
+    def test_whoever_asks_for_one_that_cannot_be_imported_reads_why(self):
+        for name, group, ask, error in (
+            ("benchmark", plugins.NAMESPACE, plugins.load, plugins.UnknownBenchmarkError),
+            (
+                "collector",
+                collectors.NAMESPACE,
+                lambda kind: collectors.attach([kind], "/nowhere"),
+                collectors.CollectorError,
+            ),
+        ):
+            with self.subTest(name):
+                broken = metadata.EntryPoint("broken", "nova_perf_tuning.not_there:Kind", group)
+                plugins._imported.cache_clear()
+                self.addCleanup(plugins._imported.cache_clear)
+                with mock.patch.object(metadata, "entry_points", return_value=[broken]):
+                    caught = self.assertRaises(error, ask, "broken")
+                self.assertIn(f"{name} 'broken' cannot be imported: ", str(caught))

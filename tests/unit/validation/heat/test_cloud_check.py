@@ -107,9 +107,10 @@ class ExternalNetworkTest(testcase.TestCase):
 
     def test_none_and_several_are_refused(self):
         for name, known, text in (
-            ("", [], "has no external network, or several; .*: none"),
-            ("", ["public", "other"], "has no external network, or several; .*: other, public"),
-            ("x", ["public"], "no external network 'x'; .*: public"),
+            ("", [], "^the cloud has no external network .*; give --network "),
+            ("x", [], "^the cloud has no external network .*; give --network "),
+            ("", ["public", "other"], "has several external networks; .*: other, public$"),
+            ("x", ["public"], "no external network 'x', or several .*: public$"),
         ):
             with self.subTest(known):
                 self.assertRaisesRegex(errors.CloudError, text, self.network, name, *known)
