@@ -4,6 +4,11 @@
 They are those of the loop's last snapshot: this runs in a thread of its own, beside the loop. Read
 at each scrape are CPU time and wait of guests, by the threads that the last pass found, the host's
 pressure, and its verdict.
+
+The answers are those of prometheus_client's own handler; the server around it is ours, since that
+of the library (``start_http_server``, 0.26) cuts no client. There 64 connections that sent nothing
+held 64 threads for as long as they stayed open, and the agent's unit allows 128 tasks. Here they
+hold 16 places, and none after five seconds. The price is some 70 lines.
 """
 
 import contextlib

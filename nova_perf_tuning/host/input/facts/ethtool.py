@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offloads, rings, channels and coalescing: they have no files, a recorded host has one for them."""
+"""Offloads, rings and channels of NICs, which pyroute2 asks the kernel for.
+
+They have no files; a recorded host has one for each NIC.
+"""
 
 import contextlib
 import dataclasses

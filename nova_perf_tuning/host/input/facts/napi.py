@@ -5,6 +5,12 @@ in their place.
 Since Linux 6.8 the kernel reports them by generic netlink
 (Documentation/netlink/specs/netdev.yaml); a recorded host has a file for it. Threads of older
 kernels are found by their names, ``napi/DEVICE-N``, in whole since 5.17.
+
+Messages are packed here and not by pyroute2, since the agent asks at each pass. Its netlink classes
+took the agent at rest from 41.7 to 51.7 MiB of resident memory (24 % more) and 110 ms more of CPU
+at its start (pyroute2 0.9.7, Python 3.11). It has no messages of the family ``netdev``, so that
+their attributes would be declared here anyway and some 20 lines would fall. Commands that read a
+NIC's hardware by ethtool do use it.
 """
 
 import contextlib
@@ -29,8 +35,7 @@ _LINE: Final = re.compile(
     rf"({host_model.DEVICE}) (\d{{1,10}}) irq=(\d{{0,8}}) thread=(\d{{0,7}}) rx=(\S*) tx=(\S*)"
 )
 _THREAD: Final = re.compile(rb"napi/(" + host_model.DEVICE.encode() + rb")-(\d{1,10})")
-#: linux/netlink.h and linux/genetlink.h; pyroute2 would cost the agent a quarter more memory at
-#: rest.
+#: linux/netlink.h and linux/genetlink.h.
 _NETLINK_GENERIC, _CONTROL, _ERROR, _DONE = 16, 16, 2, 3
 _REQUEST, _MULTI, _DUMP = 1, 2, 0x300
 _HEADER: Final = struct.Struct("=IHHIIBBH")
