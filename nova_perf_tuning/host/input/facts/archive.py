@@ -2,10 +2,9 @@
 """A recorded host as one file (``nova-perf record``, or any tar of /proc and /sys), read without
 unpacking it.
 
-Nothing is written to disk, so no name or link in the archive can reach out of it. The headers are
-read by
-:mod:`tarfile`, the members here: tarfile itself takes extended headers and sparse maps of any size
-    into memory.
+Nothing is written to disk, so no name or link in the archive can reach out of it. :mod:`tarfile`
+reads the headers. The members are read here, since tarfile takes extended headers and sparse maps
+of any size into memory.
 """
 
 import bz2
