@@ -92,9 +92,9 @@ CASES: dict[str, Case] = {
         "warning",
         "2-3,6-7,10-11,14-15",
         message=(
-            "CPUs 0-1,4-5,8-9,12-13: without a tick, but shared by several threads. Without the "
-            "tick every entry into the kernel costs more; it pays only where one thread has the "
-            "CPU."
+            "CPUs 0-1,4-5,8-9,12-13: without a tick, but in the scheduler's domains: several "
+            "threads share them. Without the tick every entry into the kernel costs more; it pays "
+            "only where one thread has the CPU."
         ),
     ),
     "irqaffinity-on-dedicated": Case(

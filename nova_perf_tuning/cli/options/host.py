@@ -132,9 +132,8 @@ def quiet_cpus(sysroot: str = "/") -> frozenset[int]:
     """Return the CPUs that the plan keeps free for guests, and that none has now; PlanError: there are none."""
     root = reader.open_root(sysroot)
     cpus = layout.CpuLayout.of(reader.read_root(root), novaconf.cpu_sets(novaconf.found(root)))
-    quiet = (cpus.dedicated | cpus.isolated) & cpus.online - cpus.owners.cpus(
-        Owner.GUEST
-    ) - cpus.owners.polled
+    taken = cpus.owners.cpus(Owner.GUEST) | cpus.owners.polled
+    quiet = ((cpus.dedicated | cpus.quiet) & cpus.online) - taken
     if not quiet:
         raise layout.PlanError(
             "every dedicated or isolated CPU has a guest, or there are none; name the CPUs"

@@ -303,6 +303,7 @@ class SharedSetMissing(HostRule):
 
 
 _CMDLINE = "/proc/cmdline"
+_NOHZ_FULL = "/sys/devices/system/cpu/nohz_full"
 _SEAPATH = (
     "seapath/ansible #865, TuneD realtime-virtual-host, kernel documentation of these parameters"
 )
@@ -324,10 +325,14 @@ class HousekeepingUnset(HostRule):
         dedicated = host.sets.dedicated
         need(dedicated, "no guest has CPUs of its own here")
         affinity = _affinity_of_services(host)
-        confined = bool(host.sets.isolated) or bool(affinity and not affinity & dedicated)
+        isolated = host.sets.isolated & dedicated
+        confined = bool(isolated) or bool(affinity and not affinity & dedicated)
         if host.dedicated is not None and confined:
             return
         evidence = isolation(host) or [(owners.ISOLATED_AT_BOOT, "none")]
+        evidence += _not_isolating(host)
+        if host.sets.tickless & dedicated:
+            evidence.append((_NOHZ_FULL, f"{host.facts.nohz_full} (it stops the tick alone)"))
         others = host.sets.online - dedicated
         if host.dedicated is None:
             evidence.append(host.owned)
@@ -348,6 +353,19 @@ class HousekeepingUnset(HostRule):
             remedy,
             level=level,
         )
+
+
+def _not_isolating(host: Host) -> list[tuple[str, str]]:
+    """Return isolcpus= as evidence where it keeps no CPU from the scheduler.
+
+    With flags it does so only with ``domain`` among them: housekeeping_isolcpus_setup() in
+    kernel/sched/isolation.c. nohz_full= never does.
+    """
+    value = host.boot.get("isolcpus", "")
+    flags = set(value.split(","))
+    if "domain" in flags or not flags & {"managed_irq", "nohz"}:
+        return []
+    return [(_CMDLINE, f"isolcpus={value} (without the flag domain)")]
 
 
 def _affinity_of_services(host: Host) -> frozenset[int] | None:
@@ -487,9 +505,11 @@ class NohzFull(HostRule):
             - cpulist.union((host.facts.isolated, host.facts.isolated_now))
         )
         if beyond:
+            evidence = [(_NOHZ_FULL, host.facts.nohz_full), host.owned, *_not_isolating(host)]
             yield self.finding(
-                [("/sys/devices/system/cpu/nohz_full", host.facts.nohz_full), host.owned],
-                f"{cpulist.named(beyond)}: without a tick, but shared by several threads. {self.why}",
+                evidence,
+                f"{cpulist.named(beyond)}: without a tick, but in the scheduler's domains: several threads share "
+                f"them. {self.why}",
             )
 
 
@@ -506,7 +526,7 @@ class BootIrqAffinity(HostRule):
         isolcpus = host.boot.get("isolcpus", "")
         may = known(host.cpus_of_parameter(value), "irqaffinity= is no list of CPUs", NoDataError)
         boot = host.cpus_of_parameter(isolcpus) or frozenset()
-        wrong = may & (boot | host.sets.isolated | host.sets.reserved)
+        wrong = may & (boot | host.sets.quiet | host.sets.reserved)
         if wrong:
             evidence = [(_CMDLINE, f"irqaffinity={value}")]
             if "isolcpus" in host.boot:

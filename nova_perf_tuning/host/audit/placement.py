@@ -324,7 +324,7 @@ class NapiOnDedicated(HostRule):
         )
         need(not lost, f"NAPI threads of {named(lost)} are not in this record", NoDataError)
         need(by_nic, "no threaded NAPI")
-        taken = host.sets.reserved | host.sets.isolated
+        taken = host.sets.reserved | host.sets.quiet
         need(taken, "no dedicated or isolated CPUs")
         for name, threads in by_nic.items():
             yield from self._judge(host, name, threads, taken)
@@ -505,7 +505,7 @@ class OnDedicated(NicInterruptRule):
     def wrong(
         self, host: Host, nic: host_model.Nic, queues: _Queues
     ) -> tuple[list[host_model.Irq], str]:
-        taken = host.sets.reserved | host.sets.isolated
+        taken = host.sets.reserved | host.sets.quiet
         need(taken, "no dedicated or isolated CPUs")
         there: list[host_model.Irq] = []
         cpus: set[int] = set()
@@ -565,18 +565,18 @@ class Irqbalance(HostRule):
         if "irqbalance" not in host.programs:
             return
         environment = IrqbalanceEnvironment.read(host)
-        taken = host.sets.reserved | host.sets.isolated
+        taken = host.sets.reserved | host.sets.quiet
         name = environment.banning
         banned = environment.banned
         level = None
         if (
             name
             and not banned
-            and (host.sets.isolated or (environment.options[name] and host.runs_guests))
+            and (host.sets.quiet or (environment.options[name] and host.runs_guests))
         ):
             why = f"{name} is empty or no list of CPUs: it bans none"
-            if host.sets.isolated:
-                cancelled = f"the automatic ban of {cpulist.named(host.sets.isolated)}, isolated"
+            if host.sets.quiet:
+                cancelled = f"the automatic ban of {cpulist.named(host.sets.quiet)}, isolated"
                 why, level = f"{why}, and cancels {cancelled}", Level.ERROR
         elif (
             not host.runs_guests

@@ -57,12 +57,14 @@ _Tiers = Sequence[tuple[str, frozenset[int]]]
 class CpuLayout:
     """The CPU sets of a host.
 
-    All but ``dedicated``, ``programs`` and ``isolated`` hold online CPUs only.
+    All but ``dedicated``, ``programs``, ``isolated`` and ``tickless`` hold online CPUs only.
 
     :ivar dedicated: configured or owned by a guest: nothing of the host is placed there.
     :ivar programs: other programs poll there, outside of the operator's sets: nothing of the host
         is placed there either.
-    :ivar isolated: at boot, by ``nohz_full`` or by a partition.
+    :ivar isolated: the scheduler balances nothing onto them: isolated at boot or by a partition.
+    :ivar tickless: ``nohz_full``: without a tick while one thread runs; the scheduler uses them as
+        any other.
     :ivar housekeeping: where interrupts go; :ivar shared: where guests' other threads go.
     :ivar transmitting: online CPUs that stay online whatever Nova's power management does.
     :ivar class_of: rank of a CPU in the order of preference; equal ranks are equally good.
@@ -75,6 +77,7 @@ class CpuLayout:
     dedicated: frozenset[int]
     programs: frozenset[int]
     isolated: frozenset[int]
+    tickless: frozenset[int]
     housekeeping: frozenset[int]
     shared: frozenset[int]
     transmitting: frozenset[int]
@@ -104,16 +107,18 @@ class CpuLayout:
         owners = CpuOwners.of(facts, sets)
         dedicated = given["dedicated"] | owners.cpus(Owner.GUEST)
         programs = owners.cpus(Owner.PROGRAM)
-        isolated = owners.cpus(Owner.ISOLATED, Owner.TICKLESS)
+        isolated = owners.cpus(Owner.ISOLATED)
+        tickless = owners.cpus(Owner.TICKLESS)
+        quiet = isolated | tickless
         # CPUs that the operator names are used, with a warning. Derived ones leave out polled
         # CPUs.
         if given["housekeeping"]:
             housekeeping = given["housekeeping"] & online
         else:
-            housekeeping = online - isolated - owners.cpus(Owner.SLICE) - owners.polled
+            housekeeping = online - quiet - owners.cpus(Owner.SLICE) - owners.polled
         housekeeping -= dedicated
         usable = (given["shared"] & online) - dedicated
-        shared = usable - isolated or usable or housekeeping
+        shared = usable - quiet or usable or housekeeping
         warnings = list(_contradictions(owners, given, online, sets))
         warnings += _isolated_warnings(given["housekeeping"], usable, isolated, sets)
         if not housekeeping and shared:
@@ -132,6 +137,7 @@ class CpuLayout:
             dedicated=dedicated,
             programs=programs,
             isolated=isolated,
+            tickless=tickless,
             housekeeping=housekeeping,
             shared=shared,
             transmitting=online - dedicated if sets.power_managed else online,
@@ -146,6 +152,11 @@ class CpuLayout:
     def reserved(self) -> frozenset[int]:
         """CPUs that guests or polling programs own: the host's work disturbs them."""
         return self.dedicated | self.programs
+
+    @property
+    def quiet(self) -> frozenset[int]:
+        """CPUs that the kernel keeps free of some of its own work: isolated or tickless ones."""
+        return self.isolated | self.tickless
 
     def interrupts(self, node: int | None) -> CpuPool | None:
         """Return where interrupts of a device on ``node`` go; None: the host has no spare CPU."""

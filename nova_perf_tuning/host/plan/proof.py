@@ -40,6 +40,8 @@ def prove(
     cpus["irq"] |= interrupts.host_cpus
 
     sets = {name: cpulist.format(getattr(layout, name)) for name in _SETS}
+    if layout.tickless:
+        sets["tickless"] = cpulist.format(layout.tickless)
     if layout.programs:
         sets["programs"] = cpulist.format(layout.programs)
     for name in ("vcpu", *WORK):
