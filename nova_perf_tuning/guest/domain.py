@@ -72,6 +72,8 @@ class Domain:
     :ivar memory_nodes: host nodes of its memory as a list text, None when it may lie anywhere.
     :ivar hostdevs: PCI addresses (``0000:82:10.0``) passed through, interfaces of type hostdev
         included.
+    :ivar cpuset: cpulist of ``<vcpu cpuset>``, which its other threads without a pin have, too.
+    :ivar numad_cpus, numad_memory: numad chooses them when the guest starts (``placement='auto'``).
     :ivar dedicated: True when its vCPUs own their CPUs (``hw:cpu_policy=dedicated`` or ``mixed``
         in its metadata, else every vCPU pinned to one CPU of its own).
     :ivar request: the ``perf:*`` request in our metadata element, else from Nova's
@@ -101,6 +103,9 @@ class Domain:
     request_error: str | None = None
     specs: MetadataSpecs = dataclasses.field(default_factory=lambda: MetadataSpecs({}, {}, None))
     pid: int | None = None
+    cpuset: str | None = None
+    numad_cpus: bool = False
+    numad_memory: bool = False
 
     def pins(self) -> list[tuple[str, str, list[str]]]:
         """Return kind of thread, element and cpulists of all pins."""

@@ -119,9 +119,11 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
     running = running_vcpus(root)
     count = len(running)
     pins: dict[int, str] = {}
+    own_cpus = None
     every = attribute(root, "vcpu", "cpuset")  # Nova writes it for guests that float over a set
     if every.strip():
-        pins = dict.fromkeys(running, cpuset(every, "vcpu"))
+        own_cpus = cpuset(every, "vcpu")
+        pins = dict.fromkeys(running, own_cpus)
     for vcpu, text in _pins(root, "vcpu", MAX_VCPUS).items():
         if vcpu in running:
             pins[vcpu] = text
@@ -129,6 +131,7 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
     emulator = next(grandchildren(root, "cputune", "emulatorpin"), None)
     if emulator is not None:
         emulator_pin = cpuset(emulator.get("cpuset", ""), "emulatorpin")
+    numad = attribute(root, "vcpu", "placement") == "auto"
     hostdevs = _HOSTDEVS(root)
     specs, title = _metadata(grandchildren(root, "metadata"))
     request, request_error = _request(specs)
@@ -158,6 +161,9 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
         request_error=request_error,
         specs=specs,
         pid=pid,
+        cpuset=own_cpus,
+        numad_cpus=numad,
+        numad_memory=numad or _shown(root, "numatune/memory", "placement") == "auto",
     )
 
 

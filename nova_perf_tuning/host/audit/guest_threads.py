@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where threads of guests may run: by their processes, or by the pins of guests that are off."""
+"""Where threads of guests may run: by their processes, or by the XML of guests that are off."""
 
 import dataclasses
 from collections.abc import Collection, Iterator
 
-from nova_perf_tuning.host.audit.host import Guest
+from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.input.facts import guests
+from nova_perf_tuning.host.plan import idle
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -20,8 +21,8 @@ class Placed:
     cpus: str | None
 
 
-def placed(guest: Guest, kinds: Collection[str]) -> Iterator[Placed]:
-    """Yield where a guest's threads of some kinds may run; while it is off, where its pins put them."""
+def placed(host: Host, guest: Guest, kinds: Collection[str]) -> Iterator[Placed]:
+    """Yield where a guest's threads of some kinds may run; while it is off, where its XML puts them."""
     if guest.process is not None:
         for thread in guest.process.threads:
             if thread.kind in kinds:
@@ -30,7 +31,6 @@ def placed(guest: Guest, kinds: Collection[str]) -> Iterator[Placed]:
     elif guest.path.startswith(f"/{guests.RUNNING}/"):
         yield Placed(guest.name, (guest.path, "it runs, its process is not known"), None)
     else:
-        for kind, element, texts in guest.domain.pins():
-            if kind in kinds:
-                for text in texts:
-                    yield Placed(guest.name, (guest.path, f"<{element} cpuset='{text}'>"), text)
+        for reach in idle.reaches(guest.domain, host.facts, host.sets):
+            if reach.kind in kinds:
+                yield Placed(guest.name, (guest.path, reach.says), reach.cpus)

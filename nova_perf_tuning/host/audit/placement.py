@@ -165,76 +165,6 @@ class LargerThanNode(_OnNodes):
         yield self.of(guest, ["; ".join(much)], why, remedy)
 
 
-class GuestPins(GuestRule):
-    """A guest's pins name CPUs of this host, and its vCPUs lie beside their memory."""
-
-    id = "guest-pins"
-    level = Level.ERROR
-    why = "libvirt refuses to start it (Invalid argument), or its vCPUs fetch every byte over the interconnect."
-    remedy = "migrate it: Nova pins it anew"
-    plain = "<cputune> and <numatune> that fit this host"
-    source = "libvirt: CPU tuning and NUMA node tuning; kubevirt/kubevirt #16992"
-
-    def guests(self, host: Host) -> Sequence[Guest]:
-        need(host.guests, "no guests")
-        pinned: list[Guest] = []
-        for guest in host.guests:
-            domain = guest.domain
-            if domain.vcpu_pins or domain.iothread_pins or domain.emulator_pin is not None:
-                pinned.append(guest)
-        return pinned
-
-    def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
-        yield from self._absent(host, guest)
-        memory = guest.inventory.memory or (("", guest.domain.memory_nodes or ""),)
-        for vcpus, nodes in memory:
-            yield from self._far(host, guest, vcpus, nodes)
-
-    def _absent(self, host: Host, guest: Guest) -> Iterator[Finding]:
-        """Yield the pins to CPUs that this host lacks."""
-        present = host.present
-        if not present:
-            return
-        for _kind, element, texts in guest.domain.pins():
-            absent: set[int] = set()
-            evidence: list[str] = []
-            level: Level | None = Level.WARNING
-            for text in texts:
-                cpus = cpulist.parse(text)
-                if cpus - present:
-                    absent |= cpus - present
-                    evidence.append(f"<{element} cpuset='{text}'>")
-                if not cpus & present:
-                    level = None
-            if absent:
-                why = f"{element} of {guest.name} names {cpulist.named(absent)}, which this host lacks"
-                yield self.of(guest, evidence, why, level=level)
-
-    def _far(self, host: Host, guest: Guest, vcpus: str, nodes: str) -> Iterator[Finding]:
-        """Yield those of ``vcpus`` (empty: all that are pinned) whose pins are on none of
-        ``nodes``.
-        """
-        if not nodes:
-            return
-        pins = guest.domain.vcpu_pins
-        far: list[int] = []
-        cpus: frozenset[int] = frozenset()
-        for vcpu in cpulist.parse(vcpus) or pins:
-            pinned = cpulist.parse(pins.get(vcpu, ""))
-            near = host.nodes_of(pinned)
-            if near and not near & cpulist.parse(nodes):
-                far.append(vcpu)
-                cpus |= pinned
-        if far:
-            named_vcpus = cpulist.named(far, "vCPU")
-            yield self.of(
-                guest,
-                [f"memory on node {nodes}", f"{named_vcpus} on {cpulist.named(cpus)}"],
-                f"{named_vcpus} of {guest.name} cannot run beside the memory on node {nodes}",
-                level=Level.WARNING,
-            )
-
-
 class _ThreadsOnDedicated(HostRule):
     """A rule on threads of one kind that may run on dedicated CPUs."""
 
@@ -244,8 +174,8 @@ class _ThreadsOnDedicated(HostRule):
     def check(self, host: Host) -> Iterator[Finding]:
         placed: list[Placed] = []
         for guest in host.guests:
-            placed.extend(guest_threads.placed(guest, self.kinds))
-        need(placed, "no running guests, and no pins of others")
+            placed.extend(guest_threads.placed(host, guest, self.kinds))
+        need(placed, "no guest with such threads")
         need(host.sets.reserved, "no dedicated CPUs")
         disturbing: dict[str, Placed] = {}  # guest -> the first of its threads that does
         unknown: set[str] = set()

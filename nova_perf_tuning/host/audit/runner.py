@@ -12,6 +12,7 @@ from nova_perf_tuning.host.audit import (
     base,
     configuration,
     devices,
+    guest_pins,
     machine,
     network,
     placement,
@@ -22,7 +23,7 @@ from nova_perf_tuning.host.audit.host import Host
 #: Entry points of rules that other distributions bring; the rules of this one are in
 #: :data:`_MODULES`.
 GROUP = "nova_perf_tuning.audit"
-_MODULES = (configuration, devices, machine, network, placement, vswitch)
+_MODULES = (configuration, devices, guest_pins, machine, network, placement, vswitch)
 
 
 class AuditError(errors.PerfTuningError):

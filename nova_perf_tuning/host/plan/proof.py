@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.notes import Note, NoteCode
-from nova_perf_tuning.host.plan import guests, napi, nics
+from nova_perf_tuning.host.plan import guests, idle, napi, nics
 from nova_perf_tuning.host.plan.interrupts import InterruptPlan
 from nova_perf_tuning.host.plan.layout import CpuLayout
 from nova_perf_tuning.host.plan.threads import Threads
@@ -35,7 +35,7 @@ def prove(
     facts: host_model.HostFacts, layout: CpuLayout, interrupts: InterruptPlan, threads: Threads
 ) -> Proof:
     """Compare the CPUs of all work of the host with those that guests and programs own."""
-    work = _work(facts, interrupts, threads)
+    work = _work(facts, layout, interrupts, threads)
     cpus = {name: _cpus(users.values()) for name, users in work.items()}
     cpus["irq"] |= interrupts.host_cpus
 
@@ -70,14 +70,14 @@ def prove(
 
 
 def _work(
-    facts: host_model.HostFacts, interrupts: InterruptPlan, threads: Threads
+    facts: host_model.HostFacts, layout: CpuLayout, interrupts: InterruptPlan, threads: Threads
 ) -> dict[str, dict[str, _Users]]:
     """Return class of work -> ``guests``, ``nics`` or ``devices`` -> who uses which CPUs.
 
     Of interrupts there are only those that are not placed: they stay where they are.
     """
     work: dict[str, dict[str, _Users]] = {}
-    for kind, users in _thread_users(facts, threads.planned).items():
+    for kind, users in _thread_users(facts, layout, threads.planned).items():
         owners = "nics" if kind == "napi" else "guests"
         work[kind] = {owners: users}
     nic_irqs = list(nics.left_alone(facts, interrupts.numbers))
@@ -121,10 +121,12 @@ def _irq_users(irqs: Iterable[tuple[str, host_model.Irq]]) -> _Users:
     return users
 
 
-def _thread_users(facts: host_model.HostFacts, planned: Mapping[str, str]) -> Mapping[str, _Users]:
+def _thread_users(
+    facts: host_model.HostFacts, layout: CpuLayout, planned: Mapping[str, str]
+) -> Mapping[str, _Users]:
     """Return kind of thread -> cpulist -> names of guests or NICs, given the planned cpulists.
 
-    For a guest that is not running, its configured pins are used.
+    For a guest that is not running, its XML says it.
     """
     owners = [(guest.name, thread) for guest in facts.guests for thread in guest.threads]
     for nic in facts.nics:
@@ -143,9 +145,11 @@ def _thread_users(facts: host_model.HostFacts, planned: Mapping[str, str]) -> Ma
     for domain in facts.domains:
         if domain.name in running:
             continue
-        for kind, _element, texts in domain.pins():
-            for text in texts:
-                users[kind].setdefault(text, {})[domain.name] = None
+        for text in domain.vcpu_pins.values():
+            users["vcpu"].setdefault(text, {})[domain.name] = None
+        for reach in idle.reaches(domain, facts, layout):
+            if reach.cpus:
+                users[reach.kind].setdefault(reach.cpus, {})[domain.name] = None
     return users
 
 

@@ -266,7 +266,7 @@ class GenerateTest(testcase.TestCase):
 class PinsTest(testcase.TestCase):
     """Pins of a guest that does not run are judged like those of one that does."""
 
-    def domain(self, emulator="0", iothread="0", memory="", pins=("2", "3")):
+    def domain(self, memory="", emulator="0", iothread="0", pins=("2", "3")):
         return {
             "etc/libvirt/qemu/idle.xml": f"""<domain type='kvm'><name>idle</name><uuid>u</uuid>
             <vcpu current='2'>4</vcpu><iothreads>1</iothreads><cputune><vcpupin vcpu='0' cpuset='{pins[0]}'/>
@@ -284,8 +284,8 @@ class PinsTest(testcase.TestCase):
             ("emulator on a vCPU", "emulator-on-dedicated", self.domain(emulator="1-2"), far),
             ("I/O thread on a vCPU", "emulator-on-dedicated", self.domain(iothread="0-3"), far),
             ("all there", "guest-pins", self.domain(memory=near), []),
-            ("no CPU left", "guest-pins", self.domain(iothread="99"), [("error", "idle")]),
-            ("some CPUs left", "guest-pins", self.domain(emulator="0,99"), far),
+            ("no CPU left", "guest-pins", self.domain(near, iothread="99"), [("error", "idle")]),
+            ("some CPUs left", "guest-pins", self.domain(near, emulator="0,99"), far),
             (
                 "vCPUs far from memory",
                 "guest-pins",

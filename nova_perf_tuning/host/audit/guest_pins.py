@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pins of guests and their memory against the host, running or not."""
+
+from collections.abc import Iterator, Sequence
+
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.host.audit.base import GuestRule
+from nova_perf_tuning.host.audit.host import Guest, Host
+from nova_perf_tuning.rules import Finding, Level, need
+
+
+class GuestPins(GuestRule):
+    """A guest's pins name CPUs of this host, and its vCPUs lie beside their memory."""
+
+    id = "guest-pins"
+    level = Level.ERROR
+    why = "libvirt refuses to start it (Invalid argument), or its vCPUs fetch every byte over the interconnect."
+    remedy = "migrate it: Nova pins it anew"
+    plain = "<cputune> and <numatune> that fit this host"
+    source = "libvirt: CPU tuning and NUMA node tuning; kubevirt/kubevirt #16992"
+
+    def guests(self, host: Host) -> Sequence[Guest]:
+        need(host.guests, "no guests")
+        pinned: list[Guest] = []
+        for guest in host.guests:
+            domain = guest.domain
+            if domain.vcpu_pins or domain.iothread_pins or domain.emulator_pin is not None:
+                pinned.append(guest)
+        return pinned
+
+    def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
+        yield from self._absent(host, guest)
+        yield from self._unbound(host, guest)
+        memory = guest.inventory.memory or (("", guest.domain.memory_nodes or ""),)
+        for vcpus, nodes in memory:
+            yield from self._far(host, guest, vcpus, nodes)
+
+    def _absent(self, host: Host, guest: Guest) -> Iterator[Finding]:
+        """Yield the pins to CPUs that this host lacks."""
+        present = host.present
+        if not present:
+            return
+        for _kind, element, texts in guest.domain.pins():
+            absent: set[int] = set()
+            evidence: list[str] = []
+            level: Level | None = Level.WARNING
+            for text in texts:
+                cpus = cpulist.parse(text)
+                if cpus - present:
+                    absent |= cpus - present
+                    evidence.append(f"<{element} cpuset='{text}'>")
+                if not cpus & present:
+                    level = None
+            if absent:
+                why = f"{element} of {guest.name} names {cpulist.named(absent)}, which this host lacks"
+                yield self.of(guest, evidence, why, level=level)
+
+    def _unbound(self, host: Host, guest: Guest) -> Iterator[Finding]:
+        """Yield a guest whose vCPUs are on some nodes while its memory may be on others.
+
+        Small pages come from the node of the vCPU that touches them first; huge pages are
+        preallocated by QEMU's own threads.
+        """
+        domain = guest.domain
+        bound = domain.memory_nodes is not None or guest.inventory.memory
+        if bound or domain.numad_memory or not domain.dedicated:
+            return
+        near = host.nodes_of(cpulist.union(domain.vcpu_pins.values()))
+        with_memory = frozenset(node.id for node in host.facts.nodes if node.memory_kib != 0)
+        if not near or with_memory <= near:
+            return
+        level = Level.INFO
+        pages = "small pages"
+        if guest.inventory.hugepages:
+            level = Level.WARNING
+            pages = "huge pages"
+        yield self.of(
+            guest,
+            [f"no <numatune>, {pages}"],
+            f"vCPUs of {guest.name} are pinned to {cpulist.named(near, 'node')}, its memory may come from "
+            f"{cpulist.named(with_memory, 'node')}",
+            level=level,
+        )
+
+    def _far(self, host: Host, guest: Guest, vcpus: str, nodes: str) -> Iterator[Finding]:
+        """Yield those of ``vcpus`` (empty: all that are pinned) whose pins are on none of
+        ``nodes``.
+        """
+        if not nodes:
+            return
+        pins = guest.domain.vcpu_pins
+        far: list[int] = []
+        cpus: frozenset[int] = frozenset()
+        for vcpu in cpulist.parse(vcpus) or pins:
+            pinned = cpulist.parse(pins.get(vcpu, ""))
+            near = host.nodes_of(pinned)
+            if near and not near & cpulist.parse(nodes):
+                far.append(vcpu)
+                cpus |= pinned
+        if far:
+            named_vcpus = cpulist.named(far, "vCPU")
+            yield self.of(
+                guest,
+                [f"memory on node {nodes}", f"{named_vcpus} on {cpulist.named(cpus)}"],
+                f"{named_vcpus} of {guest.name} cannot run beside the memory on node {nodes}",
+                level=Level.WARNING,
+            )
