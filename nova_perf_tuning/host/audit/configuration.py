@@ -1,123 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """CPU sets: compares nova.conf and the kernel's command line with the host and with each other."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TypeAlias
 
-from nova_perf_tuning import cpulist, rules
+from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.audit.base import HostRule
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.input import novaconf
 from nova_perf_tuning.host.input.novaconf import DEDICATED, PIN_SET, SHARED
 from nova_perf_tuning.host.model import host_model, owners
 from nova_perf_tuning.host.model.owners import Owner
+from nova_perf_tuning.host.plan import layout
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, NoDataError, known, named, need
 
-_MAPPINGS = {
-    "ovs": "bridge_mappings",
-    "linux_bridge": "physical_interface_mappings",
-    "sriov_nic": "physical_device_mappings",
-}
 #: The slice of guests; libvirt puts all of them there.
 MACHINE = "machine.slice"
 #: An option of nova.conf: its section and its name.
 _Option: TypeAlias = tuple[str, str]
-
-
-def mappings(host: Host) -> dict[str, str]:
-    """Return physical network -> NIC or bridge, by Neutron's agents and --physnet."""
-    networks: dict[str, str] = {}
-    for option in _MAPPINGS.items():
-        value = host.nova.get(option)
-        if value is None:
-            continue
-        for part in value.text.split(","):
-            name, _, target = part.strip().partition(":")
-            if target:
-                networks[name] = target
-    networks.update(host.options.physnets)
-    return networks
-
-
-def _nodes(nics: Iterable[host_model.Nic]) -> frozenset[int]:
-    return frozenset(nic.node for nic in nics if nic.node is not None)
-
-
-class PhysnetNodes(HostRule):
-    """[neutron_physnet_*] numa_nodes in nova.conf are the nodes of the NICs."""
-
-    id = "nova-physnet-numa-nodes"
-    why = "Nova's scheduler places guests by it: wrong, it sends them to the far node; missing, to any."
-    remedy = "[neutron_physnet_NAME] numa_nodes = NODE (nova-perf generate nova-conf{given})"
-    source = "Nova: NUMA-aware vSwitches, up to 50 % between near and far"
-
-    def check(self, host: Host) -> Iterator[Finding]:
-        host.need_nodes()
-        host.need_nova_conf()
-        stated: dict[str, novaconf.Value] = {}
-        for (section, key), value in host.nova.items():
-            if key == "numa_nodes" and section.startswith(novaconf.PHYSNET):
-                stated[section.removeprefix(novaconf.PHYSNET)] = value
-        networks = mappings(host)
-        for name, value in sorted(stated.items()):
-            yield from self._stated(host, name, value, networks)
-        for name, target in sorted(networks.items()):
-            nics = host.carriers(target)
-            nodes = _nodes(nics)
-            if name in stated or len(nodes) != 1:
-                continue
-            near = cpulist.format(nodes)
-            evidence: list[tuple[str, object]] = [
-                (host.nova_path, f"no [{novaconf.PHYSNET}{name}]")
-            ]
-            evidence.extend(map(host.node_file, nics[:3]))
-            yield self.finding(
-                evidence,
-                f"{name} leaves through {target} on node {near}; Nova does not know it",
-                f"[{novaconf.PHYSNET}{name}] numa_nodes = {near}",
-                subject=name,
-                level=Level.INFO,
-            )
-        need(_nodes(host.links), "the nodes of NICs are unknown", NoDataError)
-
-    def _stated(
-        self, host: Host, name: str, value: novaconf.Value, networks: dict[str, str]
-    ) -> Iterator[Finding]:
-        evidence: list[tuple[str, object]] = [value]
-        nodes = cpulist.find(value.text)
-        if nodes is None:
-            yield self.finding(evidence, f"'{value.text}' is no list of nodes", subject=name)
-            return
-        present = frozenset(node.id for node in host.facts.nodes)
-        option = f"[{novaconf.PHYSNET}{name}] numa_nodes ="
-        if nodes - present:
-            evidence.append(("/sys/devices/system/node", cpulist.format(present)))
-            yield self.finding(
-                evidence,
-                f"node {cpulist.format(nodes - present)} does not exist on this host",
-                f"{option} the node of its NIC, one of {cpulist.format(present)} "
-                f"(nova-perf generate nova-conf{rules.GIVEN} --physnet {name}=NIC)",
-                subject=name,
-                level=Level.ERROR,
-            )
-            return
-        through = networks.get(name)
-        if through is None:
-            nics = [nic for nic in host.links if nic.node is not None]
-            what = "no NIC of this host is there: they are"
-        else:
-            nics = host.carriers(through)
-            what = f"{name} leaves through {through}"
-        near = _nodes(nics)
-        if near and not near & nodes:
-            evidence.extend(map(host.node_file, nics[:3]))
-            yield self.finding(
-                evidence,
-                f"nova.conf says node {value.text}; {what} on node {cpulist.format(near)}",
-                f"{option} {cpulist.format(near)}",
-                subject=name,
-            )
 
 
 class NovaCpuSets(HostRule):
@@ -144,14 +45,16 @@ class NovaCpuSets(HostRule):
             if cpus - host.present:
                 missing, there = cpulist.named(cpus - host.present), cpulist.named(host.present)
                 yield self._about(host, option, f"it names {missing}; this host has only {there}")
+        yield from self._offline(host)
         if host.pin_set is None:
             yield from self._contradictions(host, list(given))
+            yield from self._without_memory(host)
         dedicated = host.dedicated or frozenset()
         if dedicated and host.sets.online <= dedicated:
             why = "every online CPU is dedicated: interrupts, vhost and the host have none"
             yield self._about(host, host.dedicated_option, why)
             return
-        if 0 in dedicated:
+        if 0 in dedicated & host.sets.online:
             why = "CPU 0 is dedicated: timers and interrupts without an affinity go there, and it stays online"
             yield self._about(host, host.dedicated_option, why, Level.WARNING)
         for option, cpus in given.items():
@@ -160,6 +63,35 @@ class NovaCpuSets(HostRule):
                 why = f"{option[1]} has one thread of {counted(len(split), 'core')} and not the other "
                 why += f"({named(split)}): whatever runs beside takes half of the core"
                 yield self._about(host, option, why, Level.WARNING)
+
+    def _offline(self, host: Host) -> Iterator[Finding]:
+        """Yield offline CPUs of the sets: driver.py of Nova, _get_pcpu_available, _get_vcpu_available."""
+        options = {"dedicated": host.dedicated_option, "shared": SHARED}
+        for name, cpus in layout.offline_in_sets(host.facts, host.cpu_sets).items():
+            level = None
+            so = (
+                "Nova rejects the set, logs 'Error updating resources for node' each minute and reports no "
+                "inventory"
+            )
+            if name == "dedicated" and host.powers_cpus and host.pin_set is None:
+                level = Level.WARNING
+                so = "with cpu_power_management_strategy = governor Nova does not bring them online for guests"
+            option = options[name]
+            remedy = f"{_bring_online(host, cpus)}, or take them out of {option[1]}"
+            why = f"it names {cpulist.named(cpus)}, offline: {so}"
+            yield self._about(host, option, why, level, remedy)
+
+    def _without_memory(self, host: Host) -> Iterator[Finding]:
+        """Yield dedicated CPUs where no pinned guest fits: nova/virt/hardware.py, _numa_fit_instance_cell."""
+        dedicated = host.dedicated or frozenset()
+        bare = dedicated & layout.without_memory(host.facts)
+        if bare:
+            nodes = cpulist.named(host.nodes_of(bare), "node")
+            rest = cpulist.format(dedicated - bare) or "CPUs of nodes with memory"
+            why = f"{cpulist.named(bare)} are on {nodes}, without memory: no pinned guest fits there, though Nova "
+            why += "offers these CPUs"
+            remedy = f"[compute] cpu_dedicated_set = {rest}, or memory for these nodes (DIMMs, firmware's interleaving)"
+            yield self._about(host, host.dedicated_option, why, remedy=remedy)
 
     def _contradictions(self, host: Host, given: list[_Option]) -> Iterator[Finding]:
         """Yield what cannot stand together in nova.conf, where it has the sets of today."""
@@ -176,8 +108,27 @@ class NovaCpuSets(HostRule):
             remedy = "remove reserved_host_cpus: what is in neither set is the host's"
             yield self.finding(evidence, why, remedy, subject="reserved_host_cpus")
 
-    def _about(self, host: Host, option: _Option, why: str, level: Level | None = None) -> Finding:
-        return self.finding([host.nova[option]], why, subject=option[1], level=level)
+    def _about(
+        self,
+        host: Host,
+        option: _Option,
+        why: str,
+        level: Level | None = None,
+        remedy: str = "",
+    ) -> Finding:
+        return self.finding([host.nova[option]], why, remedy, subject=option[1], level=level)
+
+
+def _bring_online(host: Host, cpus: frozenset[int]) -> str:
+    """Return the command that brings CPUs online; of s390x a CPU may be deconfigured first."""
+    standby: set[int] = set()
+    for cpu in cpus:
+        if host.text(f"sys/devices/system/cpu/cpu{cpu}/configure") == "0":
+            standby.add(cpu)
+    online = f"chcpu -e {cpulist.format(cpus)}"
+    if standby:
+        return f"chcpu -c {cpulist.format(standby)} && {online}"
+    return online
 
 
 def _unreadable_sets(host: Host) -> list[_Option]:

@@ -4,7 +4,7 @@
 from collections.abc import Iterable
 
 from nova_perf_tuning import cpulist, rules
-from nova_perf_tuning.host.audit import configuration
+from nova_perf_tuning.host.audit import configuration, physnets
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.input import novaconf
 from nova_perf_tuning.host.input.facts.root import FactsError
@@ -33,8 +33,9 @@ def split(host: Host) -> tuple[frozenset[int], frozenset[int], list[str]]:
         raise FactsError("no CPU of this host is known: there is nothing to generate from")
     reasons = [f"not as in nova.conf: {fault}" for fault in _faults(host)]
     dedicated, shared = host.dedicated or frozenset(), host.shared or frozenset()
-    if reasons:  # no torn core, no CPU that is not there, not CPU 0
-        dedicated = _whole(host, dedicated - shared - _core_0(host))
+    if reasons:  # no torn core, no CPU that is not there or without memory, not CPU 0
+        bare = layout.without_memory(host.facts)
+        dedicated = _whole(host, dedicated - shared - _core_0(host) - bare)
         shared = _whole(host, shared)
     taken: frozenset[int] = frozenset()
     for claim in configuration.others(host):
@@ -97,7 +98,7 @@ def _proposal(host: Host, taken: frozenset[int]) -> tuple[frozenset[int], list[s
     for cpu in host.facts.cpus:
         if cpu.online and cpu.id not in taken:
             nodes.setdefault(cpu.node, []).append(cpu)
-    memory = {node.id: node.memory_kib for node in host.facts.nodes}
+    bare = layout.without_memory(host.facts)
     owned = host.sets.owners.cpus(Owner.GUEST)
     weak = _whole(host, layout.weak_cpus(host.facts) - taken - owned)
     keep = set(weak)
@@ -113,7 +114,7 @@ def _proposal(host: Host, taken: frozenset[int]) -> tuple[frozenset[int], list[s
             where = "all CPUs"
         else:
             where = "CPUs of no node"
-        if node is not None and memory.get(node) == 0 and any(memory.values()):
+        if bare.issuperset(cpu.id for cpu in nodes[node]):
             keep.update(cpu.id for cpu in nodes[node])
             reasons.append(f"{where}: it has no memory, and Nova puts no guest's NUMA cell there")
             continue
@@ -188,7 +189,7 @@ def _comments(texts: Iterable[str]) -> list[str]:
 
 def _physnets(host: Host) -> list[str]:
     lines: list[str] = []
-    for name, target in sorted(configuration.mappings(host).items()):
+    for name, target in sorted(physnets.mappings(host).items()):
         near = {nic.node for nic in host.carriers(target) if nic.node is not None}
         if near:
             lines += ["", f"[{novaconf.PHYSNET}{name}]", f"# {target} is there."]

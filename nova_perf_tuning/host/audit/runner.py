@@ -15,6 +15,7 @@ from nova_perf_tuning.host.audit import (
     guest_pins,
     machine,
     network,
+    physnets,
     placement,
     vswitch,
 )
@@ -23,7 +24,7 @@ from nova_perf_tuning.host.audit.host import Host
 #: Entry points of rules that other distributions bring; the rules of this one are in
 #: :data:`_MODULES`.
 GROUP = "nova_perf_tuning.audit"
-_MODULES = (configuration, devices, guest_pins, machine, network, placement, vswitch)
+_MODULES = (configuration, devices, guest_pins, machine, network, physnets, placement, vswitch)
 
 
 class AuditError(errors.PerfTuningError):

@@ -354,12 +354,52 @@ def _contradictions(
             if both:
                 whose = {"program": claim.name, "cpus": cpulist.format(both)}
                 yield Note.of(NoteCode.PROGRAM_IN_SET, **whose, option=sets.option(name))
+    for name, offline in _offline(given, online, sets).items():
+        yield Note.of(
+            NoteCode.OFFLINE_IN_SET, option=sets.option(name), cpus=cpulist.format(offline)
+        )
+
+
+def offline_in_sets(facts: host_model.HostFacts, sets: CpuSets) -> dict[str, frozenset[int]]:
+    """Return the operator's sets with CPUs that are offline and stay so: field -> these CPUs.
+
+    Nova's power management brings dedicated CPUs online when a guest gets them, those of
+    vcpu_pin_set never.
+    """
+    present = frozenset(cpu.id for cpu in facts.cpus)
+    online = frozenset(cpu.id for cpu in facts.cpus if cpu.online)
+    given: dict[str, frozenset[int]] = {}
+    for name in _SETS:
+        given[name] = _given(sets.option(name), getattr(sets, name), present)
+    return _offline(given, online, sets)
+
+
+def _offline(
+    given: Mapping[str, frozenset[int]], online: frozenset[int], sets: CpuSets
+) -> dict[str, frozenset[int]]:
+    """Return :func:`offline_in_sets` of sets that are read already."""
+    found: dict[str, frozenset[int]] = {}
     for name, cpus in given.items():
         offline = cpus - online
-        if offline and not (name == "dedicated" and sets.power_managed):
-            yield Note.of(
-                NoteCode.OFFLINE_IN_SET, option=sets.option(name), cpus=cpulist.format(offline)
-            )
+        brought = name == "dedicated" and sets.power_managed and not sets.legacy
+        if offline and not brought:
+            found[name] = offline
+    return found
+
+
+def without_memory(facts: host_model.HostFacts) -> frozenset[int]:
+    """Return the CPUs of nodes without memory, where Nova puts no NUMA cell of a guest.
+
+    Empty where no node is known to have memory.
+    """
+    memory = {node.id: node.memory_kib for node in facts.nodes}
+    if not any(memory.values()):
+        return frozenset()
+    bare: set[int] = set()
+    for cpu in facts.cpus:
+        if cpu.node is not None and memory.get(cpu.node) == 0:
+            bare.add(cpu.id)
+    return frozenset(bare)
 
 
 def _isolated_warnings(
