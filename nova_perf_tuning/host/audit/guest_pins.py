@@ -6,17 +6,18 @@ from collections.abc import Iterator, Sequence
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.audit.base import GuestRule
 from nova_perf_tuning.host.audit.host import Guest, Host
+from nova_perf_tuning.host.model import owners
 from nova_perf_tuning.rules import Finding, Level, need
 
 
 class GuestPins(GuestRule):
-    """A guest's pins name CPUs of this host, and its vCPUs lie beside their memory."""
+    """A guest's pins name CPUs of this host but CPU 0, and its vCPUs lie beside their memory."""
 
     id = "guest-pins"
     level = Level.ERROR
     why = "libvirt refuses to start it (Invalid argument), or its vCPUs fetch every byte over the interconnect."
     remedy = "migrate it: Nova pins it anew"
-    plain = "<cputune> and <numatune> that fit this host"
+    plain = "<cputune> and <numatune> that fit this host and leave it CPU 0"
     source = "libvirt: CPU tuning and NUMA node tuning; kubevirt/kubevirt #16992"
 
     def guests(self, host: Host) -> Sequence[Guest]:
@@ -30,6 +31,7 @@ class GuestPins(GuestRule):
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         yield from self._absent(host, guest)
+        yield from self._cpu_0(host, guest)
         yield from self._unbound(host, guest)
         memory = guest.inventory.memory or (("", guest.domain.memory_nodes or ""),)
         for vcpus, nodes in memory:
@@ -54,6 +56,19 @@ class GuestPins(GuestRule):
             if absent:
                 why = f"{element} of {guest.name} names {cpulist.named(absent)}, which this host lacks"
                 yield self.of(guest, evidence, why, level=level)
+
+    def _cpu_0(self, host: Host, guest: Guest) -> Iterator[Finding]:
+        """Yield a guest with a vCPU that owns CPU 0; of a set in nova.conf nova-cpu-sets says it once."""
+        owned = owners.owned_cpus(guest.domain) & host.sets.online
+        if 0 not in owned or 0 in (host.dedicated or ()):
+            return
+        yield self.of(
+            guest,
+            ["<vcpupin cpuset='0'>"],
+            f"a vCPU of {guest.name} owns CPU 0: timers and interrupts without an affinity go there",
+            "keep CPU 0 and its sibling out of [compute] cpu_dedicated_set, then migrate it: Nova pins it anew",
+            Level.WARNING,
+        )
 
     def _unbound(self, host: Host, guest: Guest) -> Iterator[Finding]:
         """Yield a guest whose vCPUs are on some nodes while its memory may be on others.

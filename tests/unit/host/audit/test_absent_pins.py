@@ -121,6 +121,27 @@ class ThreadsTest(testcase.TestCase):
         self.assertEqual("no <emulatorpin>, <vcpu placement='auto'>", reach.says)
 
 
+class Cpu0Test(testcase.TestCase):
+    def test_a_guest_that_owns_cpu_0(self) -> None:
+        """Of the set in nova.conf nova-cpu-sets says it; a guest that shares CPU 0 does not own it."""
+        own = xml().replace("cpuset='2'", "cpuset='0'")
+        floating = xml().replace("cpuset='2'", "cpuset='0-1'")
+        nova = "etc/nova/nova.conf"
+        offline = {f"{_CPU}/online": "1-15\n"}
+        dedicated = {nova: "[compute]\ncpu_dedicated_set = 0,2-3,8,10-11\n"}
+        for name, text, changes, expected in (
+            ("own", own, {}, [rules.Level.WARNING]),
+            ("own, no nova.conf", own, {nova: None}, [rules.Level.WARNING]),
+            ("in the set", own, dedicated, []),
+            ("floating", floating, {}, []),
+            ("offline", own, offline, []),
+        ):
+            with self.subTest(name):
+                report = audit_cases.judge("guest-pins", {**changes, _IDLE: text})
+                levels = [finding.level for finding in report.findings if "CPU 0:" in finding.why]
+                self.assertEqual(expected, levels)
+
+
 class MemoryTest(testcase.TestCase):
     def test_memory_that_nothing_binds(self) -> None:
         huge = "<memoryBacking><hugepages/></memoryBacking>"
