@@ -13,6 +13,7 @@ from nova_perf_tuning.cli.options import host as host_options
 from nova_perf_tuning.cli.options import journal as journal_options
 from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.audit import persist, runner
+from nova_perf_tuning.host.input import novaconf
 from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.model import host_model, messages, notes
 from nova_perf_tuning.host.model.notes import Note, NoteCode
@@ -207,6 +208,7 @@ def _proposed(args: argparse.Namespace) -> _Wanted:
             )
     if args.all_safe:
         rules += [rule for rule in runner.load() if rule.safe and rule not in rules]
+    novaconf.read(args.nova_config)  # which refuses what is wrong
     host = host_options.view(args)
     report = runner.run(host, rules)
     warnings = _unjudged(args, report)

@@ -6,6 +6,7 @@ import argparse
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.cli.options import host as host_options
 from nova_perf_tuning.host.audit import generate
+from nova_perf_tuning.host.input import novaconf
 
 _WHAT = {"nova-conf": generate.nova_conf, "grub-args": generate.grub_args}
 
@@ -28,7 +29,9 @@ class Generate(command.PerfCommand):
         host_options.add_path(parser)
 
     def take_action(self, args: argparse.Namespace) -> None:
-        text = _WHAT[args.what](host_options.view(args))
+        host = host_options.view(args)
+        novaconf.cpu_sets(host.nova_files)  # which refuses what is wrong
+        text = _WHAT[args.what](host)
         if args.format == "json":
             command.print_json({"what": args.what, "text": text})
         else:

@@ -184,8 +184,12 @@ def add_path(parser: argparse.ArgumentParser) -> None:
 
 
 def view(args: argparse.Namespace) -> Host:
-    """Return the host that the options name, ready to be judged."""
-    novaconf.read(args.nova_config)  # which refuses what is wrong
+    """Return the host that the options name, ready to be judged.
+
+    :raises NovaConfigError: a file is missing, no text, or has a line that is none.
+    """
+    # A line that is none is refused; what is wrong with options the rules say.
+    novaconf.merge(novaconf.texts(args.nova_config), strict=True)
     domains = list(domain_files(args.domain))
     root = reader.open_root(args.sysroot)
     facts = guests.with_domains(reader.read_root(root), [domain for _data, domain in domains])

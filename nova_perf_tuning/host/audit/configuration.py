@@ -38,8 +38,7 @@ class NovaCpuSets(HostRule):
             given[SHARED] = host.shared
         faulty = _unreadable_sets(host)
         for option in faulty:
-            why = "it names no CPU, or is no list of CPUs: nova-compute refuses to start"
-            yield self._about(host, option, why)
+            yield self._unreadable(host, option)
         need(given or faulty, "no CPU sets in nova.conf")
         for option, cpus in given.items():
             if cpus - host.present:
@@ -63,6 +62,19 @@ class NovaCpuSets(HostRule):
                 why = f"{option[1]} has one thread of {counted(len(split), 'core')} and not the other "
                 why += f"({named(split)}): whatever runs beside takes half of the core"
                 yield self._about(host, option, why, Level.WARNING)
+
+    def _unreadable(self, host: Host, option: _Option) -> Finding:
+        """Return the finding about a set that Nova cannot read, or of which nothing is left."""
+        text = host.option(option[1], option[0])
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        if not all(part.startswith("^") for part in parts):
+            why = "it names no CPU, or is no list of CPUs: nova-compute refuses to start"
+            return self._about(host, option, why)
+        why = "it only excludes CPUs, and from nothing: no CPU is left, and nova-compute refuses to start"
+        remedy = ""
+        if host.present and not any(":" in part for part in parts):
+            remedy = f"{option[1]} = 0-{max(host.present)},{text}  # the range first, then what is excluded"
+        return self._about(host, option, why, remedy=remedy)
 
     def _offline(self, host: Host) -> Iterator[Finding]:
         """Yield offline CPUs of the sets: driver.py of Nova, _get_pcpu_available, _get_vcpu_available."""

@@ -146,9 +146,21 @@ def cpu_set(options: Options, option: tuple[str, str]) -> frozenset[int] | None:
     if value is None:
         return None
     try:
-        return cpulist.parse_spec(value.text) or None
+        return _nova_cpus(value.text) or None
     except cpulist.CpuListError:
         return None
+
+
+def _nova_cpus(text: str) -> frozenset[int]:
+    """Return the CPUs of a set as nova/virt/hardware.py, parse_cpu_spec, reads it: without strides.
+
+    :raises CpuListError: Nova refuses it.
+    """
+    if ":" in text:
+        raise cpulist.CpuListError(
+            f"'{text.strip()[:80]}' has a stride, which Nova does not read; write it as in 0-3,8"
+        )
+    return cpulist.parse_spec(text)
 
 
 def find(root: Root, *, strict: bool = False) -> list[str]:
@@ -290,6 +302,10 @@ def _cpus(options: Options, option: tuple[str, str]) -> str | None:
     source, text = _value(options, option)
     if not text:
         return None
+    try:
+        _nova_cpus(text)
+    except cpulist.CpuListError as error:
+        raise NovaConfigError(f"{source}: {error}") from None
     return parse_cpu_spec(text, source)
 
 

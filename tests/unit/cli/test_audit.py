@@ -116,6 +116,27 @@ class AuditTest(testcase.TestCase):
         ]
         self.assertEqual(["guest-emulated-nic"], [finding["rule"] for finding in findings])
 
+    def test_a_set_that_nova_cannot_read_is_a_finding(self) -> None:
+        """By --nova-config as by the file of the host: beside the other rules; a plan refuses it."""
+        for text, remedy in (
+            ("vcpu_pin_set = ^0,^1,^2,^3", "vcpu_pin_set = 0-15,^0,^1,^2,^3  #"),
+            ("vcpu_pin_set = 4-15 # guests", ""),
+            ("vcpu_pin_set = 0-15:1/2", ""),
+        ):
+            conf = f"[DEFAULT]\n{text}\n"
+            tree = hosts.changed(hosts.good(), {"etc/nova/nova.conf": conf})
+            root = hosts.grow(self, tree)
+            given = f"{hosts.grow(self, {'own.conf': conf})}/own.conf"
+            for options in ((), ("--nova-config", given)):
+                with self.subTest(text=text, options=options):
+                    report = self.json("--sysroot", root, *options, code=1)
+                    found = {finding["rule"]: finding for finding in report["findings"]}
+                    self.assertEqual("error", found["nova-cpu-sets"]["level"])
+                    self.assertIn(remedy, found["nova-cpu-sets"]["remedy"])
+                    self.assertIn("nova-vcpu-pin-set", found)
+                    for command in (("plan",), ("generate", "nova-conf")):
+                        program.refused(self, *command, "--sysroot", root, *options)
+
     def test_options_that_were_given_are_repeated(self) -> None:
         """Two commands must not look at two configurations; --no-nova-config leaves all of them out.
 

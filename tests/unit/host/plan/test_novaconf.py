@@ -50,6 +50,7 @@ class NovaConfTest(directories.DirectoryCase):
             (["[compute\n"], ("0.conf:1", "Invalid section")),
             ([b"\xff\xfe[compute]"], ("0.conf", "not UTF-8")),
             (["[compute]\ncpu_dedicated_set = 4,^4\n"], ("0.conf", "names no CPU")),
+            (["[compute]\ncpu_shared_set = 0-7:1/2\n"], ("0.conf", "_shared_set", "stride")),
             (
                 ["[compute]\ncpu_dedicated_set = $cpu_dedicated_set\n"],
                 ("0.conf", "is not followed"),
