@@ -103,7 +103,7 @@ CASES: dict[str, Case] = {
         "isolcpus=managed_irq,2-3",
         message=(
             "new interrupts may start on CPUs 2-3, dedicated or isolated; isolcpus=managed_irq "
-            "asks for the contrary"
+            "keeps off only those that the kernel itself places"
         ),
     ),
     # Open vSwitch, and the slice of guests

@@ -28,7 +28,7 @@ _DOWN: Final = ("down", "lowerlayerdown", "notpresent")
 PROGRAMS: Final = ("irqbalance", "ksmtuned")
 #: Parameters that rules read, and a recorded host keeps; a command line may hold addresses, volume
 #: names and keys.
-_RECORDED: Final = ("isolcpus", "irqaffinity", "systemd.cpu_affinity")
+_RECORDED: Final = ("isolcpus", "irqaffinity", "nohz_full", "systemd.cpu_affinity")
 _STRATEGY: Final = "cpu_power_management_strategy"
 
 

@@ -52,3 +52,71 @@ class TicklessTest(testcase.TestCase):
         self.assertFalse(view.sets.housekeeping & view.sets.quiet)
         (finding,) = runner.run(view, runner.chosen(["nic-irq-on-dedicated"])).findings
         self.assertEqual("eth0", finding.subject)
+
+
+class AbsentParametersTest(testcase.TestCase):
+    """What the command line does not say has a default; what it says the kernel may not do."""
+
+    def levels(self, changes: hosts.Tree) -> list[rules.Level]:
+        report = audit_cases.judge("irqaffinity-on-dedicated", changes)
+        self.assertEqual([], report.unknown)
+        return [finding.level for finding in report.findings]
+
+    def test_interrupts_start_on_all_cpus_by_default(self) -> None:
+        warning, info = rules.Level.WARNING, rules.Level.INFO
+        none = {"proc/cmdline": f"isolcpus={hosts.DEDICATED}\n"}
+        bare = {f"{_CPU}/isolated": "\n", f"{_CPU}/nohz_full": "\n", "proc/cmdline": "quiet\n"}
+        now = "proc/irq/default_smp_affinity"
+        given = {"proc/cmdline": f"irqaffinity={hosts.SHARED}\n"}
+        for name, changes, expected in (
+            ("no irqaffinity", none, [warning]),
+            ("nothing isolated", bare, [info]),
+            ("set at run time", {**none, now: "00003333\n"}, []),
+            ("all at run time", {**none, now: "0000ffff\n"}, [warning]),
+            ("irqaffinity, all at run time", {**given, now: "0000ffff\n"}, [warning]),
+            ("irqaffinity", given, []),
+        ):
+            with self.subTest(name):
+                self.assertEqual(expected, self.levels(changes))
+
+    def test_managed_interrupts_are_another_matter(self) -> None:
+        for flags, words in (
+            ("", "has no managed_irq"),
+            ("managed_irq,domain,", "keeps off only those that the kernel itself places"),
+        ):
+            changes = {"proc/cmdline": f"isolcpus={flags}{hosts.DEDICATED}\n"}
+            (finding,) = audit_cases.judge("irqaffinity-on-dedicated", changes).findings
+            self.assertIn(words, finding.why)
+            self.assertTrue(finding.remedy.startswith(f"irqaffinity={hosts.SHARED} "), finding)
+
+    def test_nohz_full_that_the_kernel_does_not_know(self) -> None:
+        asks = {"proc/cmdline": f"nohz_full={hosts.DEDICATED}\n"}
+        for name, shown, fires in (
+            ("no file", None, True),
+            ("null", "(null)\n", True),
+            ("empty", "\n", True),
+            ("a part", "2-3\n", True),
+            ("all", hosts.DEDICATED, False),
+        ):
+            with self.subTest(name):
+                report = audit_cases.judge(
+                    "nohz-full-mismatch", {**asks, f"{_CPU}/nohz_full": shown}
+                )
+                self.assertEqual([], report.unknown)
+                named = ["asks for" in finding.why for finding in report.findings]
+                self.assertEqual([True] * fires, named)
+
+    def test_what_is_not_recorded_is_unknown(self) -> None:
+        gone = {f"{_CPU}/nohz_full": None, f"{_CPU}/isolated": None}
+        (lack,) = audit_cases.judge("nohz-full-mismatch", gone).unknown
+        self.assertEqual("no_data", lack.code)
+        (lack,) = audit_cases.judge("irqaffinity-on-dedicated", {"proc/cmdline": None}).unknown
+        self.assertEqual("no_data", lack.code)
+
+    def test_no_cpu_is_left_for_interrupts(self) -> None:
+        changes = {
+            _NOVA: "[compute]\ncpu_dedicated_set = 0-15\n",
+            "proc/cmdline": "quiet\n",
+        }
+        (lack,) = audit_cases.judge("irqaffinity-on-dedicated", changes).unknown
+        self.assertEqual("not_applicable", lack.code)
