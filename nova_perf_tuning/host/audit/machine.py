@@ -30,16 +30,86 @@ class KvmMissing(HostRule):
     level = Level.ERROR
     why = _SLOW_TCG
     remedy = (
-        "load kvm_intel, kvm_amd or the KVM of this machine's kernel; where that is refused switch virtualization "
-        "on in the firmware, or nested virtualization in the hypervisor below"
+        "load the KVM module of this machine's kernel; where that is refused switch virtualization on in the "
+        "firmware, or nested virtualization in the hypervisor below"
     )
-    source = "QEMU documentation of accelerators"
+    source = "QEMU documentation of accelerators; Linux 5.7: arm: Remove 32bit KVM host support"
 
     def check(self, host: Host) -> Iterator[Finding]:
+        if not host.has_device("kvm"):
+            yield from self._impossible(host)
         need(host.runs_guests, "not a host of guests")
         need(host.names(_MISC), "/sys/class/misc is not in this record", NoDataError)
-        if not host.has_device("kvm"):
-            yield self.finding([(f"/{_MISC}", "no kvm")], "there is no /dev/kvm")
+        if not host.has_device("kvm") and not _cannot_have_kvm(host):
+            remedy = _kvm_remedy(host)
+            yield self.finding([(f"/{_MISC}", "no kvm")], "there is no /dev/kvm", remedy)
+
+    def _impossible(self, host: Host) -> Iterator[Finding]:
+        """Yield that this machine can never have KVM, whatever runs on it today."""
+        reasons = _cannot_have_kvm(host)
+        if reasons:
+            level = Level.WARNING
+            if host.runs_guests:
+                level = Level.ERROR
+            yield self.finding(
+                reasons,
+                "KVM cannot work on this machine: 32-bit Arm without virtualization extensions, or with a kernel "
+                "without KVM (Linux 5.7 and later)",
+                "use another machine (64-bit Arm); [libvirt] virt_type = qemu works, and pinning promises little then",
+                level=level,
+            )
+
+
+def _cannot_have_kvm(host: Host) -> list[tuple[str, object]]:
+    """Return why a 32-bit Arm kernel has no KVM; empty: it may have, or it is another machine.
+
+    Of ARMv7 only CPUs with LPAE have virtualization extensions (Cortex-A7, A15, A17).
+    """
+    arch = host.facts.arch or ""
+    if not arch.startswith("arm") or arch.startswith("arm64"):
+        return []
+    version = re.match(r"(\d+)\.(\d+)", host.facts.kernel or "")
+    if version and (int(version[1]), int(version[2])) >= (5, 7):
+        return [("/proc/sys/kernel/osrelease", host.facts.kernel)]
+    features = re.search(r"^Features\s*:(.*)$", host.content("proc/cpuinfo") or "", re.MULTILINE)
+    if features and "lpae" not in features[1].split():
+        return [("/proc/cpuinfo Features", "no lpae")]
+    return []
+
+
+#: What brings KVM to machines, by the start of their architecture.
+_KVM_OF: Final = {
+    "aarch64": (
+        "a kernel with CONFIG_KVM, started at EL2 by the firmware (dmesg | grep -i kvm); in a virtual machine nested "
+        "virtualization of the hypervisor below"
+    ),
+    "ppc64": "modprobe kvm_hv  # on PowerNV, or in an LPAR whose firmware offers KVM",
+    "s390x": "modprobe kvm  # in an LPAR, or nested in z/VM or KVM: /proc/cpuinfo has the feature sie",
+    "riscv64": "modprobe kvm  # needs the extension h in /proc/cpuinfo",
+    "arm": "a kernel before 5.7 with CONFIG_KVM, started in HYP mode by the firmware",
+}
+
+
+def _kvm_remedy(host: Host) -> str:
+    """Return how KVM gets onto a host of this architecture; empty: as on any."""
+    arch = host.facts.arch or ""
+    for start, remedy in _KVM_OF.items():
+        if arch.startswith(start):
+            return remedy
+    if not re.fullmatch(r"x86_64|i[3-6]86", arch):
+        return ""
+    flags = re.search(r"^flags\s*:(.*)$", host.content("proc/cpuinfo") or "", re.MULTILINE)
+    if flags is None:
+        return "modprobe kvm_intel, or kvm_amd; where that is refused switch VT-x or AMD-V on in the firmware"
+    words = flags[1].split()
+    if "vmx" in words:
+        return "modprobe kvm_intel"
+    if "svm" in words:
+        return "modprobe kvm_amd"
+    return (
+        "switch VT-x or AMD-V on in the firmware, in a virtual machine nested virtualization in the hypervisor "
+        "below: /proc/cpuinfo has neither vmx nor svm"
+    )
 
 
 class XenPv(HostRule):
