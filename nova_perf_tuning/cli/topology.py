@@ -15,6 +15,7 @@ from nova_perf_tuning.host.input.facts import reader
 from nova_perf_tuning.host.input.facts.root import Root
 from nova_perf_tuning.host.model import host_model, messages, owners
 from nova_perf_tuning.host.picture import svg
+from nova_perf_tuning.host.plan import nics
 from nova_perf_tuning.printing import counted
 
 #: NICs and guests that the table names one by one; a compute host has hundreds of both, taps last.
@@ -250,7 +251,7 @@ def _nic_rows(facts: host_model.HostFacts) -> list[tuple[object, ...]]:
         queues = f"{nic.rx_queues}/{nic.tx_queues}"
         interrupts = "none"
         if nic.irqs:
-            interrupts = f"{cpulist.format(nic.irqs)} on {_interrupt_cpus(facts, nic)}"
+            interrupts = _interrupts(facts, nic)
         row = (
             nic.name,
             nic.kind,
@@ -267,16 +268,25 @@ def _nic_rows(facts: host_model.HostFacts) -> list[tuple[object, ...]]:
     return rows
 
 
-def _interrupt_cpus(facts: host_model.HostFacts, nic: host_model.Nic) -> str:
-    """Return the CPUs on which the interrupts of a NIC run."""
-    affinities = []
+def _interrupts(facts: host_model.HostFacts, nic: host_model.Nic) -> str:
+    """Return the interrupts of a NIC and where they run; apart those that never fire.
+
+    A vector without a handler was allocated and is not requested now: its queue is closed.
+    """
+    firing = nics.firing(facts, nic, ())
+    if not firing:  # those of another port of the same device, or none is in this record
+        return cpulist.format(nic.irqs)
+    numbers = {irq.number for irq in firing}
+    running = _union(irq.effective or irq.affinity for irq in firing)
+    text = f"{cpulist.format(numbers)} on {running}"
+    asleep: list[int] = []
     for number in nic.irqs:
-        if number in facts.irqs:
-            irq = facts.irqs[number]
-            affinities.append(irq.effective or irq.affinity)
-    if not affinities:
-        return "unknown"
-    return _union(affinities)
+        irq = facts.irqs.get(number)
+        if irq is not None and irq.name is None and number not in numbers:
+            asleep.append(number)
+    if asleep:
+        text += f"; {cpulist.format(asleep)} without handler"
+    return text
 
 
 def _guest_rows(guests: Sequence[host_model.GuestProcess]) -> list[tuple[object, ...]]:

@@ -382,10 +382,13 @@ class OnCpu0(NicInterruptRule):
     ) -> tuple[list[host_model.Irq], str]:
         need(len(host.sets.online) > 1, "one CPU")
         there = [irq for irq in _flat(queues) if _cpus(irq) == {0}]
-        # With more queues than CPUs one of them is there on purpose, and the planner leaves it.
-        if not any(("irq_affinity", f"irq:{irq.number}") in host.planned for irq in there):
-            return [], ""
-        return there, "served by CPU 0 beside the timers of the whole host"
+        # With more queues than CPUs one of them is there on purpose; with no other housekeeping
+        # CPU all are. The planner leaves these, or binds them to CPU 0.
+        for irq in there:
+            setting = host.planned.get(("irq_affinity", f"irq:{irq.number}"))
+            if setting is not None and cpulist.parse(setting.value) != {0}:
+                return there, "served by CPU 0 beside the timers of the whole host"
+        return [], ""
 
 
 class RemoteNode(NicInterruptRule):

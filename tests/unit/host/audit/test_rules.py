@@ -296,6 +296,18 @@ class CautionTest(testcase.TestCase):
                     len(runner.run(hosts.view({**tree, **irqs}), rule, strict=True).findings),
                 )
 
+    def test_cpu_0_is_right_where_the_plan_wants_it(self) -> None:
+        """No other housekeeping CPU is left, so that the rule's own remedy is CPU 0."""
+        irqs = {}
+        for number in (40, 41):
+            name = f"eth0-TxRx-{number - 40}"
+            irqs |= hosts.irq(number, name, 0, hosts.ETH0, allowed="0-15")
+        for dedicated, expected in (("1-15", []), ("2-15", ["eth0"])):
+            with self.subTest(dedicated):
+                conf = f"[compute]\ncpu_dedicated_set = {dedicated}\n"
+                report = audit_cases.judge("nic-irq-on-cpu0", {**irqs, "etc/nova/nova.conf": conf})
+                self.assertEqual(expected, [finding.subject for finding in report.findings])
+
     def test_what_sets_a_nic_up_anew_is_not_safe(self) -> None:
         # ixgbe_set_features, mlx5e_set_features and bnxt_set_features reset or reopen the NIC for LRO.
         for name in ("lro-on-forwarding", "ring-drops", "channels-vs-housekeeping"):
