@@ -83,7 +83,7 @@ CASES: dict[str, Case] = {
     ),
     "isolated-not-dedicated": Case(
         {_NOVA: "[compute]\ncpu_dedicated_set = 2-3\ncpu_shared_set = 0-1\n"},
-        "warning",
+        "info",
         "2-3",
         message="CPUs 14-15: isolated and given to nobody, lost to this host",
     ),

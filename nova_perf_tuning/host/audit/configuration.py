@@ -311,10 +311,15 @@ class HousekeepingUnset(HostRule):
         if affinity is None:
             evidence.append(("/etc/systemd/system.conf", "no CPUAffinity"))
         nodes = max(len(host.nodes_of(host.sets.online)), 1)
+        elsewhere = (
+            f"as well as on the other {counted(len(others), 'CPU')} ({counted(nodes, 'node')})"
+        )
+        if not others:
+            elsewhere = "since no other CPU is online"
+            remedy = "first leave the host a CPU of each node (rule nova-cpu-sets)"
         yield self.finding(
             evidence,
-            f"guests own {cpulist.named(dedicated)}, and everything else on this host may run there as well "
-            f"as on the other {counted(len(others), 'CPU')} ({counted(nodes, 'node')})",
+            f"guests own {cpulist.named(dedicated)}, and everything else on this host may run there {elsewhere}",
             remedy,
             level=level,
         )
@@ -399,7 +404,7 @@ class IsolatedUnused(HostRule):
 
     id = "isolated-not-dedicated"
     why = "Isolated CPUs that are not dedicated run nothing; dedicated ones not isolated do the host's work."
-    remedy = "make isolcpus= and cpu_dedicated_set the same (nova-perf generate grub-args{given})"
+    remedy = "add the dedicated CPUs to isolcpus= (nova-perf generate grub-args{given})"
     source = _SEAPATH
 
     def check(self, host: Host) -> Iterator[Finding]:
@@ -431,13 +436,27 @@ class IsolatedUnused(HostRule):
                 f"{cpulist.named(idle)}: isolated and given to nobody, lost to this host{there}",
                 f"find out what they were isolated for, then take {cpulist.format(idle)} out of isolcpus= or give "
                 "them to guests (cpu_dedicated_set)",
-            )
-        if disturbed:
-            yield self.finding(
-                evidence,
-                f"{cpulist.named(disturbed)}: dedicated and not isolated, so their guests are disturbed",
                 level=Level.INFO,
             )
+        if disturbed:
+            yield self._disturbed(host, disturbed, evidence)
+
+    def _disturbed(
+        self, host: Host, cpus: frozenset[int], evidence: list[tuple[str, str]]
+    ) -> Finding:
+        """Return the finding about dedicated CPUs on which the host works; services may be kept off."""
+        level = Level.WARNING
+        who = "so their guests are disturbed"
+        affinity = _affinity_of_services(host)
+        if affinity and not affinity & cpus:
+            level = Level.INFO
+            who = "so kernel threads disturb their guests; CPUAffinity= keeps services off"
+        remedy = "take CPU 0 out of cpu_dedicated_set: it has timers of all CPUs"
+        addable = cpus - {0}
+        if addable:
+            remedy = f"add {cpulist.format(addable)} to isolcpus= (nova-perf generate grub-args{{given}})"
+        why = f"{cpulist.named(cpus)}: dedicated and not isolated, {who}"
+        return self.finding(evidence, why, remedy, level=level)
 
 
 def others(host: Host) -> list[owners.Claim]:

@@ -2,7 +2,7 @@
 """What isolates a CPU from the scheduler, and what only looks as if it did."""
 
 from nova_perf_tuning import rules
-from nova_perf_tuning.host.audit import runner
+from nova_perf_tuning.host.audit import generate, runner
 from nova_perf_tuning.host.plan import planner
 from tests.support import audit_cases, testcase
 from tests.support import audit_hosts as hosts
@@ -120,3 +120,38 @@ class AbsentParametersTest(testcase.TestCase):
         }
         (lack,) = audit_cases.judge("irqaffinity-on-dedicated", changes).unknown
         self.assertEqual("not_applicable", lack.code)
+
+
+class RemediesTest(testcase.TestCase):
+    """What a remedy says is what its command prints, and what it names is there."""
+
+    def test_dedicated_cpus_that_are_not_isolated(self) -> None:
+        isolated = {f"{_CPU}/isolated": "2-3,10-11\n", f"{_CPU}/nohz_full": "\n"}
+        services = {"etc/systemd/system.conf": "[Manager]\nCPUAffinity=0-1\n"}
+        for name, changes, level in (
+            ("disturbed", isolated, rules.Level.WARNING),
+            ("services are elsewhere", {**isolated, **services}, rules.Level.INFO),
+        ):
+            with self.subTest(name):
+                (finding,) = audit_cases.judge("isolated-not-dedicated", changes).findings
+                self.assertEqual(level, finding.level)
+                self.assertTrue(finding.remedy.startswith("add 6-7,14-15 to isolcpus="), finding)
+                args = generate.grub_args(hosts.view(hosts.changed(hosts.good(), changes)))
+                self.assertIn(f"isolcpus=managed_irq,domain,{hosts.DEDICATED} ", args)
+
+    def test_cpus_that_are_lost_are_a_hint(self) -> None:
+        sets = f"[compute]\ncpu_dedicated_set = {hosts.DEDICATED}\ncpu_shared_set = 0,8\n"
+        changes = {f"{_CPU}/isolated": f"{hosts.DEDICATED},4,12\n", _NOVA: sets}
+        (finding,) = audit_cases.judge("isolated-not-dedicated", changes).findings
+        self.assertEqual(rules.Level.INFO, finding.level)
+        self.assertIn("CPUs 4,12:", finding.why)
+
+    def test_a_host_without_other_cpus(self) -> None:
+        changes = {
+            _NOVA: "[compute]\ncpu_dedicated_set = 0-15\n",
+            f"{_CPU}/isolated": "\n",
+            f"{_CPU}/nohz_full": "\n",
+        }
+        (finding,) = audit_cases.judge("housekeeping-unset", changes).findings
+        self.assertNotIn("CPUAffinity=", finding.remedy)
+        self.assertNotIn(" 0 CPUs", finding.why)

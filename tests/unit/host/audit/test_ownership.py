@@ -42,7 +42,7 @@ class ThirdOwnerTest(testcase.TestCase):
         for rule in ("isolated-not-dedicated", "nohz-full-mismatch"):
             with self.subTest(rule):
                 self.assertEqual([], found({**tree, **PMD}, rule))
-        self.assertEqual([("warning", "")], found(tree, "isolated-not-dedicated"))
+        self.assertEqual([("info", "")], found(tree, "isolated-not-dedicated"))
         self.assertEqual([], found(tree, "nohz-full-mismatch"))  # nothing shares what is isolated
 
     def test_partitions_are_isolation(self):
