@@ -22,7 +22,8 @@ _AS_THEY_ARE = "the sets of nova.conf as they are"
 def split(host: Host) -> tuple[frozenset[int], frozenset[int], list[str]]:
     """Return the sets of nova.conf, else what the kernel isolates, else a proposal.
 
-    Left out of them is what the audit finds fault with, and the CPUs on which programs poll.
+    Left out of them is what the audit finds fault with, and the CPUs on which programs poll. CPUs
+    of nova.conf that are offline now stay: Nova parks them, or SMT comes back.
 
     :return: CPUs of the host and floating guests, CPUs of pinned guests, and the reasons, for
         comments.
@@ -31,12 +32,16 @@ def split(host: Host) -> tuple[frozenset[int], frozenset[int], list[str]]:
     online = host.sets.online
     if not online:
         raise FactsError("no CPU of this host is known: there is nothing to generate from")
-    reasons = [f"not as in nova.conf: {fault}" for fault in _faults(host)]
-    dedicated, shared = host.dedicated or frozenset(), host.shared or frozenset()
-    if reasons:  # no torn core, no CPU that is not there or without memory, not CPU 0
-        bare = layout.without_memory(host.facts)
-        dedicated = _whole(host, dedicated - shared - _core_0(host) - bare)
+    faults = _faults(host)
+    configured = host.dedicated or frozenset(), host.shared or frozenset()
+    dedicated, shared = configured
+    if faults:  # no torn core, no CPU that is not there, not CPU 0
+        dedicated = _whole(host, dedicated - shared - _core_0(host))
         shared = _whole(host, shared)
+    how = "not as in nova.conf"
+    if (dedicated, shared) == configured:
+        how = "as in nova.conf, where it is to be decided"
+    reasons = [f"{how}: {fault}" for fault in faults]
     taken: frozenset[int] = frozenset()
     for claim in configuration.others(host):
         taken |= claim.cpus
@@ -76,13 +81,14 @@ def _core_0(host: Host) -> frozenset[int]:
 
 
 def _whole(host: Host, cpus: frozenset[int]) -> frozenset[int]:
-    """Return those of ``cpus`` whose cores are wholly among them."""
+    """Return those of ``cpus`` whose cores are wholly among them.
+
+    The core of an offline CPU is not known: it is kept.
+    """
     whole: set[int] = set()
     for cpu in host.facts.cpus:
-        if cpu.online and cpu.id in cpus:
-            core = cpulist.parse(cpu.siblings) & host.sets.online
-            if core <= cpus:
-                whole.add(cpu.id)
+        if cpu.id in cpus and cpulist.parse(cpu.siblings) <= cpus:
+            whole.add(cpu.id)
     return frozenset(whole)
 
 
@@ -187,6 +193,21 @@ def _comments(texts: Iterable[str]) -> list[str]:
     return [f"# {text}" for text in texts]
 
 
+def _isolated_at_boot(host: Host) -> frozenset[int]:
+    """Return the CPUs that ``isolcpus=`` isolates, online or not.
+
+    Newer kernels list the CPUs of isolated partitions beside them in sysfs: the command line tells
+    them apart, where it is known.
+    """
+    isolated = cpulist.parse(host.facts.isolated) & host.present
+    if "isolcpus" not in host.boot:
+        return isolated
+    named = host.cpus_of_parameter(host.boot["isolcpus"])
+    if named is None:
+        return isolated
+    return isolated & named
+
+
 def _physnets(host: Host) -> list[str]:
     lines: list[str] = []
     for name, target in sorted(physnets.mappings(host).items()):
@@ -213,7 +234,7 @@ def grub_args(host: Host) -> str:
     """
     shared, dedicated, reasons = split(host)
     lines = ["# For GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub and a reboot."]
-    boot = cpulist.parse(host.facts.isolated) & host.sets.online
+    boot = _isolated_at_boot(host)
     partitions = host.sets.owners.cpus(Owner.ISOLATED) - boot
     polled = host.sets.owners.polled
     wanted = dedicated | polled | (boot - shared)
@@ -233,7 +254,7 @@ def grub_args(host: Host) -> str:
         if cpus:
             lines.append(f"# not as in nova.conf: {cpulist.named(cpus)}, {why}")
     owned = cpulist.format(isolated)
-    rest = cpulist.format(host.sets.online - isolated - partitions)
+    rest = cpulist.format(host.present - isolated - partitions)
     lines += [
         "# Isolated CPUs are for pinned guests and PMD threads: what floats there piles up on one of them.",
         f"isolcpus=managed_irq,domain,{owned} irqaffinity={rest}",

@@ -171,6 +171,7 @@ class GenerateTest(testcase.TestCase):
         none = {f"{_CPU}/isolated": "", f"{_CPU}/nohz_full": ""}
         left, half = "0-1,4-5,8-9,12-13", "0-1,5,8-9,13"
         pmd = {**PMD, f"{_CPU}/isolated": f"{hosts.DEDICATED},4,12", f"{_CPU}/nohz_full": ""}
+        pmd["proc/cmdline"] = f"isolcpus={hosts.DEDICATED},4,12\n"
         for name, tree, expected in (
             (
                 "shared alone",
@@ -190,7 +191,7 @@ class GenerateTest(testcase.TestCase):
             ("isolated alone", {_NOVA: None}, (left, hosts.DEDICATED, hosts.DEDICATED, 0)),
             (
                 "a torn core 0",
-                {_NOVA: None, f"{_CPU}/isolated": "1-15"},
+                {_NOVA: None, f"{_CPU}/isolated": "1-15", "proc/cmdline": "isolcpus=1-N\n"},
                 ("0,8", *["1-7,9-15"] * 2, 0),
             ),
             (
