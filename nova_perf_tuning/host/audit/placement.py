@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where guests, the threads that serve them and NICs' interrupts are, against nodes, NICs and each
-other.
+"""Where guests and the threads that serve them are, against nodes, NICs and each other."""
 
-Settings of interrupts come from the planner.
-"""
-
-import abc
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Final, TypeAlias
+from typing import ClassVar, Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.audit import guest_threads
@@ -17,9 +12,9 @@ from nova_perf_tuning.host.audit.guest_threads import Placed
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.audit.irqbalance_options import IrqbalanceEnvironment
 from nova_perf_tuning.host.model import host_model
-from nova_perf_tuning.host.plan import napi, vectors
+from nova_perf_tuning.host.plan import napi
 from nova_perf_tuning.printing import counted
-from nova_perf_tuning.rules import GIVEN, Finding, Level, NoDataError, named, need
+from nova_perf_tuning.rules import Finding, Level, NoDataError, named, need
 
 _ORACLE = (
     "Oracle, 10GbE network performance tuning (2013): pin the guest's vCPUs to the socket of dom0"
@@ -280,202 +275,6 @@ class NapiOnDedicated(HostRule):
                 subject=nic,
                 settings=host.planned_for("thread_affinity", targets, f"audit-{self.id}"),
             )
-
-
-#: The interrupts that carry packets: of each queue one, or one for each direction.
-_Queues: TypeAlias = Sequence[Sequence[host_model.Irq]]
-_NOWHERE: Final = "first leave it a housekeeping CPU (rule nova-cpu-sets); 'nova-perf plan{given}' says what stops it"
-
-
-class NicInterruptRule(HostRule):
-    """A rule on the interrupts of one NIC; the planner's own settings put them right."""
-
-    appliable = True
-    safe = True
-    remedy = (
-        "nova-perf apply --rule with the rule's name; 'nova-perf plan --all{given}' shows where to"
-    )
-
-    @abc.abstractmethod
-    def wrong(
-        self, host: Host, nic: host_model.Nic, queues: _Queues
-    ) -> tuple[list[host_model.Irq], str]:
-        """Return those of a NIC's interrupts that are wrong, and in words where they are.
-
-        :raises NotApplicableError: the rule cannot judge the host.
-        """
-
-    def evidence(
-        self, host: Host, nic: host_model.Nic, irqs: Sequence[host_model.Irq]
-    ) -> list[tuple[str, object]]:
-        """Return where ``irqs`` are."""
-        shown: list[tuple[str, object]] = []
-        for irq in irqs[:3]:
-            name, cpus = "smp", irq.affinity
-            if irq.effective:
-                name, cpus = "effective", irq.effective
-            path = f"/proc/irq/{irq.number}/{name}_affinity_list"
-            shown.append((path, f"{cpus} ({irq.name or 'no handler'})"))
-        if len(irqs) > 3:
-            more = cpulist.format(irq.number for irq in irqs[3:])
-            shown.append(("/proc/irq/*/smp_affinity_list", f"and {len(irqs) - 3} more: {more}"))
-        return shown
-
-    def check(self, host: Host) -> Iterator[Finding]:
-        need(host.facts.nics, "network devices are not in this record", NoDataError)
-        need(host.links, "no NIC that is up")
-        unknown: list[str] = []
-        for nic in host.links:
-            queues = list(vectors.classify(nic, host.interrupts(nic)).queues.values())
-            if not queues:
-                unknown.append(nic.name)
-                continue
-            wrong, where = self.wrong(host, nic, queues)
-            irqs = [irq for irq in wrong if not host.is_refused(nic, irq)]
-            if irqs:
-                yield self._about(host, nic, irqs, where)
-        need(
-            not unknown,
-            f"which interrupts carry packets of {named(unknown)} is not known",
-            NoDataError,
-        )
-
-    def _about(
-        self, host: Host, nic: host_model.Nic, irqs: Sequence[host_model.Irq], where: str
-    ) -> Finding:
-        targets = [f"irq:{irq.number}" for irq in irqs]
-        settings = host.planned_for("irq_affinity", targets, f"audit-{self.id}")
-        remedy = _NOWHERE
-        if settings:
-            remedy = f"nova-perf apply --rule {self.id}{GIVEN}  # 'nova-perf plan --all{GIVEN}' shows where to"
-        speed = f"{nic.speed_mbps} Mbit/s" if nic.speed_mbps else "speed unknown"
-        return self.finding(
-            self.evidence(host, nic, irqs),
-            f"{counted(len(irqs), 'interrupt')} of {nic.name} ({speed}) {where}",
-            remedy,
-            subject=nic.name,
-            settings=settings,
-        )
-
-
-def _cpus(irq: host_model.Irq) -> frozenset[int]:
-    """Return the CPU that serves an interrupt; all that may, where the kernel names none."""
-    return cpulist.parse(irq.effective or irq.affinity or "")
-
-
-def _flat(queues: _Queues) -> list[host_model.Irq]:
-    """Return the interrupts of all queues."""
-    return [irq for queue in queues for irq in queue]
-
-
-class OnCpu0(NicInterruptRule):
-    """No NIC queue interrupts CPU 0."""
-
-    id = "nic-irq-on-cpu0"
-    why = "CPU 0 serves timers and every device without an affinity; packets wait behind them."
-    source = (
-        "Oracle, 10GbE network performance tuning (2013): move the port's interrupts off CPU 0"
-    )
-
-    def wrong(
-        self, host: Host, nic: host_model.Nic, queues: _Queues
-    ) -> tuple[list[host_model.Irq], str]:
-        need(len(host.sets.online) > 1, "one CPU")
-        there = [irq for irq in _flat(queues) if _cpus(irq) == {0}]
-        # With more queues than CPUs one of them is there on purpose; with no other housekeeping
-        # CPU all are. The planner leaves these, or binds them to CPU 0.
-        for irq in there:
-            setting = host.planned.get(("irq_affinity", f"irq:{irq.number}"))
-            if setting is not None and cpulist.parse(setting.value) != {0}:
-                return there, "served by CPU 0 beside the timers of the whole host"
-        return [], ""
-
-
-class RemoteNode(NicInterruptRule):
-    """A NIC's interrupts are on CPUs of its own node."""
-
-    id = "nic-irq-remote-node"
-    why = (
-        "Descriptors and packets are then read over the interconnect: up to twice as slow (ESnet)."
-    )
-    source = "ESnet fasterdata; bloomberg/chef-bcpc #2115: 10-20 % of application performance"
-
-    def wrong(
-        self, host: Host, nic: host_model.Nic, queues: _Queues
-    ) -> tuple[list[host_model.Irq], str]:
-        host.need_nodes()
-        need(
-            any(link.node is not None for link in host.links),
-            "the nodes of NICs are unknown",
-            NoDataError,
-        )
-        if nic.node not in host.nodes_of(host.sets.housekeeping):
-            return [], ""
-        far: list[host_model.Irq] = []
-        others: set[int] = set()
-        for irq in _flat(queues):
-            nodes = host.nodes_of(_cpus(irq))
-            if nodes and vectors.node_of(nic, irq) not in nodes:
-                far.append(irq)
-                others |= nodes
-        return far, f"served on node {cpulist.format(others)}, the NIC is on node {nic.node}"
-
-    def evidence(
-        self, host: Host, nic: host_model.Nic, irqs: Sequence[host_model.Irq]
-    ) -> list[tuple[str, object]]:
-        shown = [host.node_file(nic)]
-        shown += super().evidence(host, nic, irqs)
-        return shown
-
-
-class OnDedicated(NicInterruptRule):
-    """No NIC interrupts a CPU that belongs to a guest."""
-
-    id = "nic-irq-on-dedicated"
-    why = "Each interrupt throws a vCPU out of the CPU that it has for itself."
-    source = "containers/nri-plugins #669, TuneD cpu-partitioning"
-
-    def wrong(
-        self, host: Host, nic: host_model.Nic, queues: _Queues
-    ) -> tuple[list[host_model.Irq], str]:
-        taken = host.sets.reserved | host.sets.quiet
-        need(taken, "no dedicated or isolated CPUs")
-        there: list[host_model.Irq] = []
-        cpus: set[int] = set()
-        for irq in host.interrupts(nic):
-            serving = _cpus(irq)
-            if serving and serving <= taken:
-                there.append(irq)
-                cpus |= serving
-        return (
-            there,
-            f"on {cpulist.named(cpus)}, owned by guests or programs, or isolated for them",
-        )
-
-
-class OneCpu(NicInterruptRule):
-    """The queues of a NIC are spread over CPUs."""
-
-    id = "nic-irq-one-cpu"
-    why = "One CPU in softirq is the limit of the whole NIC, whatever its number of queues."
-    source = "scylladb #10600: CPU 0 at 100 % softirq, the NIC dropping"
-
-    def wrong(
-        self, host: Host, nic: host_model.Nic, queues: _Queues
-    ) -> tuple[list[host_model.Irq], str]:
-        pool = host.sets.interrupts(nic.node)
-        if len(queues) < 2 or pool is None or len(pool.cpus) < 2:
-            return [], ""
-        irqs = _flat(queues)
-        used = {_cpus(irq) for irq in irqs}
-        used.discard(frozenset())  # where an interrupt is served is not known
-        if len(used) != 1:
-            return [], ""
-        cpus = used.pop()
-        if len(cpus) != 1:
-            return [], ""
-        spare = f"{pool.where} has {counted(len(pool.cpus), 'housekeeping CPU')}"
-        return irqs, f"of all {len(queues)} queues served by CPU {min(cpus)}; {spare}"
 
 
 class Irqbalance(HostRule):

@@ -12,10 +12,9 @@ from nova_perf_tuning.host.audit import (
     base,
     configuration,
     devices,
-    guest_pins,
     machine,
     network,
-    physnets,
+    nic_interrupts,
     placement,
     vswitch,
 )
@@ -24,7 +23,15 @@ from nova_perf_tuning.host.audit.host import Host
 #: Entry points of rules that other distributions bring; the rules of this one are in
 #: :data:`_MODULES`.
 GROUP = "nova_perf_tuning.audit"
-_MODULES = (configuration, devices, guest_pins, machine, network, physnets, placement, vswitch)
+_MODULES = (
+    configuration,
+    devices,
+    machine,
+    network,
+    nic_interrupts,
+    placement,
+    vswitch,
+)
 
 
 class AuditError(errors.PerfTuningError):

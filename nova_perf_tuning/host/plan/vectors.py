@@ -7,7 +7,8 @@ rules: an interrupt that no rule knows serves no queue (RDMA, firmware, slow pat
 director). Most drivers write ``NAME-STEM-NUMBER``: ice, i40e, iavf, ixgbe, igb, igc, e1000e,
 bnxt_en (TxRx, rx, tx), ena (Tx-Rx), qede, bnx2x (fp), nfp, vmxnet3 (rxtx), enic (rx, tx), be2net
 (q), or ``NAME-NUMBER``: sfc, bnx2, older mlx4 and mlx5; others' rules are in ``_RULES``.
-xen-netfront with one queue and ibmveth have one interrupt with the NIC's name, atlantic has
+A number after the NIC's own name and a direction is a queue's, whatever the driver (stmmac:
+``eth0:rx-0``). xen-netfront with one queue and ibmveth have one interrupt with the NIC's name, atlantic has
 several; hv_netvsc has none of its own.
 """
 
@@ -20,11 +21,11 @@ from nova_perf_tuning.host.model import host_model
 
 # No colon: vectors of a control VSI have a PCI address (ice-0000:65:00.0:ctrl-TxRx-0,
 # i40e-…:fdir-TxRx-0).
-_STEMS: Final = re.compile(
-    r"[^:@]+?-(?P<way>TxRx|Tx-Rx|txrx|rxtx|fp|rx|tx|Rx|Tx|q|Q)-?(?P<number>\d{1,4})"
-)
+_WAYS: Final = "TxRx|Tx-Rx|txrx|rxtx|fp|rx|tx|Rx|Tx|q|Q"
+_STEMS: Final = re.compile(rf"[^:@]+?-(?P<way>{_WAYS})-?(?P<number>\d{{1,4}})")
 _RULES: Final = {
     "cxgb4": re.compile(r".+[- ]\(?(?P<way>Rx|queue) ?(?P<number>\d{1,4})\)?"),
+    # gve is called gvnic in sysfs up to Linux 6.4; its names have the text eth%d up to 5.15.
     "gve": re.compile(r"(gve-ntfy-blk|.+-ntfy-block\.)(?P<number>\d{1,4})(@pci:.+)?"),
     "hns3": re.compile(r".+-(?P<way>TxRx|Rx|Tx)-(?P<number>\d{1,4})"),
     "hinic": re.compile(r".+_(?P<way>rx|tx|qp)q?(?P<number>\d{1,4})"),
@@ -39,6 +40,7 @@ _RULES: Final = {
 }
 #: What may serve all queues of a NIC beside its own name: the vector that virtio's queues share.
 _SHARED: Final = re.compile(r"virtio\d+(-virtqueues)?")
+_ALIASES: Final = {"gvnic": "gve"}
 _RECEIVING: Final = frozenset(("rx", "Rx", "input", "queue"))
 _SENDING: Final = frozenset(("tx", "Tx", "output"))
 #: Drivers whose transmit queue of a further traffic class is on the vector of its number modulo
@@ -165,15 +167,25 @@ def _named(nic: host_model.Nic, irqs: Iterable[host_model.Irq]) -> list[_Serving
     return named
 
 
+def _driver(nic: host_model.Nic) -> str | None:
+    """Return the driver by the name that the rules have for it."""
+    if nic.driver is None:
+        return None
+    return _ALIASES.get(nic.driver, nic.driver)
+
+
 def _rules(nic: host_model.Nic) -> Sequence[re.Pattern[str]]:
     """Return the rules for a NIC; where its driver is not known, all."""
-    by_number = re.compile(rf"{re.escape(nic.name)}-(?P<number>\d{{1,4}})")
-    if nic.driver in ("mlx4_core", "mlx5_core"):
-        return [_RULES[nic.driver], by_number]
-    if nic.driver in _RULES:
-        return [_RULES[nic.driver]]
-    rules = [_STEMS, by_number]
-    if nic.driver is None:
+    name = re.escape(nic.name)
+    by_number = re.compile(rf"{name}-(?P<number>\d{{1,4}})")
+    by_direction = re.compile(rf"{name}[:@.](?P<way>{_WAYS})-?(?P<number>\d{{1,4}})")
+    driver = _driver(nic)
+    if driver in ("mlx4_core", "mlx5_core"):
+        return [_RULES[driver], by_number]
+    if driver in _RULES:
+        return [_RULES[driver]]
+    rules = [_STEMS, by_number, by_direction]
+    if driver is None:
         rules += _RULES.values()
     return rules
 
@@ -188,7 +200,7 @@ def _serves_all(nic: host_model.Nic, irq: host_model.Irq) -> bool:
 def _renumber(nic: host_model.Nic, named: Sequence[_Serving]) -> None:
     """Turn the numbers that the driver wrote into those of the queues."""
     highest = max(serving.number for serving in named)
-    match nic.driver:
+    match _driver(nic):
         case "mlx5_core":
             # One netdev on several functions: mlx5_sd_ch_ix_get_dev_ix(), ..._get_vec_ix().
             functions = sorted({_function(nic, serving.irq) for serving in named})
