@@ -334,7 +334,8 @@ class ChannelCount(HostRule):
     appliable = True
 
     def check(self, host: Host) -> Iterator[Finding]:
-        need(host.sets.dedicated, "no dedicated CPUs: interrupts may go anywhere")
+        taken = host.sets.reserved | host.sets.isolated
+        need(taken, "no dedicated or isolated CPUs: interrupts may go anywhere")
         unknown: list[str] = []
         for nic in host.links:
             link = host.ethtool.get(nic.name)
