@@ -35,8 +35,9 @@ def split(host: Host) -> tuple[frozenset[int], frozenset[int], list[str]]:
     faults = _faults(host)
     configured = host.dedicated or frozenset(), host.shared or frozenset()
     dedicated, shared = configured
-    if faults:  # no torn core, no CPU that is not there, not CPU 0
-        dedicated = _whole(host, dedicated - shared - _core_0(host))
+    if faults:  # no torn core, no CPU that is not there or without memory, not CPU 0
+        bare = layout.without_memory(host.facts)
+        dedicated = _whole(host, dedicated - shared - _core_0(host) - bare)
         shared = _whole(host, shared)
     how = "not as in nova.conf"
     if (dedicated, shared) == configured:

@@ -334,7 +334,7 @@ class ChannelCount(HostRule):
     appliable = True
 
     def check(self, host: Host) -> Iterator[Finding]:
-        taken = host.sets.reserved | host.sets.isolated
+        taken = host.sets.reserved | host.sets.quiet
         need(taken, "no dedicated or isolated CPUs: interrupts may go anywhere")
         unknown: list[str] = []
         for nic in host.links:

@@ -145,10 +145,13 @@ class OnCpu0(NicInterruptRule):
     ) -> tuple[list[host_model.Irq], str]:
         need(len(host.sets.online) > 1, "one CPU")
         there = [irq for irq in carriers.irqs if _cpus(irq) == {0}]
-        # With more queues than CPUs one of them is there on purpose, and the planner leaves it.
-        if not any(("irq_affinity", f"irq:{irq.number}") in host.planned for irq in there):
-            return [], ""
-        return there, "served by CPU 0 beside the timers of the whole host"
+        # With more queues than CPUs one of them is there on purpose; with no other housekeeping
+        # CPU all are. The planner leaves these, or binds them to CPU 0.
+        for irq in there:
+            setting = host.planned.get(("irq_affinity", f"irq:{irq.number}"))
+            if setting is not None and cpulist.parse(setting.value) != {0}:
+                return there, "served by CPU 0 beside the timers of the whole host"
+        return [], ""
 
 
 class RemoteNode(NicInterruptRule):
@@ -194,12 +197,12 @@ class OnDedicated(NicInterruptRule):
     id = "nic-irq-on-dedicated"
     of_queues = False
     why = "Each interrupt throws a vCPU out of the CPU that it has for itself."
-    source = "containers/nri-plugins #669, TuneD cpu-partitioning, the design of this project"
+    source = "containers/nri-plugins #669, TuneD cpu-partitioning"
 
     def wrong(
         self, host: Host, nic: host_model.Nic, carriers: Carriers
     ) -> tuple[list[host_model.Irq], str]:
-        taken = host.sets.reserved | host.sets.isolated
+        taken = host.sets.reserved | host.sets.quiet
         need(taken, "no dedicated or isolated CPUs")
         there: list[host_model.Irq] = []
         cpus: set[int] = set()

@@ -12,9 +12,11 @@ from nova_perf_tuning.host.audit import (
     base,
     configuration,
     devices,
+    guest_pins,
     machine,
     network,
     nic_interrupts,
+    physnets,
     placement,
     vswitch,
 )
@@ -26,9 +28,11 @@ GROUP = "nova_perf_tuning.audit"
 _MODULES = (
     configuration,
     devices,
+    guest_pins,
     machine,
     network,
     nic_interrupts,
+    physnets,
     placement,
     vswitch,
 )
