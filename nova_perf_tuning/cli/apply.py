@@ -209,7 +209,7 @@ def _proposed(args: argparse.Namespace) -> _Wanted:
     if args.all_safe:
         rules += [rule for rule in runner.load() if rule.safe and rule not in rules]
     novaconf.read(args.nova_config)  # which refuses what is wrong
-    host = host_options.view(args)
+    host = host_options.view_to_act(args)
     report = runner.run(host, rules)
     warnings = _unjudged(args, report)
     if host.options.refused and host.plan is not None:

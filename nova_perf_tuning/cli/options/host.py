@@ -214,3 +214,13 @@ def view(args: argparse.Namespace) -> Host:
         kernel_log=kernel_log,
     )
     return Host(root, facts, known)
+
+
+def view_to_act(args: argparse.Namespace) -> Host:
+    """Return :func:`view` for a command that builds on the CPU sets of nova.conf.
+
+    :raises NovaConfigError: they cannot be read, and nothing may be built on what is left.
+    """
+    host = view(args)
+    novaconf.cpu_sets(host.nova_files)
+    return host

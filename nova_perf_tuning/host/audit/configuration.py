@@ -39,7 +39,12 @@ class NovaCpuSets(HostRule):
         faulty = _unreadable_sets(host)
         for option in faulty:
             yield self._unreadable(host, option)
-        need(given or faulty, "no CPU sets in nova.conf")
+        misplaced = novaconf.misplaced(host.nova)
+        for value, (section, key) in misplaced:
+            why = f"Nova does not look for {key} there: it has no effect"
+            remedy = f"move it to the section [{section}] of nova.conf"
+            yield self.finding([value], why, remedy, subject=key)
+        need(given or faulty or misplaced, "no CPU sets in nova.conf")
         for option, cpus in given.items():
             if cpus - host.present:
                 missing, there = cpulist.named(cpus - host.present), cpulist.named(host.present)

@@ -62,6 +62,7 @@ _RECORDED: Final = {
 DEDICATED: Final = ("compute", "cpu_dedicated_set")
 SHARED: Final = ("compute", "cpu_shared_set")
 PIN_SET: Final = ("DEFAULT", "vcpu_pin_set")
+_SETS: Final = (DEDICATED, SHARED, PIN_SET)
 
 
 class NovaConfigError(errors.PerfTuningError):
@@ -161,6 +162,16 @@ def _nova_cpus(text: str) -> frozenset[int]:
             f"'{text.strip()[:80]}' has a stride, which Nova does not read; write it as in 0-3,8"
         )
     return cpulist.parse_spec(text)
+
+
+def misplaced(options: Options) -> list[tuple[Value, tuple[str, str]]]:
+    """Return the CPU sets in sections where Nova does not look, each with the option that it reads."""
+    wrong: list[tuple[Value, tuple[str, str]]] = []
+    for (section, key), value in options.items():
+        for option in _SETS:
+            if key == option[1] and section != option[0] and option not in options:
+                wrong.append((value, option))
+    return wrong
 
 
 def find(root: Root, *, strict: bool = False) -> list[str]:
@@ -330,6 +341,8 @@ def recorded(text: str) -> str:
         known = _RECORDED.get(section, "")
         if section.startswith(PHYSNET):
             known = "numa_nodes"
+        if key in [name for _section, name in _SETS]:
+            known = key  # also where Nova does not look for it
         if key not in known.split() or not value.isprintable():
             continue
         if section != last:

@@ -137,6 +137,30 @@ class AuditTest(testcase.TestCase):
                     for command in (("plan",), ("generate", "nova-conf")):
                         program.refused(self, *command, "--sysroot", root, *options)
 
+    def test_sets_that_cannot_be_read_are_a_finding_however_the_file_is_named(self) -> None:
+        """A comment behind a value, which oslo.config keeps; what builds on the sets refuses."""
+        text = hosts.NOVA_CONF.replace("cpu_shared_set", "# next\ncpu_shared_set", 1)
+        text = text.replace(f"= {hosts.DEDICATED}", f"= {hosts.DEDICATED}  # guests")
+        root = hosts.grow(self, hosts.changed(hosts.good(), {"etc/nova/nova.conf": text}))
+        conf = f"{hosts.grow(self, {'own.conf': text})}/own.conf"
+        judged = []
+        for options in ((), ("--nova-config", conf)):
+            report = self.json("--sysroot", root, *options, code=1)
+            found = {finding["rule"]: finding["level"] for finding in report["findings"]}
+            self.assertEqual("error", found["nova-cpu-sets"])
+            self.assertGreater(len(report["clean"]), 10)
+            judged.append((found, report["clean"]))
+            for command in (
+                ("plan",),
+                ("generate", "nova-conf"),
+                ("generate", "grub-args"),
+                ("apply", "--rule", "nic-irq-on-cpu0", "--dry-run"),
+            ):
+                with self.subTest(command, options=options):
+                    line = program.refused(self, *command, "--sysroot", root, *options)
+                    self.assertIn("cpu_dedicated_set", line)
+        self.assertEqual(*judged)
+
     def test_options_that_were_given_are_repeated(self) -> None:
         """Two commands must not look at two configurations; --no-nova-config leaves all of them out.
 

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CPU sets of nova.conf that Nova does not read, and CPUs that interrupts may not use without them."""
+
+from nova_perf_tuning.host.input import novaconf
+from tests.support import audit_cases, testcase
+from tests.support import audit_hosts as hosts
+
+_CPU = "sys/devices/system/cpu"
+_NOVA = "etc/nova/nova.conf"
+
+
+class MisplacedTest(testcase.TestCase):
+    def test_sets_in_a_section_where_nova_does_not_look(self) -> None:
+        for text, key, section in (
+            ("[DEFAULT]\ncpu_dedicated_set = 2-3\n", "cpu_dedicated_set", "[compute]"),
+            ("[libvirt]\ncpu_shared_set = 0-1\n", "cpu_shared_set", "[compute]"),
+            ("[compute]\nvcpu_pin_set = 2-3\n", "vcpu_pin_set", "[DEFAULT]"),
+        ):
+            report = audit_cases.judge("nova-cpu-sets", {_NOVA: text})
+            with self.subTest(text):
+                found = [(one.level.value, one.subject) for one in report.findings]
+                self.assertEqual([("error", key)], found)
+                self.assertIn(section, report.findings[0].remedy)
+                self.assertEqual(
+                    text.splitlines()[1].partition(" = ")[2], report.findings[0].evidence[0].value
+                )
+
+    def test_one_that_nova_reads_beside_it_is_in_force(self) -> None:
+        text = "[DEFAULT]\ncpu_dedicated_set = 2-3\n" + hosts.NOVA_CONF
+        report = audit_cases.judge("nova-cpu-sets", {_NOVA: text})
+        self.assertEqual(["nova-cpu-sets"], report.clean)
+
+    def test_a_recorded_host_keeps_it(self) -> None:
+        text = "[DEFAULT]\ncpu_dedicated_set = 2-3\nconnection = secret\n"
+        self.assertEqual("[DEFAULT]\ncpu_dedicated_set = 2-3\n", novaconf.recorded(text))
+
+
+class ChannelsTest(testcase.TestCase):
+    def test_isolated_cpus_are_not_for_interrupts_either(self) -> None:
+        """A host of guests without nova.conf: the plan keeps interrupts off isolcpus=."""
+        gone = dict.fromkeys((_NOVA, "etc/libvirt", "run/libvirt", "proc/5000"))
+        many = {
+            "nova-perf/ethtool/eth0.json": hosts.ethtool(
+                channels={"combined": 32, "combined_max": 32}
+            )
+        }
+        report = audit_cases.judge("channels-vs-housekeeping", {**gone, **many})
+        self.assertEqual(["eth0"], [finding.subject for finding in report.findings])
+        free = {f"{_CPU}/isolated": "\n", f"{_CPU}/nohz_full": "\n"}
+        report = audit_cases.judge("channels-vs-housekeeping", {**gone, **many, **free})
+        self.assertEqual(["channels-vs-housekeeping"], [lack.rule for lack in report.unknown])
