@@ -59,6 +59,11 @@ def _ovs(thread: str, cpus: str) -> dict[str, str | None]:
     return owners.program(900, "ovs-vswitchd", {"ovs-vswitchd": hosts.SHARED, thread: cpus})
 
 
+_PARALLEL = {
+    _NOVA: hosts.NOVA_CONF.replace(
+        "[libvirt]", "[libvirt]\nlive_migration_parallel_connections = 4"
+    )
+}
 _FAR = hosts.domain(pins=("6", "7"))
 _POWER_OFF = {
     _NOVA: hosts.NOVA_CONF.replace("cpu_power_management = true", "cpu_power_management = false")
@@ -220,6 +225,93 @@ CASES: dict[str, Case] = {
         message=(
             "vhost workers of instance-1 may run on CPUs 2-3,6-7,10-11,14-15, which vCPUs or polling programs own"
         ),
+    ),
+    "guest-floats-on-isolated": Case(
+        {
+            **hosts.process(vcpus=("2-3,10-11", "2-3,10-11")),
+            _GUEST: hosts.domain(pins=("2-3,10-11", "2-3,10-11"), policy="shared"),
+        },
+        "warning",
+        "2-3,10-11",
+        message="2 vCPUs of instance-1 may float over CPUs 2-3,10-11, isolated: all pile up on CPU 2",
+    ),
+    "numa-balancing-beyond-node": Case(
+        {
+            **_sysctl("kernel/numa_balancing", "1"),
+            **hosts.process(vcpus=("0-15", "0-15")),
+            _GUEST: hosts.domain(pins=(), policy="shared", memory_gib=100),
+        },
+        "warning",
+        "100 GiB (a node has 64 GiB)",
+        holds=_sysctl("kernel/numa_balancing", "1"),
+        message=(
+            "instance-1 has 100 GiB (a node has 64 GiB) and floats over 2 nodes, which balancing follows"
+        ),
+    ),
+    "migration-threads-on-dedicated": Case(
+        {**hosts.process(own="2-3"), **_PARALLEL},
+        "warning",
+        "4",
+        holds=_PARALLEL,
+        message="a migration of instance-1 has 4 threads on CPUs 2-3, which vCPUs own",
+    ),
+    "host-cpus-few": Case(
+        {
+            _NOVA: f"[compute]\ncpu_dedicated_set = {hosts.DEDICATED},4-5,12-13\ncpu_shared_set = 0-1,8-9\n",
+        },
+        "warning",
+        "0-15",
+        message=(
+            "CPUs of node 1 are for guests, and the host has none there: what serves them runs elsewhere"
+        ),
+    ),
+    # guests' own XML
+    "guest-references": Case(
+        {
+            _GUEST: hosts.domain().replace(
+                "<emulatorpin", "<iothreadpin iothread='1' cpuset='0'/><emulatorpin"
+            )
+        },
+        "warning",
+        "<iothreadpin iothread='1'>: no such I/O thread",
+        message=(
+            "<iothreadpin iothread='1'> of instance-1: no such I/O thread. libvirt refuses to "
+            "define or start such a domain."
+        ),
+    ),
+    "guest-topology": Case(
+        {_GUEST: hosts.domain(numa="<topology sockets='1' cores='1' threads='2'/>")},
+        "warning",
+        "<topology sockets='1' cores='1' threads='2'>",
+        message=(
+            "vCPUs 0-1 of instance-1 are threads of one core for it, and pinned to CPUs 2-3 of different cores"
+        ),
+    ),
+    "guest-on-both-threads": Case(
+        {
+            **hosts.process(vcpus=("2", "10", "3", "11")),
+            _GUEST: hosts.domain(vcpus=4, pins=("2", "10", "3", "11")),
+            _SCSI: None,
+            _WINDOWS: None,
+        },
+        "info",
+        "vCPUs on CPUs 2-3,10-11",
+        message=(
+            "instance-1 has both threads of 2 cores of node 0, which has 4; no guest owns a CPU of node 1"
+        ),
+    ),
+    "windows-queues-beyond-cores": Case(
+        {
+            _WINDOWS: hosts.domain(
+                "windows",
+                pins=("2", "10"),
+                os_type="windows",
+                numa="<topology sockets='1' cores='1' threads='2'/>",
+            )
+        },
+        "info",
+        "<driver queues='2'>",
+        message="windows runs Windows on 1 core and has a NIC of 2 queues",
     ),
     # TCP
     "tcp-buffers-too-small": Case(

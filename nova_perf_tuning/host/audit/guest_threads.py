@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.input.facts import guests
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.plan import idle
 
 
@@ -24,13 +25,20 @@ class Placed:
 def placed(host: Host, guest: Guest, kinds: Collection[str]) -> Iterator[Placed]:
     """Yield where a guest's threads of some kinds may run; while it is off, where its XML puts them."""
     if guest.process is not None:
-        for thread in guest.process.threads:
-            if thread.kind in kinds:
-                path = f"/proc/{thread.tid}/status Cpus_allowed_list"
-                yield Placed(guest.name, (path, thread.affinity or "unknown"), thread.affinity)
+        yield from of_process(guest.name, guest.process, kinds)
     elif guest.path.startswith(f"/{guests.RUNNING}/"):
         yield Placed(guest.name, (guest.path, "it runs, its process is not known"), None)
     else:
         for reach in idle.reaches(guest.domain, host.facts, host.sets):
             if reach.kind in kinds:
                 yield Placed(guest.name, (guest.path, reach.says), reach.cpus)
+
+
+def of_process(
+    name: str, process: host_model.GuestProcess, kinds: Collection[str]
+) -> Iterator[Placed]:
+    """Yield where threads of a running guest may run."""
+    for thread in process.threads:
+        if thread.kind in kinds:
+            path = f"/proc/{thread.tid}/status Cpus_allowed_list"
+            yield Placed(name, (path, thread.affinity or "unknown"), thread.affinity)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import cpulist, errors, rules
-from nova_perf_tuning.guest import parsing
+from nova_perf_tuning.guest import parsing, shape
 from nova_perf_tuning.guest.domain import MAX_PID, Domain, Inventory
 from nova_perf_tuning.host.input import novaconf
 from nova_perf_tuning.host.input.facts import ethtool, guests, whose
@@ -58,12 +58,13 @@ class Options:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Guest:
-    """One domain: how it is placed, what it is made of, its process where it runs, and the file of
-    its XML.
+    """One domain: how it is placed, what it is made of, how it sees its vCPUs, its process where it
+    runs, and the file of its XML.
     """
 
     domain: Domain
     inventory: Inventory
+    shape: shape.Shape
     process: host_model.GuestProcess | None
     path: str
 
@@ -312,9 +313,10 @@ class Host:
             for path, data in self._xml_of(domain.name, given):
                 try:
                     inventory = parsing.parse_inventory(data)
+                    vcpus = shape.parse_shape(data)
                 except parsing.DomainError:
                     continue
-                guests.append(Guest(domain, inventory, processes.get(domain.name), path))
+                guests.append(Guest(domain, inventory, vcpus, processes.get(domain.name), path))
                 break
         return tuple(sorted(guests, key=lambda guest: (guest.process is None, guest.name)))
 

@@ -23,6 +23,13 @@ _FREQ = "sys/devices/system/cpu/cpufreq"
 _DEEP_US = 50
 
 
+#: CPUs for the host: fewer are few, as a number and as a share (hotsos).
+_FEW: Final = 5
+_FEW_SHARE: Final = 0.05
+#: Where they are more than this share of all, the number alone does not count.
+_LARGE_SHARE: Final = 0.25
+
+
 class KvmMissing(HostRule):
     """Guests run with KVM."""
 
@@ -471,3 +478,36 @@ class NumaBalancing(HostRule):
                 level=Level.INFO if len(floating) > len(pinned) else None,
                 safe=not floating,
             )
+
+
+class HostCpus(HostRule):
+    """The host has enough CPUs of its own, on each node with pinned guests too."""
+
+    id = "host-cpus-few"
+    why = "Daemons, interrupts, vhost workers and emulator threads of all guests share them."
+    remedy = (
+        "leave the host a core more of each node: take it out of cpu_dedicated_set and isolcpus="
+    )
+    source = "hotsos: insufficient_unpinned_cpus, fewer than 5 or 5 %; TripleO: a core of each node for the host"
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        need(host.runs_guests, "not a host of guests")
+        need(host.sets.reserved | host.sets.isolated, "no dedicated or isolated CPUs")
+        online, own = host.sets.online, host.sets.housekeeping
+        evidence = [("/sys/devices/system/cpu/online", cpulist.format(online)), host.owned]
+        few = len(own) < _FEW and len(online) >= _FEW / _LARGE_SHARE
+        if few or len(own) < _FEW_SHARE * len(online):
+            yield self.finding(
+                evidence,
+                f"{counted(len(own), 'CPU')} of {len(online)} for everything but guests ({cpulist.format(own)})",
+                level=Level.INFO,
+            )
+        bare = host.nodes_of(host.sets.dedicated) - host.nodes_of(own)
+        if bare and own:
+            nodes = cpulist.named(bare, "node")
+            yield self.finding(
+                evidence,
+                f"CPUs of {nodes} are for guests, and the host has none there: what serves them runs elsewhere",
+            )
+        need(host.nodes_of(online), "the kernel gives no NUMA nodes", NoDataError)
+        known(host.dedicated, "no [compute] cpu_dedicated_set")

@@ -2,24 +2,27 @@
 """Where guests and the threads that serve them are, against nodes, NICs and each other."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host.audit import guest_threads
+from nova_perf_tuning.host.audit import base, configuration, guest_threads
 from nova_perf_tuning.host.audit.base import GuestRule, HostRule
 from nova_perf_tuning.host.audit.guest_threads import Placed
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.audit.irqbalance_options import IrqbalanceEnvironment
-from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model import host_model, owners
+from nova_perf_tuning.host.model.owners import Owner
 from nova_perf_tuning.host.plan import napi
 from nova_perf_tuning.printing import counted
-from nova_perf_tuning.rules import Finding, Level, NoDataError, named, need
+from nova_perf_tuning.rules import Finding, Level, NoDataError, known, named, need
 
 _ORACLE = (
     "Oracle, 10GbE network performance tuning (2013): pin the guest's vCPUs to the socket of dom0"
 )
 _CERN = "CERN (2016): one guest of 32 vCPUs lost 20.4 %, two of 16 lost 16 %, four of 8 lost 7.8 %"
+_BALANCING: Final = "kernel.numa_balancing"
+_CONNECTIONS: Final = ("libvirt", "live_migration_parallel_connections")
 #: Findings of a rule about as many guests; the last one counts the others.
 _SHOWN: Final = 3
 
@@ -82,6 +85,78 @@ class FloatsOverNodes(_OnNodes):
             )
 
 
+class FloatsOnIsolated(HostRule):
+    """vCPUs that float do so over CPUs that the scheduler balances."""
+
+    id = "guest-floats-on-isolated"
+    why = "On isolated CPUs the scheduler moves no thread: all vCPUs that float there pile up on the first."
+    remedy = "hw:cpu_policy=dedicated in the flavor, or take the CPUs out of isolcpus= or the isolated partition"
+    plain = "<vcpupin> of each vCPU to a CPU of its own; or take the CPUs out of isolcpus=, or make the guest's "
+    plain += "slice a partition of type root"
+    source = "sched(7); kernel documentation of isolcpus; seapath/ansible #908: four vCPUs seen on one CPU"
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        need(host.guests or host.facts.guests, "no guests")
+        seen = host.has(owners.ISOLATED_AT_BOOT[1:])
+        need(seen, f"{owners.ISOLATED_AT_BOOT} is not in this record", NoDataError)
+        claims = host.sets.owners
+        isolated = claims.cpus(Owner.ISOLATED) - claims.cpus(Owner.SLICE)
+        need(isolated, "no isolated CPUs")
+        vcpus: dict[str, list[Placed]] = {}
+        for thread in _vcpu_threads(host):
+            vcpus.setdefault(thread.guest, []).append(thread)
+        unknown = [name for name, own in vcpus.items() if any(one.cpus is None for one in own)]
+        floating: dict[str, list[Placed]] = {}
+        for name, own in vcpus.items():
+            there = [one for one in own if _floats_over(host, one, isolated)]
+            if there:
+                floating[name] = there
+        number = sum(len(own) for own in floating.values())
+        if number > 1:  # one alone has its CPU to itself
+            yield from self._about(host, floating, isolated)
+        need(not unknown, f"threads unknown: {named(unknown)}", NoDataError)
+
+    def _about(
+        self, host: Host, floating: Mapping[str, Sequence[Placed]], isolated: frozenset[int]
+    ) -> Iterator[Finding]:
+        more = _more(len(floating), "so do those of")
+        for name, own in list(floating.items())[:_SHOWN]:
+            cpus = cpulist.union(one.cpus or "" for one in own)
+            there = cpulist.named(cpus & isolated)
+            level = None
+            if cpus <= isolated:
+                happens = f"all pile up on CPU {min(cpus)}"
+            else:
+                happens = "one that gets there stays there"
+                level = Level.INFO
+            yield self.finding(
+                [own[0].evidence, *configuration.isolation(host)],
+                f"{counted(len(own), 'vCPU')} of {name} may float over {there}, isolated: {happens}{more}",
+                subject=name,
+                level=level,
+            )
+
+
+def _vcpu_threads(host: Host) -> Iterator[Placed]:
+    """Yield where vCPUs of all guests may run, also of those whose XML is not known."""
+    for guest in host.guests:
+        yield from guest_threads.placed(host, guest, ("vcpu",))
+    judged = {guest.name for guest in host.guests}
+    for process in host.facts.guests:
+        if process.name not in judged:
+            yield from guest_threads.of_process(process.name, process, ("vcpu",))
+
+
+def _floats_over(host: Host, vcpu: Placed, isolated: frozenset[int]) -> bool:
+    """Whether a vCPU that somebody confined to several CPUs may use isolated ones.
+
+    One that may use every CPU was confined by nobody: it begins on a CPU that is balanced, and
+    balancing moves it to no other.
+    """
+    cpus = cpulist.parse(vcpu.cpus or "")
+    return len(cpus) > 1 and bool(cpus & isolated) and not cpus >= host.sets.online
+
+
 class FarFromNic(_OnNodes):
     """A guest is on the node of the NIC that carries its traffic."""
 
@@ -89,7 +164,8 @@ class FarFromNic(_OnNodes):
     why = "Every packet is copied over the interconnect; Nova's specification counts up to 50 %."
     remedy = (
         "[neutron_physnet_NAME] numa_nodes in nova.conf, for Nova to choose the node; then migrate the guest, a "
-        "large one with [libvirt] live_migration_parallel_connections (Nova 33)"
+        "large one with [libvirt] live_migration_parallel_connections (Nova 33) and its emulator threads on the "
+        "shared CPUs (hw:emulator_threads_policy=share)"
     )
     plain = "<vcpu cpuset='CPUs of the NIC's node'> and <numatune> of that node"
     source = "Nova: NUMA-aware vSwitches; " + _ORACLE
@@ -160,6 +236,40 @@ class LargerThanNode(_OnNodes):
         yield self.of(guest, ["; ".join(much)], why, remedy)
 
 
+class BalancedBeyondNode(_OnNodes):
+    """Automatic NUMA balancing is off where a guest larger than a node floats."""
+
+    id = "numa-balancing-beyond-node"
+    why = "Its pages are unmapped and moved after vCPUs that wander over nodes, and KVM maps each of them anew."
+    remedy = (
+        "hw:numa_nodes in the flavor, so many that each fits into a node; else measure "
+        "sysctl -w kernel.numa_balancing=0"
+    )
+    plain = "<cpu><numa> with cells that fit, each with its <memnode>"
+    source = "cloud-hypervisor #7574: thousands of kvm_unmap_hva_range a second until kernel.numa_balancing=0"
+
+    def guests(self, host: Host) -> Sequence[Guest]:
+        guests = super().guests(host)
+        value = known(host.facts.sysctls.get(_BALANCING), "no NUMA balancing in this kernel")
+        need(value != "0", "NUMA balancing is off")
+        return guests
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        yield from super().check(host)
+        need(host.largest_node[1], "the memory of nodes is unknown", NoDataError)
+
+    def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
+        much = _too_much(host, guest)
+        nodes = host.nodes_of(host.cpus_of(guest))
+        if much and guest.inventory.cells <= 1 and not guest.domain.dedicated and len(nodes) > 1:
+            evidence = [
+                (base.sysctl_path(_BALANCING), host.facts.sysctls[_BALANCING]),
+                (guest.path, "; ".join(much)),
+            ]
+            why = f"{guest.name} has {' and '.join(much)} and floats over {len(nodes)} nodes, which balancing follows"
+            yield self.finding(evidence, why, subject=guest.name)
+
+
 class _ThreadsOnDedicated(HostRule):
     """A rule on threads of one kind that may run on dedicated CPUs."""
 
@@ -201,6 +311,43 @@ class EmulatorOnDedicated(_ThreadsOnDedicated):
     remedy = "hw:emulator_threads_policy=share with [compute] cpu_shared_set, or perf:emulator_placement=numa"
     plain = "<emulatorpin> and <iothreadpin> on CPUs that no guest owns"
     source = "Red Hat: strongly recommended in almost all NFV cases; Nova's documentation of emulator threads"
+
+
+class MigrationThreads(HostRule):
+    """Threads of parallel live migrations are off the CPUs that guests own."""
+
+    id = "migration-threads-on-dedicated"
+    why = "QEMU sends on several connections with a thread for each, which runs where its emulator threads may."
+    remedy = (
+        "hw:emulator_threads_policy=share with [compute] cpu_shared_set, or one connection alone"
+    )
+    plain = "<emulatorpin> on CPUs that no guest owns"
+    source = "QEMU: migration/multifd.c; Nova 33: [libvirt] live_migration_parallel_connections"
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        number = host.option(_CONNECTIONS[1], _CONNECTIONS[0])
+        several = number.isascii() and number.isdecimal() and len(number) < 6 and int(number) > 1
+        need(several, "live migrations have one connection")
+        need(host.guests, "no guests")
+        need(host.sets.reserved, "no dedicated CPUs")
+        hit: list[tuple[Placed, frozenset[int]]] = []
+        unknown: set[str] = set()
+        for guest in host.guests:
+            for thread in guest_threads.placed(host, guest, ("emulator",)):
+                both = cpulist.parse(thread.cpus or "") & host.sets.reserved
+                if thread.cpus is None:
+                    unknown.add(guest.name)
+                elif both and guest.domain.dedicated:
+                    hit.append((thread, both))
+                    break
+        for thread, both in hit[:_SHOWN]:
+            yield self.finding(
+                [host.nova[_CONNECTIONS], thread.evidence],
+                f"a migration of {thread.guest} has {number} threads on {cpulist.named(both)}, which vCPUs "
+                f"own{_more(len(hit), 'so have those of')}",
+                subject=thread.guest,
+            )
+        need(not unknown, f"threads unknown: {named(sorted(unknown))}", NoDataError)
 
 
 class VhostOnDedicated(_ThreadsOnDedicated):

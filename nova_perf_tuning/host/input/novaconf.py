@@ -51,7 +51,8 @@ PHYSNET: Final = "neutron_physnet_"
 _RECORDED: Final = {
     "DEFAULT": "vcpu_pin_set reserved_host_cpus",
     "compute": "cpu_dedicated_set cpu_shared_set",
-    "libvirt": "virt_type cpu_power_management cpu_power_management_strategy",
+    "libvirt": "virt_type cpu_power_management cpu_power_management_strategy "
+    "live_migration_parallel_connections",
     "securitygroup": "firewall_driver",
     "linux_bridge": "physical_interface_mappings",
     "sriov_nic": "physical_device_mappings",

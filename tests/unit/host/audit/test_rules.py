@@ -62,6 +62,7 @@ class TableTest(testcase.TestCase):
         self.assertEqual([], report.findings)
         unknown = {"cpu-governor", "bridge-netfilter-off", "machine-slice-cpus"}
         unknown |= {"ovs-pmd-not-isolated", "ovs-threads-on-dedicated"}
+        unknown |= {"migration-threads-on-dedicated", "numa-balancing-beyond-node"}
         self.assertEqual(unknown, {lack.rule for lack in report.unknown})
 
     def test_an_empty_host_is_unknown_not_clean(self) -> None:

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a guest's XML says of its vCPUs, against itself and against the cores that they are pinned to."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.host.audit.base import GuestRule
+from nova_perf_tuning.host.audit.host import Guest, Host
+from nova_perf_tuning.host.model.owners import Owner
+from nova_perf_tuning.printing import counted
+from nova_perf_tuning.rules import Finding, Level, need
+
+_LIBVIRT = "libvirt: domain XML format, CPU model and topology"
+
+
+class References(GuestRule):
+    """What a guest's XML refers to is in it."""
+
+    id = "guest-references"
+    why = "libvirt refuses to define or start such a domain."
+    remedy = "rebuild or resize it: Nova writes its XML anew"
+    plain = "remove the element, or add what it names"
+    source = "libvirt: src/conf/domain_conf.c, \"Cannot find 'iothread'\""
+
+    def guests(self, host: Host) -> Sequence[Guest]:
+        need(host.guests, "no guests")
+        return host.guests
+
+    def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
+        dangling = guest.shape.dangling
+        if not dangling:
+            return
+        first = dangling[0]
+        why = f"{first.shown} of {guest.name}: {first.lacks}"
+        if len(dangling) > 1:
+            why += f", and {len(dangling) - 1} more"
+        shown = [f"{one.shown}: {one.lacks}" for one in dangling]
+        yield self.of(guest, shown, f"{why}. {self.why}")
+
+
+def own_cpus(guest: Guest) -> Mapping[int, int]:
+    """Return vCPU -> CPU of a guest each of whose vCPUs is pinned to a CPU of its own, else nothing."""
+    own: dict[int, int] = {}
+    for vcpu, text in guest.domain.vcpu_pins.items():
+        if text.isdecimal():
+            own[vcpu] = int(text)
+    if len(set(own.values())) < guest.domain.vcpus:
+        return {}
+    return own
+
+
+def cores(host: Host) -> Mapping[int, str]:
+    """Return online CPU -> the cpulist of its core."""
+    return {cpu.id: cpu.siblings for cpu in host.facts.cpus if cpu.online}
+
+
+class Topology(GuestRule):
+    """A pinned guest takes for threads of a core what are threads of a core."""
+
+    id = "guest-topology"
+    why = "Its scheduler packs and spreads work by cores and nodes that are not there."
+    remedy = "remove hw:cpu_sockets, hw:cpu_cores and hw:cpu_threads from the flavor: Nova then fits them to the pins"
+    plain = "<vcpupin> of vCPUs 2k and 2k+1 on threads of one core, or <topology threads='1'>"
+    source = f"{_LIBVIRT}; kernel: sched-domains, topology_sane() of x86"
+
+    def guests(self, host: Host) -> Sequence[Guest]:
+        need(host.guests, "no guests")
+        judged = [guest for guest in host.guests if own_cpus(guest) or guest.shape.cells]
+        need(judged, "no guest with CPUs of its own or NUMA cells")
+        return judged
+
+    def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
+        own = own_cpus(guest)
+        core_of = cores(host)
+        if own and core_of.keys() >= set(own.values()):
+            if guest.shape.threads > 1:
+                yield from self._torn(guest, own, core_of)
+            elif guest.shape.threads or not guest.domain.specs.of_nova:
+                # Nova writes a topology for each guest; one without it was recorded without it.
+                yield from self._hidden(guest, own, core_of)
+        if guest.shape.fits:
+            yield from self._cells(guest)
+
+    def _torn(
+        self, guest: Guest, own: Mapping[int, int], core_of: Mapping[int, str]
+    ) -> Iterator[Finding]:
+        """Yield threads of a guest's core that are on different cores of the host."""
+        threads = guest.shape.threads
+        torn: list[tuple[str, str]] = []
+        for first in range(0, guest.shape.most, threads):
+            group = [vcpu for vcpu in range(first, first + threads) if vcpu in own]
+            cpus = [own[vcpu] for vcpu in group]
+            if len({core_of[cpu] for cpu in cpus}) > 1:
+                torn.append((cpulist.named(group, "vCPU"), cpulist.named(cpus)))
+        if torn:
+            vcpus, cpus_of_first = torn[0]
+            why = f"{vcpus} of {guest.name} are threads of one core for it, and pinned to "
+            why += f"{cpus_of_first} of different cores"
+            if len(torn) > 1:
+                why += f"; so are {counted(len(torn) - 1, 'more core')}"
+            shown = [guest.shape.topology, f"{vcpus} on {cpus_of_first}"]
+            yield self.of(guest, shown, why)
+
+    def _hidden(
+        self, guest: Guest, own: Mapping[int, int], core_of: Mapping[int, str]
+    ) -> Iterator[Finding]:
+        """Yield threads of a core of the host that the guest takes for cores."""
+        of_core: dict[str, list[int]] = {}
+        for vcpu, cpu in sorted(own.items()):
+            of_core.setdefault(core_of[cpu], []).append(vcpu)
+        shared = [vcpus for vcpus in of_core.values() if len(vcpus) > 1]
+        if shared:
+            first = cpulist.named(shared[0], "vCPU")
+            why = f"{first} of {guest.name} share a core of the host, and it takes each for a core"
+            if len(shared) > 1:
+                why += f"; so do those of {counted(len(shared) - 1, 'more core')}"
+            shown = [guest.shape.topology if guest.shape.threads else "no <topology>"]
+            yield self.of(
+                guest,
+                shown,
+                why,
+                "hw:cpu_threads=2 in the flavor, or hw:cpu_thread_policy=isolate",
+                level=Level.INFO,
+            )
+
+    def _cells(self, guest: Guest) -> Iterator[Finding]:
+        """Yield cells that do not fit the sockets and cores that the guest sees."""
+        shape = guest.shape
+        per_socket = shape.cores * shape.threads
+        for text in shape.cells:
+            vcpus = cpulist.find(text) or frozenset()
+            sockets = {vcpu // per_socket for vcpu in vcpus}
+            whole = _whole(vcpus, per_socket)
+            where = cpulist.named(sockets, "socket")
+            level: Level | None = None
+            if not _whole(vcpus, shape.threads):
+                why = f"a NUMA cell of {guest.name} has one thread of a core and not the other"
+            elif len(sockets) > 1 and not whole:
+                why = f"a NUMA cell of {guest.name} has parts of {where}"
+            elif len(sockets) > 1 and shape.cores > 1:
+                why, level = f"a NUMA cell of {guest.name} has all of {where}", Level.INFO
+            else:
+                continue
+            remedy = "as many hw:cpu_sockets as hw:numa_nodes, each with the vCPUs of a node"
+            yield self.of(guest, [f"<cell cpus='{text}'>", shape.topology], why, remedy, level)
+
+
+def _whole(vcpus: frozenset[int], size: int) -> bool:
+    """Return whether ``vcpus`` consist of whole groups of ``size``."""
+    groups = {vcpu // size for vcpu in vcpus}
+    return len(vcpus) == len(groups) * size
+
+
+class BothThreads(GuestRule):
+    """A guest does not share cores with itself while another node is idle."""
+
+    id = "guest-on-both-threads"
+    level = Level.INFO
+    why = "Two vCPUs on the threads of one core compete for it; cores of the other node do nothing meanwhile."
+    remedy = (
+        "measure a flavor with hw:numa_nodes=2 and hw:cpu_thread_policy=isolate: it has a core for each vCPU, and "
+        "memory on two nodes"
+    )
+    plain = "half of the <vcpupin> on the idle node, with a <cell> and a <memnode> for each node"
+    source = (
+        "Nova's documentation of CPU topologies: threads of a core compete for shared resources"
+    )
+
+    def guests(self, host: Host) -> Sequence[Guest]:
+        need(host.guests, "no guests")
+        host.need_nodes()
+        shared = [core for core in cores(host).values() if len(cpulist.parse(core)) > 1]
+        need(shared, "no core has two threads here")
+        pinned = [guest for guest in host.guests if own_cpus(guest)]
+        need(pinned, "no guest with CPUs of its own")
+        return pinned
+
+    def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
+        own = frozenset(own_cpus(guest).values())
+        core_of = cores(host)
+        nodes = host.nodes_of(own)
+        if len(nodes) != 1 or not core_of.keys() >= own:
+            return
+        used = {core_of[cpu] for cpu in own}
+        if any(len(cpulist.parse(core)) < 2 or not cpulist.parse(core) <= own for core in used):
+            return
+        there = {core for cpu, core in core_of.items() if host.sets.node_of[cpu] in nodes}
+        idle = _idle_nodes(host, len(own))
+        if 2 * len(used) >= len(there) and idle:
+            (node,) = nodes
+            why = f"{guest.name} has both threads of {counted(len(used), 'core')} of node {node}, which has "
+            why += f"{len(there)}; no guest owns a CPU of node {idle[0]}"
+            yield self.of(guest, [f"vCPUs on {cpulist.named(own)}"], why)
+
+
+def _idle_nodes(host: Host, number: int) -> list[int]:
+    """Return the nodes on which nobody owns a CPU, and guests may have as many as ``number``.
+
+    Offline CPUs count: Nova parks those that no guest has.
+    """
+    taken = host.sets.owners.cpus(Owner.GUEST, Owner.PROGRAM)
+    allowed = host.dedicated
+    if allowed is None:
+        allowed = host.present - host.sets.housekeeping
+    idle: list[int] = []
+    for node in sorted(host.nodes_of(host.present)):
+        there = frozenset(cpu for cpu, home in host.sets.node_of.items() if home == node)
+        if not there & taken and len(there & allowed) >= number:
+            idle.append(node)
+    return idle
+
+
+class WindowsQueues(GuestRule):
+    """A Windows guest has no more queues than cores."""
+
+    id = "windows-queues-beyond-cores"
+    level = Level.INFO
+    why = "Windows' receive side scaling uses no second thread of a core: queues beyond the cores stay idle."
+    remedy = "perf:vif_queues at most the number of cores, or a core for each vCPU (hw:cpu_thread_policy=isolate)"
+    plain = "<driver queues='N'/> at most its cores, or <topology threads='1'> and a core for each vCPU"
+    source = "Microsoft: Introduction to Receive Side Scaling: RSS does not use hyper-threaded processors"
+
+    def guests(self, host: Host) -> Sequence[Guest]:
+        need(host.guests, "no guests")
+        windows = [guest for guest in host.guests if guest.inventory.windows]
+        need(windows, "no guest that is said to run Windows")
+        return windows
+
+    def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
+        shape = guest.shape
+        number = shape.sockets * shape.cores
+        most = max((nic.queues for nic in guest.domain.interfaces), default=0)
+        if shape.threads > 1 and shape.fits and most > number:
+            why = f"{guest.name} runs Windows on {counted(number, 'core')} and has a NIC of {most} queues"
+            yield self.of(guest, [shape.topology, f"<driver queues='{most}'>"], why)
