@@ -3,7 +3,6 @@
 
 import argparse
 import dataclasses
-from collections.abc import Mapping
 
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.validation.bench import base
@@ -19,9 +18,9 @@ def show(
     used: dict[str, str],
     readings: list[base.Reading],
     environment: Environment | None = None,
-    remarks: Mapping[str, str] | None = None,
+    report: base.Report | None = None,
 ) -> None:
-    """Show a benchmark's figures as the option ``-f`` says, with warnings and remarks."""
+    """Show a benchmark's figures as the option ``-f`` says, with warnings and all that a report says."""
     warnings: list[Reason] = []
     if environment is not None:
         warnings = summary.warnings(environment)
@@ -31,8 +30,12 @@ def show(
             "parameters": used,
             "readings": [dataclasses.asdict(reading) for reading in readings],
         }
-        if remarks is not None:
-            shown["remarks"] = [{"code": code, "text": remark} for code, remark in remarks.items()]
+        if report is not None:
+            shown["workload"] = report.workload
+            shown["remarks"] = [
+                {"code": code, "text": remark} for code, remark in report.remarks.items()
+            ]
+            shown["left_out"] = report.left_out
         if environment is not None:
             shown["environment"] = environment.to_dict()
             shown.update(data.lines("warnings", warnings))
@@ -47,5 +50,10 @@ def show(
     command.print_table(("figure", "value", "unit", "", ""), rows)
     for warning in warnings:
         command.say(f"warning: {messages.of(warning)}")
-    if remarks is not None:
-        command.say(*remarks.values(), prefix="warning: ")
+    if report is None:
+        return
+    workload = [f"{name}: {value}" for name, value in report.workload.items()]
+    if workload:
+        command.say("; ".join(workload), prefix="workload: ")
+    command.say(*report.remarks.values(), prefix="warning: ")
+    command.say(*report.left_out, prefix="left out: ")

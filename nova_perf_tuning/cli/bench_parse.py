@@ -22,9 +22,10 @@ class BenchParse(command.PerfCommand):
     def take_action(self, args: argparse.Namespace) -> None:
         named = None
         if args.kind is not None:
-            named = plugins.load(args.kind)
+            named = plugins.load_reader(args.kind)
         output = base.decode(options.read(args.file, base.MAX_CHARACTERS))
         benchmark = named or plugins.recognise(output)
-        bench.show(args, benchmark, {}, benchmark.parse(output), remarks=benchmark.remarks(output))
+        report = benchmark.report(output)
+        bench.show(args, benchmark, {}, report.readings, report=report)
         if named is None and args.format != "json":
             command.say(f"read as the output of '{benchmark.kind}'", prefix="note: ")

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from nova_perf_tuning import bounded_json, errors
 from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation.bench import pasted
 
 # A benchmark of another package imports this module alone.
 from nova_perf_tuning.validation.results.model import Better as Better
@@ -56,6 +57,22 @@ class Span:
     until: float | None = None
 
 
+@dataclasses.dataclass(slots=True)
+class Report:
+    """All that an output says.
+
+    :ivar readings: the figures; of several runs in one output none is judged.
+    :ivar workload: what was measured: name -> text.
+    :ivar remarks: what to know of the figures: code -> text for a person.
+    :ivar left_out: what the output has, or a reader expects of it, and is no figure.
+    """
+
+    readings: list[Reading] = dataclasses.field(default_factory=list)
+    workload: dict[str, str] = dataclasses.field(default_factory=dict)
+    remarks: dict[str, str] = dataclasses.field(default_factory=dict)
+    left_out: list[str] = dataclasses.field(default_factory=list)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Step:
     """One process of a benchmark.
@@ -71,7 +88,7 @@ class Step:
 
 
 def decode(data: bytes) -> str:
-    """Return a program's output as text with the line ends of Unix.
+    """Return a program's output as text with the line ends of Unix, without quotes around it.
 
     A byte order mark says how a file is encoded: PowerShell 5 writes UTF-16 with ``>``. Without
     one it is UTF-8.
@@ -80,7 +97,7 @@ def decode(data: bytes) -> str:
         text = data.decode("utf-16", "replace")
     else:
         text = data.decode("utf-8-sig", "replace")
-    return text.replace("\r\n", "\n")
+    return pasted.clean(text)
 
 
 def percentile_name(share: float) -> str:
@@ -202,6 +219,7 @@ class Benchmark(abc.ABC):
         them into with ``tools/image/build --add``.
     :cvar equal_keys: what it means that its JSON has a key twice, as the end of a sentence.
     :cvar form: the command whose output is read, as its user types it.
+    :cvar marks: a pattern of what only outputs of this tool have; empty: only reading it shows.
     :cvar brought: what an operator has to put on host and guest, since no package has it; empty:
         nothing.
     """
@@ -218,6 +236,7 @@ class Benchmark(abc.ABC):
     image_variant: ClassVar[Literal["small", "full", "own"]] = "small"
     equal_keys: ClassVar[str] = ""
     form: ClassVar[str] = ""
+    marks: ClassVar[str] = ""
     brought: ClassVar[str] = ""
 
     @property
@@ -283,13 +302,27 @@ class Benchmark(abc.ABC):
     def readings(self, status: int, output: str, errors: str) -> list[Reading]:
         """Return the figures of a client that ended by itself; OutputError: it failed, in its own words first."""
         if status == 0:
-            return self.parse(output)
+            return self.judged(self.parse(output))
         message = one_line(errors.strip()[-600:], 300)
         if not message and output.strip():
             self.parse(output)  # iperf3 tells its error in the JSON
         if self.paired and "refused" in message.lower():  # its server does not listen yet
             raise NotReadyError(f"{self.kind}: {message}")
         raise self.fault(f"ended with status {status}: {message or 'no message'}")
+
+    def judged(self, readings: list[Reading]) -> list[Reading]:
+        """Return the figures of one run; OutputError: they are of several, of which none is judged."""
+        if not any(reading.primary for reading in readings):
+            raise self.fault(f"the output has no '{self.primary[0]}' of one run to judge")
+        return readings
+
+    def printed(self, output: str) -> bool:
+        """Return whether a text has the marks of this tool, whether or not it can be read."""
+        return bool(self.marks) and re.search(self.marks, output, re.MULTILINE) is not None
+
+    def report(self, output: str) -> Report:
+        """Return all that an output says; raises what :meth:`parse` raises."""
+        return Report(self.parse(output), remarks=dict(self.remarks(output)))
 
     def remarks(self, output: str) -> Mapping[str, str]:
         """Return what to know of an output that :meth:`parse` has read: code -> text for a person."""
@@ -332,6 +365,9 @@ class Benchmark(abc.ABC):
             return bounded_json.objects(text[start.start() :])
         except bounded_json.JsonError as error:
             raise self.fault(f"the output is cut off or no JSON: {one_line(error, 80)}") from None
+
+    def has_json(self, text: str) -> bool:
+        return _OBJECT.search(text) is not None
 
     def wanted_form(self) -> str:
         """Return the end of a refusal: which program's output is read."""
@@ -413,3 +449,28 @@ class Benchmark(abc.ABC):
             raise self.fault(
                 f"latencies contradict each other: mean {mean:g}, min {least:g}, max {most:g}"
             )
+
+
+class ReportBenchmark(Benchmark):
+    """A benchmark that is read by :meth:`report` as a whole."""
+
+    @abc.abstractmethod
+    def report(self, output: str) -> Report:
+        """Return all that an output says; OutputError: it is cut off, empty or foreign."""
+
+    def parse(self, output: str) -> list[Reading]:
+        return self.report(output).readings
+
+    def remarks(self, output: str) -> Mapping[str, str]:
+        return self.report(output).remarks
+
+
+class ForeignTool(ReportBenchmark):
+    """A tool whose reports are read, and which this project does not run."""
+
+    packages: ClassVar[tuple[str, ...]] = ()
+    programs: ClassVar[tuple[str, ...]] = ()
+    parameters: ClassVar[Sequence[Parameter]] = ()
+
+    def steps(self, parameters: Mapping[str, str], peer: str | None = None) -> Sequence[Step]:
+        raise self.refusal("its reports are read, but it is not run here")

@@ -11,7 +11,7 @@ from importlib import metadata
 from typing import Any
 
 from nova_perf_tuning import cache_directory, errors, printing
-from nova_perf_tuning.validation.bench import base
+from nova_perf_tuning.validation.bench import base, foreign
 from nova_perf_tuning.validation.results.environment import RecordedBenchmark
 
 NAMESPACE = "nova_perf_tuning.benchmarks"
@@ -57,29 +57,44 @@ def load(kind: str) -> base.Benchmark:
     return benchmark
 
 
-def recognise(text: str) -> base.Benchmark:
-    """Return the benchmark that printed ``text``: the one that can read it.
+def load_reader(kind: str) -> base.Benchmark:
+    """Return one benchmark or foreign tool whose outputs are read, or raise :class:`UnknownBenchmarkError`."""
+    for tool in foreign.TOOLS:
+        if tool.kind == kind:
+            return tool()
+    if kind in installed(NAMESPACE):
+        return load(kind)
+    known = ", ".join([*installed(NAMESPACE), *(tool.kind for tool in foreign.TOOLS)])
+    raise UnknownBenchmarkError(f"there is no benchmark '{kind[:40]}'; there are {known}")
 
-    :raises base.BenchmarkOutputError: none can, or several can.
+
+def recognise(text: str) -> base.Benchmark:
+    """Return the benchmark or foreign tool that printed ``text``: the one that can read it.
+
+    :raises base.BenchmarkOutputError: none can, with what is wrong if the text has a tool's marks; or
+        several can.
     """
     readers = []
-    for benchmark in load_all():
+    refusals: dict[str, base.BenchmarkOutputError] = {}
+    for benchmark in [*load_all(), *(tool() for tool in foreign.TOOLS)]:
         try:
             benchmark.parse(text)
-        except base.BenchmarkOutputError:
+        except base.BenchmarkOutputError as error:
+            if benchmark.printed(text):
+                refusals[benchmark.kind] = error
             continue
         readers.append(benchmark)
-    if not readers:
-        raise base.BenchmarkOutputError(
-            "no benchmark reads this output; name the one that printed it, as in 'nova-perf bench parse fio FILE',"
-            " to see what is wrong with it"
-        )
     if len(readers) > 1:
         kinds = ", ".join(benchmark.kind for benchmark in readers)
-        raise base.BenchmarkOutputError(
-            f"the output may be of {kinds}; name the benchmark before the file"
-        )
-    return readers[0]
+        raise base.BenchmarkOutputError(f"the output may be of {kinds}; name the benchmark before the file")
+    if readers:
+        return readers[0]
+    if refusals:
+        raise next(iter(refusals.values()))
+    raise base.BenchmarkOutputError(
+        "no benchmark reads this output; name the one that printed it, as in 'nova-perf bench parse fio FILE',"
+        f" to see what is wrong with it; outputs of {foreign.READ} are read"
+    )
 
 
 def of_label(

@@ -558,11 +558,12 @@ class FioTest(testcase.TestCase):
         data, job = self.changed()
         job["write"]["clat_ns"]["percentile"]["99.000000"] = 3
         error = self.assertRaises(base.BenchmarkOutputError, fio.Fio().parse, json.dumps(data))
-        self.assertIn("p99 3", str(error))
+        self.assertIn("p99 0.003", str(error))
 
     def test_warnings_before_the_json(self):
+        good = recorded("fio-two-jobs.json")
         self.assertEqual(
-            8, len(fio.Fio().parse("fio: this kernel is old\n" + recorded("fio-two-jobs.json")))
+            fio.Fio().parse(good), fio.Fio().parse("fio: this kernel is old\n" + good)
         )
 
     def test_disk_full_and_two_groups(self):
@@ -572,7 +573,11 @@ class FioTest(testcase.TestCase):
         self.assertIn("error 28", str(error))
         data = json.loads(recorded("fio-two-jobs.json"))
         data["jobs"] *= 2
-        self.assertRaises(base.BenchmarkOutputError, fio.Fio().parse, json.dumps(data))
+        two = json.dumps(data)
+        shown = figures(fio.Fio, two)
+        self.assertEqual((32161.838162,) * 2, (shown["test_1_iops"], shown["test_2_iops"]))
+        self.assertNotIn("iops", shown)
+        self.assertRaisesRegex(base.BenchmarkOutputError, "one run", fio.Fio().readings, 0, two, "")
 
 
 class MemoryTest(testcase.TestCase):

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""fio's JSON, whose times are nanoseconds since fio 3."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation.bench import base, fio_figures
+from nova_perf_tuning.validation.bench.fio_figures import Group, Times, Way
+
+_SHARE: Final = re.compile(r"[0-9]{1,3}\.[0-9]{1,6}")
+#: Options of a job -> their names in the workload.
+_OPTIONS: Final[Mapping[str, str]] = {
+    "rw": "pattern",
+    "readwrite": "pattern",
+    "rwmixread": "reads in per cent",
+    "rwmixwrite": "writes in per cent",
+    "bs": "block size",
+    "blocksize": "block size",
+    "bsrange": "block sizes",
+    "bssplit": "block sizes",
+    "iodepth": "depth",
+    "numjobs": "jobs",
+    "ioengine": "engine",
+    "direct": "direct",
+    "fsync": "fsync after",
+    "fdatasync": "fdatasync after",
+    "sync": "sync",
+    "rate": "rate",
+    "rate_iops": "rate in IOPS",
+    "size": "size",
+}
+
+
+def read(tool: base.Benchmark, text: str) -> list[Group]:
+    """Return the groups of fio's JSON; OutputError: a job failed, or the document is of fio 2."""
+    document = tool.load_json(text)
+    jobs = tool.find(document, "jobs")
+    if not isinstance(jobs, list) or not jobs:
+        raise tool.fault(f"the output has no jobs{tool.wanted_form()}")
+    common = document.get("global options")
+    version = document.get("fio version")
+    groups = []
+    for job in jobs:
+        if not isinstance(job, dict):
+            raise tool.fault("the output has a job that is no object")
+        if code := tool.number(job, "error"):
+            raise tool.fault(f"the job ended with error {code:.0f} (errno)")
+        group = _group(tool, job)
+        group.workload = _workload(common, job.get("job options"), group, version)
+        groups.append(group)
+    return groups
+
+
+def _group(tool: base.Benchmark, job: dict[str, Any]) -> Group:
+    group = Group(one_line(job.get("jobname", "job"), 60))
+    for name in _names(tool, job):
+        part = tool.mapping(job, name)
+        if "bw_bytes" not in part or "clat_ns" not in part:
+            raise tool.fault(
+                f"'{name}' has no 'bw_bytes' or 'clat_ns': the JSON of fio 3 and later is read"
+            )
+        group.ways.append(
+            Way(
+                name,
+                tool.number(part, "iops"),
+                tool.number(part, "bw_bytes"),
+                tool.number(part, "runtime") / 1e3,
+                tool.number(part, "total_ios"),
+                _times(tool, part, "clat_ns"),
+                _times(tool, part, "lat_ns"),
+            )
+        )
+    # fio 3.33 counts 0 of them in ``total_ios``: their times count.
+    if "sync" in job:
+        group.sync = _times(tool, tool.mapping(job, "sync"), "lat_ns")
+    return group
+
+
+def _names(tool: base.Benchmark, job: dict[str, Any]) -> list[str]:
+    """Return the directions that moved data; ``mixed`` alone where fio has added them up."""
+    names: list[str] = []
+    for name in (fio_figures.MIXED, *fio_figures.DIRECTIONS):
+        if name in job and tool.number(job, name, "total_ios") and tool.number(job, name, "iops"):
+            names.append(name)
+    if len(names) > 1 and fio_figures.MIXED in names:
+        names.remove(
+            fio_figures.MIXED
+        )  # unified_rw_reporting=both prints the sum beside its parts
+    return names
+
+
+def _times(tool: base.Benchmark, part: dict[str, Any], key: str) -> Times | None:
+    """Return latencies of fio's nanoseconds; None: the job did not take them."""
+    if key not in part:
+        return None
+    times = tool.mapping(part, key)
+    mean = tool.number(times, "mean") / 1e3
+    if mean == 0:
+        return None
+    tails: dict[float, float] = {}
+    if "percentile" in times:
+        for share in tool.mapping(times, "percentile"):
+            if not _SHARE.fullmatch(share):
+                raise tool.fault(f"'{one_line(share, 20)}' is no percentile")
+            tails[float(share)] = tool.number(times, "percentile", share) / 1e3
+    least, most = tool.number(times, "min") / 1e3, tool.number(times, "max") / 1e3
+    return Times(mean, least, most, tails)
+
+
+def _workload(common: object, own: object, group: Group, version: object) -> dict[str, str]:
+    """Return what a job did, by the options that fio repeats; a job's own come before those of all."""
+    workload: dict[str, str] = {}
+    for options in (common, own):
+        if not isinstance(options, dict):
+            continue
+        for option, name in _OPTIONS.items():
+            if option in options:
+                workload[name] = one_line(options[option], 40)
+    workload.setdefault("pattern", " and ".join(way.name for way in group.ways))
+    seconds = max((way.seconds for way in group.ways), default=0.0)
+    workload["seconds"] = f"{seconds:g}"
+    if version is not None:
+        workload["version"] = one_line(version, 40)
+    return workload

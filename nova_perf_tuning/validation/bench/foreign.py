@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All tools whose reports ``bench parse`` reads, and which this project does not run."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from nova_perf_tuning.validation.bench import base
+
+TOOLS: Final[Sequence[type[base.ForeignTool]]] = ()
+#: For a person whose output has no marks of any of them.
+READ: Final = "fio"

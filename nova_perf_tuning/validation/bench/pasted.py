@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text that people paste: prompts, quotes and log prefixes around what a program printed for people."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+#: Multiples of 1,000; programs print both k and K for a thousand.
+DECIMAL: Final[Mapping[str, float]] = {
+    "": 1.0,
+    "k": 1e3,
+    "K": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "P": 1e15,
+}
+#: Multiples of 1,024.
+BINARY: Final[Mapping[str, float]] = {
+    "": 1.0,
+    "k": 2.0**10,
+    "K": 2.0**10,
+    "M": 2.0**20,
+    "G": 2.0**30,
+    "T": 2.0**40,
+    "P": 2.0**50,
+}
+#: Names of units of time -> microseconds.
+MICROSECONDS: Final[Mapping[str, float]] = {
+    "ns": 1e-3,
+    "nsec": 1e-3,
+    "us": 1.0,
+    "usec": 1.0,
+    "µs": 1.0,
+    "ms": 1e3,
+    "msec": 1e3,
+    "s": 1e6,
+    "sec": 1e6,
+}
+#: Colours and movements of a terminal.
+_ESCAPE: Final = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
+_QUOTE: Final = re.compile(r"^[ \t]*(?:>[ \t]?)+")
+#: A time that a log puts before each line.
+_STAMP: Final = re.compile(
+    r"^[ \t]*\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}[0-9.,:Z+-]{0,20}\]?[ \t]"
+)
+#: What a line of a program's command has before it: the prompt of a shell.
+_PROMPT: Final = r"(?:^|[#$%>][ \t]*|[ \t/])"
+
+
+def clean(text: str) -> str:
+    """Return a paste without what stands before its lines: quotes of mails, times of logs, colours."""
+    shown = _ESCAPE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    lines = shown.split("\n")
+    for prefix in (_STAMP, _QUOTE):
+        lines = _without(lines, prefix)
+    return "\n".join(lines)
+
+
+def _without(lines: Sequence[str], prefix: re.Pattern[str]) -> list[str]:
+    """Return lines without a prefix that more than half of them have."""
+    written = [line for line in lines if line.strip()]
+    having = [line for line in written if prefix.match(line)]
+    if 2 * len(having) <= len(written):
+        return list(lines)
+    return [prefix.sub("", line, count=1) for line in lines]
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a paste, without the spaces around each."""
+    return [line.strip() for line in text.split("\n")]
+
+
+def command(text: str, program: str) -> list[str]:
+    """Return the words of the first command line of a program in a paste; none where there is none."""
+    for line in lines_of(text):
+        found = re.search(rf"{_PROMPT}{program}(?:[ \t]+(-.*|[a-z].*))$", line)
+        if found and " -" in f" {found[1]}":
+            return found[1].split()[:100]
+    return []
+
+
+def option(words: Sequence[str], *names: str) -> str | None:
+    """Return the value of an option of a command line: ``-i 1``, ``-i1``, ``--time=1``; None: not given."""
+    for at, word in enumerate(words):
+        for name in names:
+            if word == name and at + 1 < len(words):
+                return words[at + 1]
+            if word.startswith(f"{name}="):
+                return word.partition("=")[2]
+            if len(name) == 2 and word.startswith(name) and word[2:3].isdigit():
+                return word[2:]
+    return None
+
+
+def metric(text: str) -> str:
+    """Return a name that somebody gave as the name of a figure: letters, digits and ``_``."""
+    name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")
+    return name[:60] or "unnamed"
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """Return the names of several things as metrics, with a number behind those that are equal."""
+    shown = [metric(name) for name in names]
+    counts: dict[str, int] = {}
+    numbered = []
+    for name in shown:
+        counts[name] = counts.get(name, 0) + 1
+        if shown.count(name) > 1:
+            numbered.append(f"{name}_{counts[name]}")
+        else:
+            numbered.append(name)
+    return numbered

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Outputs of the field against the answers that experts gave before anything was run.
+
+Each case of ``tests/field/outputs*`` that was answered rightly stays so: its figures are those of
+the answer, or its refusal says why.
+"""
+
+import pathlib
+import random
+
+import yaml
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.validation.bench import base, plugins
+from tests.support import testcase
+
+FIELD = pathlib.Path(__file__).parents[3] / "field"
+#: Unit -> its size in the first of its kind: µs, bit/s, MB/s; others are compared as they are.
+UNITS = {
+    "ns": 1e-3,
+    "µs": 1.0,
+    "ms": 1e3,
+    "s": 1e6,
+    "bit/s": 1.0,
+    "Mbit/s": 1e6,
+    "Gbit/s": 1e9,
+    "B/s": 1e-6,
+    "KiB/s": 1024e-6,
+    "MiB/s": 1.048576,
+    "MB/s": 1.0,
+}
+LATENCIES = {
+    "mean": "mean",
+    "p50": "p50",
+    "p95": "p95",
+    "p99": "p99",
+    "p99.9": "p999",
+    "max": "max",
+}
+
+
+def _fio(prefix, answer, metric):
+    """Return answer's name -> metric of a latency of fio."""
+    return {f"{prefix}{answer}{name}": f"{metric}_{of}" for name, of in LATENCIES.items()}
+
+
+def _fio1(name, metric):
+    return {
+        f"{name} write IOPS": f"{metric}_iops",
+        f"{name} write bandwidth": f"{metric}_bandwidth",
+        f"{name} completion latency mean": f"{metric}_latency_mean",
+        f"{name} completion latency max": f"{metric}_latency_max",
+    }
+
+
+#: Case -> kind, and the metric of each of the answer's figures.
+READ = {
+    "outputs1/01": (
+        "fio",
+        {
+            "read IOPS": "read_iops",
+            "read bandwidth": "read_bandwidth",
+            "write IOPS": "write_iops",
+            "write bandwidth": "write_bandwidth",
+        },
+    ),
+    "outputs1/02": (
+        "fio",
+        {
+            "write IOPS": "iops",
+            "write bandwidth": "bandwidth",
+            "write latency mean (lat)": "total_latency_mean",
+            **_fio("write completion latency ", "", "latency"),
+            **_fio("fsync latency ", "", "sync_latency"),
+        },
+    ),
+    "outputs1/03": (
+        "fio",
+        {
+            **_fio1("random-write-direct", "random_write_direct"),
+            **_fio1("random-write-buf", "random_write_buf"),
+            **_fio1("sequential-write-direct", "sequential_write_direct"),
+            **_fio1("sequential-write-buffered", "sequential_write_buffered"),
+        },
+    ),
+    "outputs1/04": (
+        "fio",
+        {
+            "write IOPS": "iops",
+            "write bandwidth": "bandwidth",
+            "write latency mean (lat)": "total_latency_mean",
+            **_fio("write completion latency ", "", "latency"),
+        },
+    ),
+    "outputs1/05": (
+        "fio",
+        {
+            "read IOPS": "read_iops",
+            "read bandwidth": "read_bandwidth",
+            "write IOPS": "write_iops",
+            "write bandwidth": "write_bandwidth",
+            **{
+                f"read latency {name} (lat)": f"read_total_latency_{of}"
+                for name, of in LATENCIES.items()
+            },
+            **{
+                f"write latency {name} (lat)": f"write_total_latency_{of}"
+                for name, of in LATENCIES.items()
+            },
+        },
+    ),
+}
+#: Figures of an answer that it lets be left out.
+LEFT_OUT = {}
+#: Case -> how far a figure may be away where the answer allows it (a bin of a histogram).
+TOLERANCE = {}
+#: Cases with several runs, of which none is judged.
+SEVERAL = {"outputs1/03"}
+#: Case -> what the refusal says.
+REFUSED = {
+    "outputs1/06": ("error 5", "Input/output error", "JSON"),
+}
+
+
+def case(name):
+    """Return the bytes of a case's output, and its answer."""
+    folder, number = name.split("/")
+    [answer] = (FIELD / folder).glob(f"{number}-*.answer.yaml")
+    stem = answer.name.removesuffix(".answer.yaml")
+    [output] = [path for path in (FIELD / folder).glob(f"{stem}.*") if path != answer]
+    return output.read_bytes(), yaml.safe_load(answer.read_text(encoding="utf-8"))
+
+
+def normal(value, unit):
+    return value * UNITS.get(unit, 1.0)
+
+
+class AnswersTest(testcase.TestCase):
+    def test_figures_are_those_of_the_answer(self):
+        for name, (kind, metrics) in READ.items():
+            data, answer = case(name)
+            text = base.decode(data)
+            tool = plugins.recognise(text)
+            self.assertEqual(kind, tool.kind, name)
+            shown = {reading.metric: reading for reading in tool.report(text).readings}
+            for figure in answer["figures"]:
+                metric = metrics.get(figure["name"])
+                if metric is None:
+                    self.assertIn(figure["name"], LEFT_OUT.get(name, ()), name)
+                    continue
+                wanted, names = figure["value"], [metric]
+                if isinstance(metric, tuple):
+                    names = list(metric)
+                else:
+                    wanted = [wanted]
+                for at, each in zip(names, wanted, strict=True):
+                    with self.subTest(name=name, figure=figure["name"]):
+                        reading = shown[at]
+                        value = normal(reading.value, reading.unit)
+                        right = normal(each, figure["unit"])
+                        self.assertTrue(
+                            abs(value - right) <= max(0.01 * abs(right), TOLERANCE.get(name, 0)),
+                            (at, value, right),
+                        )
+
+    def test_refusals_say_why(self):
+        for name, words in REFUSED.items():
+            data, _answer = case(name)
+            error = self.assertRaises(errors.PerfTuningError, plugins.recognise, base.decode(data))
+            for word in words:
+                with self.subTest(name=name, word=word):
+                    self.assertIn(word, str(error))
+
+    def test_several_runs_have_no_judged_figure(self):
+        for name, (_kind, _metrics) in READ.items():
+            text = base.decode(case(name)[0])
+            judged = [
+                item for item in plugins.recognise(text).report(text).readings if item.primary
+            ]
+            with self.subTest(name):
+                self.assertEqual(0 if name in SEVERAL else 1, len(judged))
+
+    def test_a_cut_output_is_never_another_figure(self):
+        """Wherever a paste ends, its figures are those of the whole one, or there are none."""
+        source = random.Random(7)
+        for name, (kind, _metrics) in READ.items():
+            data, _answer = case(name)
+            text = base.decode(data)
+            tool = plugins.load_reader(kind)
+            whole = {round(reading.value, 9) for reading in tool.report(text).readings}
+            places = [source.randrange(len(text)) for _time in range(60)]
+            for place in places:
+                try:
+                    shown = tool.report(text[:place]).readings
+                except base.BenchmarkOutputError:
+                    continue
+                with self.subTest(name=name, place=place, end=text[place - 30 : place]):
+                    figures = {round(reading.value, 9) for reading in shown}
+                    self.assertEqual(set(), figures - whole)
+
+    def test_quotes_prefixes_and_other_encodings(self):
+        for name, (kind, _metrics) in READ.items():
+            data, _answer = case(name)
+            tool = plugins.load_reader(kind)
+            text = base.decode(data)
+            whole = tool.report(text)
+            quoted = "\n".join(f"> {line}" for line in text.split("\n"))
+            logged = "\n".join(f"2026-11-29T10:00:00Z {line}" for line in text.split("\n"))
+            indented = "\n".join(f"    {line}" for line in text.split("\n"))
+            windows = text.replace("\n", "\r\n")
+            for form, changed in (
+                ("quoted", quoted.encode()),
+                ("logged", logged.encode()),
+                ("indented", indented.encode()),
+                ("CR LF", windows.encode()),
+                ("UTF-16", windows.encode("utf-16")),
+            ):
+                with self.subTest(name=name, form=form):
+                    self.assertEqual(whole.readings, tool.report(base.decode(changed)).readings)
