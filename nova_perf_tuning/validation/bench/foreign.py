@@ -4,8 +4,12 @@
 from collections.abc import Sequence
 from typing import Final
 
-from nova_perf_tuning.validation.bench import base
+from nova_perf_tuning.validation.bench import base, iperf2, netperf_text
 
-TOOLS: Final[Sequence[type[base.ForeignTool]]] = ()
+TOOLS: Final[Sequence[type[base.ForeignTool]]] = (
+    iperf2.Iperf2,
+    netperf_text.NetperfRequests,
+    netperf_text.NetperfUdp,
+)
 #: For a person whose output has no marks of any of them.
-READ: Final = "fio"
+READ: Final = "fio, iperf3, iperf 2, netperf"

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """TCP throughput and small UDP packets with iperf3."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.bench import base, own
+from nova_perf_tuning.validation.bench import base, iperf3_text, own
 
 _DIRECTION: Final = base.Choice(
     "direction", "forward", "forward: client sends; reverse: server sends", ("forward", "reverse")
@@ -20,7 +21,7 @@ def fan(argv: Sequence[str], processes: int, port: int) -> tuple[str, ...]:
 
 
 class _Iperf(base.Benchmark):
-    """A benchmark of iperf3; ``protocol``: ``TCP`` or ``UDP``."""
+    """A benchmark of iperf3, whose JSON and whose text are read; ``protocol``: ``TCP`` or ``UDP``."""
 
     packages = ("iperf3",)
     programs = ("iperf3",)
@@ -52,6 +53,52 @@ class _Iperf(base.Benchmark):
             base.Step(fan(server, processes, port), "server", limit_s),
             base.Step(fan(client, processes, port), "client", limit_s),
         ]
+
+    def is_text(self, text: str) -> bool:
+        return not self.has_json(text) and iperf3_text.printed(text)
+
+    def printed(self, output: str) -> bool:
+        if self.has_json(output):
+            of_iperf3 = re.search(r'"iperf 3\.|"sum_received"|"test_start"', output) is not None
+            udp = re.search(r'"protocol":\s*"UDP"', output) is not None
+        else:
+            of_iperf3 = iperf3_text.printed(output)
+            udp = iperf3_text.is_udp(output)
+        return of_iperf3 and udp == (self.protocol == "UDP")
+
+    def report(self, output: str) -> base.Report:
+        if self.is_text(output):
+            return iperf3_text.report(self, output)
+        found = base.Report(self.parse(output), remarks=dict(self.remarks(output)))
+        document = self.documents(output)[0]
+        found.workload = self._workload(document)
+        found.left_out.append("single intervals and streams, windows, round trip times")
+        return found
+
+    def _workload(self, document: dict[str, Any]) -> dict[str, str]:
+        """Return what the test was, as iperf3's JSON repeats it."""
+        start = self.mapping(document, "start")
+        test = self.mapping(start, "test_start")
+        workload = {"protocol": self.protocol, "direction": "client to server"}
+        if test.get("reverse"):
+            workload["direction"] = "server to client"
+        for name, key in (
+            ("streams", "num_streams"),
+            ("block size", "blksize"),
+            ("seconds asked for", "duration"),
+            ("bytes asked for", "bytes"),
+            ("omitted seconds", "omit"),
+        ):
+            value = test.get(key)
+            if isinstance(value, int) and value:
+                workload[name] = str(value)
+        end = self.find(document, "end")
+        received = end.get("sum_received") or end.get("sum")
+        if isinstance(received, dict) and "seconds" in received:
+            workload["seconds"] = f"{self.number(received, 'seconds'):.5g}"
+        if "version" in start:
+            workload["version"] = one_line(start["version"], 40)
+        return workload
 
     def documents(self, text: str) -> list[dict[str, Any]]:
         """Return iperf3's JSON of every process; NotReadyError: a server did not listen yet."""
@@ -102,7 +149,9 @@ class _Iperf(base.Benchmark):
                 "the output is of a bidirectional run; measure one direction at a time"
             )
 
-    def span(self, text: str) -> base.Span:
+    def span(self, text: str) -> base.Span | None:
+        if self.is_text(text):
+            return None
         # It ends some 10 ms after the last of them.
         documents = self.documents(text)
         return base.Span(
@@ -110,6 +159,8 @@ class _Iperf(base.Benchmark):
         )
 
     def remarks(self, text: str) -> Mapping[str, str]:
+        if self.is_text(text):
+            return iperf3_text.report(self, text).remarks
         rates = set()
         for document in self.documents(text):
             rates.add(document["start"].get("target_bitrate") or 0)
@@ -170,6 +221,8 @@ class Iperf3(_Iperf):
         return self.pair(values, peer, "-P", str(values["streams"]))
 
     def parse(self, text: str) -> list[base.Reading]:
+        if self.is_text(text):
+            return iperf3_text.report(self, text).readings
         ends = [self.find(document, "end") for document in self.documents(text)]
         rates = [self.number(end, "sum_received", "bits_per_second") for end in ends]
         if not all(rates):
@@ -179,6 +232,8 @@ class Iperf3(_Iperf):
             base.Reading(*self.primary, sum(rates) / 1e6, primary=True),
             base.Reading("transferred", self.work_unit, "higher", work * 8 / 1e9),
         ]
+        sent = [self.number(end, "sum_sent", "bits_per_second") for end in ends]
+        readings.append(base.Reading("sent_throughput", "Mbit/s", "higher", sum(sent) / 1e6))
         retransmits = self._retransmits(ends)
         if retransmits is not None:
             readings.append(base.Reading("retransmits", "segments", "lower", retransmits))
@@ -223,6 +278,8 @@ class Packets(_Iperf):
         return self.pair(values, peer, "-u", "-b", bitrate, "-l", str(values["bytes"]))
 
     def parse(self, text: str) -> list[base.Reading]:
+        if self.is_text(text):
+            return iperf3_text.report(self, text).readings
         [document, *_] = self.documents(text)
         end = self.find(document, "end")
         sent = self.number(end, "sum", "packets")

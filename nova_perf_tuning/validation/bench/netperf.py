@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.bench import base
+from nova_perf_tuning.validation.bench import base, netperf_text, pasted
 
 _TESTS = ("TCP_STREAM", "TCP_MAERTS")
 _UNITS = "THROUGHPUT_UNITS=10^6bits/s"
@@ -59,7 +59,31 @@ class Netperf(base.Benchmark):
             base.Step(tuple(client), "client", limit_s),
         )
 
+    def printed(self, output: str) -> bool:
+        if re.search(rf"^{_UNITS}$", output, re.MULTILINE):
+            return True
+        return any(netperf_text.BANNER.match(line) for line in pasted.lines_of(output))
+
+    def _is_table(self, text: str) -> bool:
+        """Return whether it is netperf's output for people, or of figures that somebody chose."""
+        return f"{_UNITS}\n" not in text and self.printed(text)
+
+    def report(self, output: str) -> base.Report:
+        if self._is_table(output):
+            return self._report_table(output)
+        return base.Report(self.parse(output), {"protocol": "TCP"}, dict(self.remarks(output)))
+
+    def _report_table(self, text: str) -> base.Report:
+        tests = netperf_text.read(self, text)
+        if len(tests) == 1 and not tests[0].is_stream:
+            raise self.fault(
+                f"the output is of a {one_line(tests[0].name, 20)} test, not of TCP_STREAM"
+            )
+        return netperf_text.report(self, tests)
+
     def remarks(self, text: str) -> Mapping[str, str]:
+        if self._is_table(text):
+            return self._report_table(text).remarks
         if re.search(r"^PROTOCOL=", text, re.MULTILINE):
             return {}
         return {
@@ -70,6 +94,8 @@ class Netperf(base.Benchmark):
         self.check_length(text)
         if "could not establish the control connection" in text:
             raise base.NotReadyError(f"{self.kind}: could not establish the control connection")
+        if self._is_table(text):
+            return self._report_table(text).readings
         if f"{_UNITS}\n" not in text:
             raise self.fault(f"the output has no line '{_UNITS}'{self.wanted_form()}")
         protocols = re.findall(r"^PROTOCOL=(.*)$", text, re.MULTILINE)

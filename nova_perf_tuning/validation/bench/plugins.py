@@ -86,7 +86,9 @@ def recognise(text: str) -> base.Benchmark:
         readers.append(benchmark)
     if len(readers) > 1:
         kinds = ", ".join(benchmark.kind for benchmark in readers)
-        raise base.BenchmarkOutputError(f"the output may be of {kinds}; name the benchmark before the file")
+        raise base.BenchmarkOutputError(
+            f"the output may be of {kinds}; name the benchmark before the file"
+        )
     if readers:
         return readers[0]
     if refusals:

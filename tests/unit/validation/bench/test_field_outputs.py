@@ -109,16 +109,70 @@ READ = {
             },
         },
     ),
+    "outputs1/07": (
+        "iperf3",
+        {
+            "throughput received": "throughput",
+            "throughput sent": "sent_throughput",
+            "retransmits": "retransmits",
+        },
+    ),
+    "outputs1/09": (
+        "iperf3",
+        {
+            "throughput client to server": "client_to_server_throughput",
+            "throughput server to client": "server_to_client_throughput",
+            "retransmits client to server": "client_to_server_retransmits",
+            "retransmits server to client": "server_to_client_retransmits",
+        },
+    ),
+    "outputs1/10": (
+        "iperf3",
+        {
+            "throughput received": "throughput",
+            "throughput sent": "sent_throughput",
+            "retransmits": "retransmits",
+        },
+    ),
+    "outputs1/12": ("iperf2", {"throughput as the client sent it": "throughput"}),
+    "outputs1/13": (
+        "iperf2",
+        {
+            "throughput received (server's report)": "throughput",
+            "jitter": "jitter",
+            "datagrams lost": "lost",
+        },
+    ),
+    "outputs1/14": ("netperf", {"throughput (TCP_STREAM)": "throughput"}),
+    "outputs1/15": (
+        "netperf",
+        {
+            "transactions (TCP_RR)": "tcp_rr_transactions_per_second",
+            "throughput client to server (TCP_STREAM)": "tcp_stream_throughput",
+            "throughput server to client (TCP_MAERTS)": "tcp_maerts_throughput",
+        },
+    ),
+    "outputs1/16": (
+        "netperf_rr",
+        {
+            "transactions (TCP_RR)": "transactions_per_second",
+            "latency mean": "latency_mean",
+            "latency min": "latency_min",
+            "latency max": "latency_max",
+        },
+    ),
 }
 #: Figures of an answer that it lets be left out.
-LEFT_OUT = {}
+LEFT_OUT = {"outputs1/10": ("round trip time mean",)}
 #: Case -> how far a figure may be away where the answer allows it (a bin of a histogram).
 TOLERANCE = {}
 #: Cases with several runs, of which none is judged.
-SEVERAL = {"outputs1/03"}
+SEVERAL = {"outputs1/03", "outputs1/09", "outputs1/15"}
 #: Case -> what the refusal says.
 REFUSED = {
     "outputs1/06": ("error 5", "Input/output error", "JSON"),
+    "outputs1/08": ("receiver", "cut off"),
+    "outputs1/11": ("iperf3", "error - unable to connect to server: No route to host"),
 }
 
 

@@ -577,7 +577,9 @@ class FioTest(testcase.TestCase):
         shown = figures(fio.Fio, two)
         self.assertEqual((32161.838162,) * 2, (shown["test_1_iops"], shown["test_2_iops"]))
         self.assertNotIn("iops", shown)
-        self.assertRaisesRegex(base.BenchmarkOutputError, "one run", fio.Fio().readings, 0, two, "")
+        self.assertRaisesRegex(
+            base.BenchmarkOutputError, "one run", fio.Fio().readings, 0, two, ""
+        )
 
 
 class MemoryTest(testcase.TestCase):

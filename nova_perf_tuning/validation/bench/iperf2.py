@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What iperf 2 prints; its client counts what it sent, its server what arrived."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation.bench import base, iperf_rows, pasted
+from nova_perf_tuning.validation.bench.iperf_rows import Row
+
+_CLIENT: Final = re.compile(r"^Client connecting to (\S{1,200}), (TCP|UDP) port ([0-9]{1,5})")
+_SERVER: Final = re.compile(r"^Server listening on (TCP|UDP) port ([0-9]{1,5})")
+_CONNECTED: Final = re.compile(
+    r"^\[[ ]*(\*?[0-9]{1,5})\] local (\S{1,100}) port ([0-9]{1,5}) connected (?:with|to) \S{1,100}"
+    r" port ([0-9]{1,5})"
+)
+_SERVER_REPORT: Final = re.compile(r"^\[[ ]*(\*?[0-9]{1,5})\] Server Report:")
+_DATAGRAM: Final = re.compile(r"^(?:Sending|Receiving) ([0-9]{1,6}) byte datagrams")
+_FAILED: Final = re.compile(r"^.{0,80}(?:connect failed|bind failed|tcp connect failed).{0,160}$")
+_FORWARD: Final = "client to server"
+_REVERSE: Final = "server to client"
+_SENT: Final = "the client, what it sent"
+_ARRIVED: Final = "the server, what arrived"
+
+
+@dataclasses.dataclass(slots=True)
+class _Direction:
+    name: str
+    rows: list[Row] = dataclasses.field(default_factory=list)
+    report: Row | None = None
+    streams: int = 0
+
+
+class Iperf2(base.ForeignTool):
+    """TCP or UDP with iperf 2: the client's rate is what it sent, unless the server reported."""
+
+    kind = "iperf2"
+    summary = "TCP or UDP throughput as iperf 2 prints it"
+    primary = ("throughput", "Mbit/s", "higher")
+    form = "iperf -c HOST (iperf 2)"
+    marks = (
+        r"^[ \t]*(?:Client connecting to \S+, (?:TCP|UDP) port [0-9]"
+        r"|Server listening on (?:TCP|UDP) port [0-9])"
+    )
+
+    def report(self, output: str) -> base.Report:
+        self.check_length(output)
+        lines = pasted.lines_of(output)
+        if not self.printed(output):
+            raise self.fault(f"the output has no head of iperf 2{self.wanted_form()}")
+        clients = [line for line in lines if _CLIENT.match(line)]
+        servers = [line for line in lines if _SERVER.match(line)]
+        if len(clients) > 2 or (len(clients) == 2 and not servers):
+            raise self.fault(f"the text has {len(clients)} tests of iperf 2; keep one")
+        for line in lines:
+            if _FAILED.match(line):
+                raise self.fault(f"it said '{one_line(line, 160)}'")
+        directions = self._directions(lines, bool(clients))
+        shown = base.Report()
+        for direction in directions:
+            readings = self._readings(direction, lines)
+            if len(directions) > 1:
+                prefix = pasted.metric(direction.name)
+                readings = [
+                    dataclasses.replace(
+                        reading, metric=f"{prefix}_{reading.metric}", primary=False
+                    )
+                    for reading in readings
+                ]
+            shown.readings += readings
+        shown.workload = self._workload(lines, directions, bool(clients))
+        if len(directions) > 1:
+            shown.remarks["both_directions"] = "the test has both directions: none is judged"
+        if shown.workload["counted by"] == _SENT:
+            shown.left_out.append(
+                "what the server received, and retransmits: iperf 2's client prints neither"
+            )
+        shown.left_out.append("single intervals and streams")
+        return shown
+
+    def _directions(self, lines: Sequence[str], client: bool) -> list[_Direction]:
+        """Return the rows of each direction; which one a stream has its ports say."""
+        of_stream = _streams(lines, client)
+        by_name: dict[str, _Direction] = {}
+        reported: set[str] = set()
+        for line in lines:
+            report = _SERVER_REPORT.match(line)
+            if report:
+                reported.add(report[1])
+                continue
+            row = iperf_rows.row(line)
+            if row is None:
+                continue
+            name = of_stream.get(row.stream, _FORWARD)
+            direction = by_name.setdefault(name, _Direction(name))
+            if row.stream in reported and row.losses is not None:
+                direction.report = row
+                reported.discard(row.stream)
+            else:
+                direction.rows.append(row)
+        if not by_name:
+            raise self.fault("the output is cut off: no line of figures")
+        if len(set(of_stream.values())) != len(by_name):
+            raise self.fault("the output is cut off: a direction has no line of figures")
+        for direction in by_name.values():
+            direction.streams = list(of_stream.values()).count(direction.name)
+        sums = [row for item in by_name.values() for row in item.rows if row.stream == "SUM"]
+        if len(by_name) > 1 and sums:
+            raise self.fault("[SUM] of both directions at once is not read; use one stream each")
+        return list(by_name.values())
+
+    def _readings(self, direction: _Direction, lines: Sequence[str]) -> list[base.Reading]:
+        total = self._total(direction, lines)
+        losses = total.losses
+        if direction.report is not None:
+            losses = direction.report.losses
+        rate = total.rate
+        if direction.report is not None:
+            rate = direction.report.rate
+        if rate == 0:
+            raise self.fault("nothing was transferred (0 bit/s)")
+        readings = [base.Reading(*self.primary, rate / 1e6, primary=True)]
+        if direction.report is not None:
+            readings.append(base.Reading("sent_throughput", "Mbit/s", "higher", total.rate / 1e6))
+        readings.append(base.Reading("transferred", "Gbit", "higher", total.amount * 8 / 1e9))
+        if losses is not None:
+            jitter, lost, counted = losses
+            readings.append(base.Reading("jitter", "ms", "lower", jitter))
+            readings.append(base.Reading("lost", "datagrams", "lower", lost))
+            if counted:
+                share = 100 * lost / counted
+                readings.append(
+                    base.Reading("lost_share", "%", "lower", self.check_number("lost", share))
+                )
+        return readings
+
+    def _total(self, direction: _Direction, lines: Sequence[str]) -> Row:
+        """Return the row that sums the test up: from its begin to its end, of all streams."""
+        longest: dict[str, Row] = {}
+        last = 0.0
+        for row in direction.rows:
+            last = max(last, row.end)
+            if row.begin == 0 and (
+                row.stream not in longest or row.end >= longest[row.stream].end
+            ):
+                longest[row.stream] = row
+        if not longest:
+            raise self.fault("the output is cut off: no line of the whole test")
+        total = iperf_rows.total(
+            self, list(longest.values()), f"'{direction.name}'", direction.streams
+        )
+        words = pasted.command("\n".join(lines), "iperf")
+        interval = pasted.option(words, "-i", "--interval")
+        several = len([row for row in direction.rows if row.stream == total.stream]) > 1
+        if total.end < last * 0.9 or (interval is not None and not several):
+            raise self.fault("the output is cut off: intervals without the whole test")
+        if not several and interval is None and total.end <= 1.0 and not words:
+            raise self.fault("the output is cut off: one interval of a second")
+        return total
+
+    def _workload(
+        self, lines: Sequence[str], directions: Sequence[_Direction], client: bool
+    ) -> dict[str, str]:
+        workload: dict[str, str] = {}
+        for line in lines:
+            found, server = _CLIENT.match(line), _SERVER.match(line)
+            datagram = _DATAGRAM.match(line)
+            if found:
+                workload["protocol"] = found[2]
+            elif server:
+                workload.setdefault("protocol", server[1])
+            elif datagram:
+                workload["datagram"] = f"{datagram[1]} bytes"
+        names = [direction.name for direction in directions]
+        workload["direction"] = " and ".join(names)
+        streams = {row.stream for item in directions for row in item.rows}
+        streams.discard(iperf_rows.SUM)
+        workload["streams"] = str(max(1, len(streams) // len(names)))
+        workload["seconds"] = f"{max(row.end for row in directions[0].rows):g}"
+        reported = any(direction.report is not None for direction in directions)
+        workload["counted by"] = _SENT
+        if reported or not client:
+            workload["counted by"] = _ARRIVED
+        words = pasted.command("\n".join(lines), "iperf")
+        rate = pasted.option(words, "-b", "--bandwidth")
+        if rate is not None:
+            workload["rate asked for"] = one_line(rate, 20)
+        return workload
+
+
+def _streams(lines: Sequence[str], client: bool) -> dict[str, str]:
+    """Return stream -> direction: a stream to the server's port is the client's."""
+    ports = {found[3] for found in map(_CLIENT.match, lines) if found is not None}
+    of_stream: dict[str, str] = {}
+    for line in lines:
+        connected = _CONNECTED.match(line)
+        if not connected:
+            continue
+        name = _FORWARD
+        if client and connected[4] not in ports and connected[3] in ports:
+            name = _REVERSE
+        of_stream[connected[1]] = name
+    return of_stream

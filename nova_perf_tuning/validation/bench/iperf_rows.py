@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lines of figures that iperf 2 and iperf3 print alike."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from nova_perf_tuning.validation.bench import base, pasted
+
+_ROW: Final = re.compile(
+    r"^\[[ ]*(\*?[0-9]{1,5}|SUM)\](?:\[([TR]X-[CS])\])?[ ]+([0-9]{1,9}\.[0-9]{1,6})[ ]*-[ ]*"
+    r"([0-9]{1,9}\.[0-9]{1,6})[ ]+sec[ ]+([0-9]{1,12}(?:\.[0-9]{1,3})?)[ ]*([KMGT]?)Bytes[ ]+"
+    r"([0-9]{1,12}(?:\.[0-9]{1,3})?)[ ]*([KMGT]?)(bits|Bytes)/sec(.*)$"
+)
+_LOSSES: Final = re.compile(
+    r"^[ ]*([0-9]{1,9}\.[0-9]{1,6})[ ]*ms[ ]+([0-9]{1,15})/[ ]*([0-9]{1,15})[ ]+\("
+)
+SUM: Final = "SUM"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """One line of figures.
+
+    :ivar stream: its number, or ``SUM``; :ivar role: ``TX-C`` and the like, or empty.
+    :ivar amount: bytes; :ivar rate: bits a second; :ivar rest: what stands behind.
+    """
+
+    stream: str
+    role: str
+    begin: float
+    end: float
+    amount: float
+    rate: float
+    rest: str
+
+    @property
+    def losses(self) -> tuple[float, float, float] | None:
+        """Jitter in milliseconds, datagrams lost and counted in all; None: the line has none."""
+        found = _LOSSES.match(self.rest)
+        if not found:
+            return None
+        return float(found[1]), float(found[2]), float(found[3])
+
+
+def row(line: str) -> Row | None:
+    found = _ROW.match(line)
+    if not found:
+        return None
+    # Bytes are counted in multiples of 1,024, bits in those of 1,000.
+    amount = float(found[5]) * pasted.BINARY[found[6]]
+    rate = float(found[7]) * pasted.DECIMAL[found[8]]
+    if found[9] == "Bytes":
+        rate = float(found[7]) * pasted.BINARY[found[8]] * 8
+    return Row(
+        found[1], found[2] or "", float(found[3]), float(found[4]), amount, rate, found[10].strip()
+    )
+
+
+def total(tool: base.Benchmark, rows: Sequence[Row], what: str, streams: int = 1) -> Row:
+    """Return the one row that is of all streams.
+
+    :param rows: rows of one direction as one side counted it; :param what: their name for errors.
+    :param streams: how many the rest of the output shows.
+    :raises base.OutputError: the sum of several streams is missing, or there are several tests.
+    """
+    sums = [row for row in rows if row.stream == SUM]
+    single = [row for row in rows if row.stream != SUM]
+    if len(sums) == 1:
+        return sums[0]
+    if not sums and len(single) == 1 and streams <= 1:
+        return single[0]
+    if len(sums) > 1 or len({row.stream for row in single}) < len(single):
+        raise tool.fault(f"the text has several tests: more than one total of {what}; keep one")
+    raise tool.fault(f"the output is cut off: no [SUM] of the streams of {what}")

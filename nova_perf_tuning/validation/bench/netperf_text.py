@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What netperf prints: the tables of its classic tests, and omni's columns and key=value lines."""
+
+import csv
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Final
+
+from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation.bench import base, pasted
+
+BANNER: Final = re.compile(
+    r"^(?:MIGRATED )?((?:TCP|UDP|SCTP|OMNI)[A-Za-z0-9 /_-]{0,40}) TEST[ :].*$", re.IGNORECASE
+)
+#: Banner -> name of the test, as -t takes it.
+_TESTS: Final[Mapping[str, str]] = {
+    "TCP STREAM": "TCP_STREAM",
+    "TCP MAERTS": "TCP_MAERTS",
+    "TCP SENDFILE": "TCP_SENDFILE",
+    "UDP STREAM": "UDP_STREAM",
+    "UDP UNIDIRECTIONAL SEND": "UDP_STREAM",
+    "TCP REQUEST/RESPONSE": "TCP_RR",
+    "UDP REQUEST/RESPONSE": "UDP_RR",
+    "TCP CONNECT/REQUEST/RESPONSE": "TCP_CRR",
+}
+_STREAMS: Final = ("TCP_STREAM", "TCP_MAERTS", "TCP_SENDFILE")
+_RATES: Final = ("TCP_RR", "UDP_RR", "TCP_CRR")
+#: Unit of a table -> Mbit/s.
+_UNITS: Final[Mapping[str, float]] = {
+    "10^3bits": 1e-3,
+    "10^6bits": 1.0,
+    "10^9bits": 1e3,
+    "KBytes": 8 * 1024e-6,
+    "MBytes": 8 * 1.048576,
+    "GBytes": 8 * 1073.741824,
+}
+_UNIT: Final = re.compile(r"(10\^[369]bits|[KMG]Bytes)[ ]?/[ ]?s(?:ec)?\b")
+_NUMBER: Final = r"([0-9]{1,15}\.[0-9]{2,3})"
+_STREAM_ROW: Final = re.compile(
+    rf"^([0-9]{{1,12}})[ ]+([0-9]{{1,12}})[ ]+([0-9]{{1,12}})[ ]+{_NUMBER}[ ]+{_NUMBER}(?:[ ]+-?[0-9.]+)*$"
+)
+_UDP_SENT: Final = re.compile(
+    rf"^[0-9]{{1,12}}[ ]+([0-9]{{1,9}})[ ]+{_NUMBER}[ ]+([0-9]{{1,15}})[ ]+([0-9]{{1,15}})[ ]+{_NUMBER}"
+)
+_UDP_RECEIVED: Final = re.compile(rf"^[0-9]{{1,12}}[ ]+{_NUMBER}[ ]+([0-9]{{1,15}})[ ]+{_NUMBER}")
+_RATE_ROW: Final = re.compile(
+    rf"^[0-9]{{1,12}}[ ]+[0-9]{{1,12}}[ ]+([0-9]{{1,9}})[ ]+([0-9]{{1,9}})[ ]+{_NUMBER}[ ]+{_NUMBER}"
+    r"(?:[ ]+-?[0-9.]+)*$"
+)
+_KEY: Final = re.compile(r"^([A-Z][A-Z0-9_]{2,40})=(.{0,100})$")
+#: Names of omni's columns and keys -> metric, unit.
+_COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
+    "minimum latency microseconds": ("latency_min", "µs"),
+    "mean latency microseconds": ("latency_mean", "µs"),
+    "maximum latency microseconds": ("latency_max", "µs"),
+    "stddev latency microseconds": ("latency_deviation", "µs"),
+    "50th percentile latency microseconds": ("latency_p50", "µs"),
+    "90th percentile latency microseconds": ("latency_p90", "µs"),
+    "99th percentile latency microseconds": ("latency_p99", "µs"),
+    "min_latency": ("latency_min", "µs"),
+    "mean_latency": ("latency_mean", "µs"),
+    "max_latency": ("latency_max", "µs"),
+    "stddev_latency": ("latency_deviation", "µs"),
+    "p50_latency": ("latency_p50", "µs"),
+    "p90_latency": ("latency_p90", "µs"),
+    "p99_latency": ("latency_p99", "µs"),
+}
+_TRANSACTIONS: Final = ("transaction rate tran/s", "transaction_rate")
+_THROUGHPUT: Final = "throughput"
+_THROUGHPUT_UNITS: Final = ("throughput units", "throughput_units")
+_WORKLOAD: Final[Mapping[str, str]] = {
+    "elapsed time (sec)": "seconds",
+    "elapsed_time": "seconds",
+    "protocol": "protocol",
+    "direction": "direction",
+}
+TRANSACTIONS: Final = ("transactions_per_second", "1/s")
+
+
+@dataclasses.dataclass(slots=True)
+class Test:
+    """One test of netperf.
+
+    :ivar figures: the figure that counts comes first.
+    """
+
+    name: str
+    figures: list[base.Reading] = dataclasses.field(default_factory=list)
+    workload: dict[str, str] = dataclasses.field(default_factory=dict)
+    left_out: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def is_stream(self) -> bool:
+        return self.name in _STREAMS
+
+
+def read(tool: base.Benchmark, text: str) -> list[Test]:
+    """Return all tests of a text, in order; OutputError: one is cut off or of a form that is not read."""
+    tool.check_length(text)
+    lines = pasted.lines_of(text)
+    starts = [at for at, line in enumerate(lines) if BANNER.match(line)]
+    if not starts:
+        raise tool.fault(
+            f"the output has no banner of a test ('… TEST from …'){tool.wanted_form()}"
+        )
+    tests = []
+    for begin, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        found = BANNER.match(lines[begin])
+        assert found is not None
+        name = _TESTS.get(found[1].upper(), found[1].replace(" ", "_"))
+        tests.append(_test(tool, name, lines[begin + 1 : end]))
+    words = pasted.command(text, "netperf")
+    asked = pasted.option(words, "-l")
+    if asked is not None and len(tests) == 1:
+        tests[0].workload["seconds asked for"] = one_line(asked, 20)
+    return tests
+
+
+def report(tool: base.Benchmark, tests: Sequence[Test]) -> base.Report:
+    """Return the figures of tests; those of several have the test's name before theirs."""
+    shown = base.Report()
+    names = pasted.distinct([test.name.lower() for test in tests])
+    for name, test in zip(names, tests, strict=True):
+        shown.left_out += test.left_out
+        if len(tests) == 1:
+            shown.readings += test.figures
+            shown.workload = {"test": test.name, **test.workload}
+            break
+        for reading in test.figures:
+            metric = f"{name}_{reading.metric}"
+            shown.readings.append(dataclasses.replace(reading, metric=metric, primary=False))
+        facts = [f"{key} {value}" for key, value in test.workload.items()]
+        shown.workload[name] = ", ".join(facts)
+    if len(tests) > 1:
+        shown.remarks["several_tests"] = f"the text has {len(tests)} tests: none of them is judged"
+    asked, took = shown.workload.get("seconds asked for"), shown.workload.get("seconds")
+    if asked is not None and took is not None and asked.isdigit():
+        if float(took) < 0.9 * float(asked):
+            shown.remarks["stopped"] = f"the run was stopped after {took} s of {asked} s"
+    return shown
+
+
+def _test(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
+    columns = _omni_columns(lines)
+    if columns:
+        # Its last number has no mark of its end.
+        if lines[-1]:
+            raise tool.fault("the output is cut off: its last line has no end")
+        return _omni(tool, name, columns)
+    if name in _STREAMS:
+        return _stream(tool, name, lines)
+    if name == "UDP_STREAM":
+        return _udp_stream(tool, name, lines)
+    if name in _RATES:
+        return _rate(tool, name, lines)
+    raise tool.fault(
+        f"the table of '{one_line(name, 40)}' is not read; use -o or -k with the names of figures"
+    )
+
+
+def _unit(tool: base.Benchmark, lines: Sequence[str]) -> float:
+    for line in lines:
+        found = _UNIT.search(line)
+        if found and not line.startswith("Interim"):
+            return _UNITS[found[1]]
+    raise tool.fault("the output is cut off or its unit is missing ('10^6bits/sec')")
+
+
+def _stream(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
+    factor = _unit(tool, lines)
+    rows = [found for found in map(_STREAM_ROW.match, lines) if found is not None]
+    if len(rows) != 1:
+        raise tool.fault(f"the output is cut off: {len(rows)} rows of {name}")
+    [row] = rows
+    rate = float(row[5]) * factor
+    if rate == 0:
+        raise tool.fault("nothing was transferred")
+    direction = "client to server"
+    if name == "TCP_MAERTS":
+        direction = "server to client"
+    workload = {"direction": direction, "message": f"{row[3]} bytes", "seconds": row[4]}
+    workload["sockets"] = f"{row[1]} and {row[2]} bytes"
+    figures = [base.Reading("throughput", "Mbit/s", "higher", rate, primary=True)]
+    test = Test(name, figures, workload)
+    if any("Interim result" in line for line in lines):
+        test.left_out.append("interim results")
+    return test
+
+
+def _udp_stream(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
+    factor = _unit(tool, lines)
+    for sent_line, received_line in zip(lines, lines[1:], strict=False):
+        sent, received = _UDP_SENT.match(sent_line), _UDP_RECEIVED.match(received_line)
+        if not sent or not received:
+            continue
+        counted, arrived = float(sent[3]), float(received[2])
+        if not 0 < arrived <= counted:
+            raise tool.fault(f"{arrived:g} messages arrived of {counted:g} that were sent")
+        figures = [
+            base.Reading(
+                "throughput", "Mbit/s", "higher", float(received[3]) * factor, primary=True
+            ),
+            base.Reading("sent_throughput", "Mbit/s", "higher", float(sent[5]) * factor),
+            base.Reading("lost_share", "%", "lower", 100 * (1 - arrived / counted)),
+        ]
+        workload = {"protocol": "UDP", "message": f"{sent[1]} bytes", "seconds": sent[2]}
+        return Test(name, figures, workload)
+    raise tool.fault(f"the output is cut off: {name} has no two rows of sender and receiver")
+
+
+def _rate(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
+    if not any(re.search(r"per[ ]sec\b|Trans\.?[ ]*/s", line) for line in lines):
+        raise tool.fault("the output is cut off or its unit is missing ('per sec')")
+    rows = [found for found in map(_RATE_ROW.match, lines) if found is not None]
+    if len(rows) != 1:
+        raise tool.fault(f"the output is cut off: {len(rows)} rows of {name}")
+    [row] = rows
+    rate = float(row[4])
+    if rate == 0:
+        raise tool.fault("no transaction was finished")
+    workload = {"request": f"{row[1]} bytes", "response": f"{row[2]} bytes", "seconds": row[3]}
+    return Test(
+        name,
+        [base.Reading(*TRANSACTIONS, "higher", rate, primary=True)],
+        workload,
+        [f"percentiles of latency: the table of {name} has none"],
+    )
+
+
+def _omni_columns(lines: Sequence[str]) -> dict[str, str]:
+    """Return name -> value of omni's output, whether columns or key=value lines; empty: it is neither."""
+    keys = {found[1].lower(): found[2] for found in map(_KEY.match, lines) if found is not None}
+    if keys:
+        return keys
+    for head, row in zip(lines, lines[1:], strict=False):
+        names = head.lower().split(",")
+        known = [name for name in names if name in _COLUMNS or name in _TRANSACTIONS]
+        if not known and _THROUGHPUT not in names:
+            continue
+        [values] = csv.reader([row])
+        if len(values) == len(names):
+            return dict(zip(names, values, strict=True))
+    return {}
+
+
+def _omni(tool: base.Benchmark, name: str, columns: Mapping[str, str]) -> Test:
+    test = Test(name)
+    units = ""
+    for key in _THROUGHPUT_UNITS:
+        units = columns.get(key, units)
+    for key, value in columns.items():
+        if key in _TRANSACTIONS or (key == _THROUGHPUT and units == "Trans/s"):
+            rate = base.Reading(*TRANSACTIONS, "higher", _number(tool, key, value), primary=True)
+            if not any(reading.metric == rate.metric for reading in test.figures):
+                test.figures.insert(0, rate)
+        elif key == _THROUGHPUT and units.removesuffix("/s") in _UNITS:
+            factor = _UNITS[units.removesuffix("/s")]
+            value_mbit = _number(tool, key, value) * factor
+            test.figures.insert(
+                0, base.Reading("throughput", "Mbit/s", "higher", value_mbit, primary=True)
+            )
+        elif key in _COLUMNS:
+            metric, unit = _COLUMNS[key]
+            # netperf prints -1 for a latency that it did not take.
+            if not value.startswith("-"):
+                figure = base.Reading(metric, unit, "lower", _number(tool, key, value))
+                test.figures.append(figure)
+        elif key in _WORKLOAD:
+            test.workload[_WORKLOAD[key]] = one_line(value, 20)
+        elif key not in _THROUGHPUT_UNITS:
+            test.left_out.append(f"'{one_line(key, 40)}'")
+    if not test.figures:
+        raise tool.fault(
+            "the output has no throughput with its unit and no latency"
+            " (-k THROUGHPUT,THROUGHPUT_UNITS)"
+        )
+    return test
+
+
+def _number(tool: base.Benchmark, name: str, text: str) -> float:
+    if not re.fullmatch(base.NUMBER, text):
+        raise tool.fault(f"'{one_line(name, 40)}' is no number: '{one_line(text, 40)}'")
+    return tool.check_number(name, float(text))
+
+
+class _OneTest(base.ForeignTool):
+    """A test of netperf that is alone in a text; several at once are netperf's."""
+
+    tests: ClassVar[Sequence[str]]
+
+    def report(self, output: str) -> base.Report:
+        tests = read(self, output)
+        if len(tests) > 1 or tests[0].name not in self.tests:
+            names = ", ".join(test.name for test in tests[:5])
+            raise self.fault(f"the output is of {names}; 'bench parse netperf' reads it")
+        if tests[0].figures[0].metric != self.primary[0]:
+            raise self.fault(f"the output has no '{self.primary[0]}' (-k TRANSACTION_RATE)")
+        return report(self, tests)
+
+
+class NetperfRequests(_OneTest):
+    """Requests and answers with netperf: TCP_RR, UDP_RR, TCP_CRR."""
+
+    kind = "netperf_rr"
+    summary = "requests and answers per second as netperf prints them (TCP_RR, UDP_RR, TCP_CRR)"
+    primary = ("transactions_per_second", "1/s", "higher")
+    form = "netperf -t TCP_RR"
+    marks = r"REQUEST/RESPONSE TEST|Connect/Request/Response TEST"
+    tests = _RATES
+
+
+class NetperfUdp(_OneTest):
+    """What arrived of UDP, and what was sent."""
+
+    kind = "netperf_udp"
+    summary = "UDP throughput that arrived, as netperf prints it (UDP_STREAM)"
+    primary = ("throughput", "Mbit/s", "higher")
+    form = "netperf -t UDP_STREAM"
+    marks = r"UDP (?:UNIDIRECTIONAL SEND|STREAM) TEST"
+    tests = ("UDP_STREAM",)

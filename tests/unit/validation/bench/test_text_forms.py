@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forms of text that no output of the field has: older and newer versions, both sides, several runs."""
+
+from nova_perf_tuning.validation.bench import base, iperf2, iperf3, netperf_text, plugins
+from tests.support import testcase
+
+
+def figures(tool, text):
+    return {reading.metric: reading.value for reading in tool.report(text).readings}
+
+
+class IperfTest(testcase.TestCase):
+    UDP = """Connecting to host 192.0.2.1, port 5201
+[  4] local 192.0.2.2 port 1 connected to 192.0.2.1 port 5201
+[ ID] Interval           Transfer     Bandwidth       Total Datagrams
+[  4]   0.00-1.00   sec   116 KBytes   950 Kbits/sec  82
+- - - - - - - - - - - - - - - - - - - - - - - - -
+[ ID] Interval           Transfer     Bandwidth       Jitter    Lost/Total Datagrams
+[  4]   0.00-10.00  sec  1.25 MBytes  1.05 Mbits/sec  0.035 ms  9/906 (0.99%)
+[  4] Sent 906 datagrams
+
+iperf Done.
+"""
+    TCP = """Connecting to host 192.0.2.1, port 5201
+[  5] local 192.0.2.2 port 1 connected to 192.0.2.1 port 5201
+[ ID] Interval           Transfer     Bitrate
+[  5]   0.00-10.00  sec  1.10 GBytes   112 MBytes/sec   12             sender
+[  5]   0.00-10.04  sec  1.10 GBytes   111 MBytes/sec                  receiver
+"""
+
+    def test_one_line_for_both_sides(self):
+        """iperf3 3.0 prints the sender's rate and the receiver's losses in one line."""
+        shown = figures(iperf3.Packets(), self.UDP)
+        self.assertAlmostEqual(897 / 10, shown["packets_per_second"])
+        self.assertEqual((1.05, 0.035), (shown["sent_throughput"], shown["jitter"]))
+        self.assertNotIn("throughput", shown)
+        self.assertIs(iperf3.Packets, type(plugins.recognise(self.UDP)))
+        self.assertRaises(base.OutputError, iperf3.Iperf3().parse, self.UDP)
+
+    def test_the_unit_is_read(self):
+        shown = figures(iperf3.Iperf3(), self.TCP)
+        self.assertAlmostEqual(111 * 8 * 1.048576, shown["throughput"])
+        self.assertEqual(12, shown["retransmits"])
+
+    def test_two_tests_are_not_one(self):
+        self.assertRaisesRegex(
+            base.OutputError, "several tests", iperf3.Iperf3().parse, self.TCP * 2
+        )
+
+    def test_a_rate_and_a_direction_are_named(self):
+        text = "$ iperf3 -c 192.0.2.1 -b 50M -R\nReverse mode, remote host 192.0.2.1 is sending\n"
+        report = iperf3.Iperf3().report(text + self.TCP)
+        self.assertEqual("server to client", report.workload["direction"])
+        self.assertIn("50M", report.remarks["held_to_a_rate"])
+
+    def test_iperf_3_and_2_are_not_mixed_up(self):
+        self.assertRaisesRegex(base.OutputError, "iperf 2", iperf2.Iperf2().parse, self.TCP)
+
+    def test_both_directions_of_iperf_2(self):
+        text = """Server listening on TCP port 5001
+Client connecting to 192.0.2.1, TCP port 5001
+[  5] local 192.0.2.2 port 40000 connected with 192.0.2.1 port 5001
+[  4] local 192.0.2.2 port 5001 connected with 192.0.2.1 port 50000
+[ ID] Interval       Transfer     Bandwidth
+[  5]  0.0-10.0 sec  1.09 GBytes   936 Mbits/sec
+[  4]  0.0-10.1 sec   949 MBytes   790 Mbits/sec
+"""
+        shown = figures(iperf2.Iperf2(), text)
+        self.assertEqual(936, shown["client_to_server_throughput"])
+        self.assertEqual(790, shown["server_to_client_throughput"])
+        cut = text[: text.index("[  4]  0.0")]
+        self.assertRaisesRegex(base.OutputError, "cut off", iperf2.Iperf2().parse, cut)
+
+    def test_intervals_of_iperf_2_are_no_result(self):
+        text = """$ iperf -c 192.0.2.1 -i 1
+Client connecting to 192.0.2.1, TCP port 5001
+[  3] local 192.0.2.2 port 40000 connected with 192.0.2.1 port 5001
+[  3]  0.0- 1.0 sec   112 MBytes   936 Mbits/sec
+"""
+        for cut in (text, text + "[  3]  1.0- 2.0 sec   112 MBytes   940 Mbits/sec\n"):
+            self.assertRaisesRegex(base.OutputError, "cut off", iperf2.Iperf2().parse, cut)
+
+
+class NetperfTest(testcase.TestCase):
+    def test_keys_and_their_unit(self):
+        text = """MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 () port 0 AF_INET to 192.0.2.1 () port 0
+THROUGHPUT=21345.12
+THROUGHPUT_UNITS=Trans/s
+P99_LATENCY=88
+"""
+        tool = plugins.recognise(text)
+        self.assertIs(netperf_text.NetperfRequests, type(tool))
+        shown = figures(tool, text)
+        self.assertEqual({"transactions_per_second": 21345.12, "latency_p99": 88}, shown)
+        without = text.replace("THROUGHPUT_UNITS=Trans/s\n", "")
+        self.assertRaises(base.OutputError, tool.parse, without)
+
+    def test_what_arrived_of_udp(self):
+        text = """MIGRATED UDP STREAM TEST from 0.0.0.0 () port 0 AF_INET to 192.0.2.1 () port 0
+Socket  Message  Elapsed      Messages
+Size    Size     Time         Okay Errors   Throughput
+bytes   bytes    secs            #      #   10^6bits/sec
+
+212992   65507   10.00       30000      0    1572.28
+212992           10.00       15000            786.14
+"""
+        tool = plugins.recognise(text)
+        self.assertEqual("netperf_udp", tool.kind)
+        self.assertEqual(
+            {"throughput": 786.14, "sent_throughput": 1572.28, "lost_share": 50},
+            figures(tool, text),
+        )
+        cut = text[: text.rindex("212992")]
+        self.assertRaisesRegex(base.OutputError, "cut off", tool.parse, cut)
