@@ -4,12 +4,16 @@
 from collections.abc import Sequence
 from typing import Final
 
-from nova_perf_tuning.validation.bench import base, iperf2, netperf_text
+from nova_perf_tuning.validation.bench import base, iperf2, netperf_text, sysbench_reports
 
-TOOLS: Final[Sequence[type[base.ForeignTool]]] = (
+TOOLS: Final[Sequence[type[base.Benchmark]]] = (
     iperf2.Iperf2,
     netperf_text.NetperfRequests,
     netperf_text.NetperfUdp,
+    sysbench_reports.Memory,
+    sysbench_reports.FileIo,
+    sysbench_reports.Sql,
+    sysbench_reports.Unknown,
 )
 #: For a person whose output has no marks of any of them.
-READ: Final = "fio, iperf3, iperf 2, netperf"
+READ: Final = "fio, iperf3, iperf 2, netperf, sysbench, cyclictest, oslat"

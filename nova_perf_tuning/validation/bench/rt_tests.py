@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.validation.bench import base
+from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation.bench import base, rt_text
 
 #: Latencies below this are listed one by one; fewer where threads are so many that their entries,
 #: of so many bytes each, would be more than a guest on a cloud keeps (256 KiB).
@@ -14,8 +15,11 @@ _BYTES: Final = 240_000
 _ENTRY: Final = 24
 #: In place of oslat's CPUs: those that the plan keeps free, which the command line knows.
 PLANNED: Final = "planned"
-#: CPUs whose longest interruption is a figure of its own.
+#: So many CPUs or threads have a longest latency of their own; of more, the worst three.
+_MOST_SHOWN: Final = 16
 _NOISIEST: Final = 3
+#: Percentiles of cyclictest's histogram; the first is judged.
+_SHARES: Final = (0.99, 0.5, 0.95, 0.999, 0.9999)
 #: oslat's buckets may be parts of a microsecond (--bucket-width).
 _LATENCY: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 _CPUS: Final = "[0-9]{1,5}(-[0-9]{1,5})?"
@@ -89,8 +93,89 @@ class Cyclictest(_RtTests):
         argv += ["--histfile=/dev/null", "--json=-"]
         return (base.Step(tuple(argv), "client", seconds + base.MARGIN_S),)
 
+    def printed(self, output: str) -> bool:
+        if self.has_json(output):
+            return '"num_threads"' in output and "cyclictest" in output
+        return rt_text.is_cyclictest(output)
+
     def parse(self, text: str) -> list[base.Reading]:
+        return self.report(text).readings
+
+    def remarks(self, text: str) -> Mapping[str, str]:
+        return self.report(text).remarks
+
+    def report(self, text: str) -> base.Report:
+        if not self.has_json(text) and rt_text.is_cyclictest(text):
+            return self._report_text(rt_text.read_cyclictest(self, text))
+        return base.Report(self._parse_json(text), self._json_workload(text))
+
+    def _report_text(self, found: rt_text.Cyclictest) -> base.Report:
+        shown = base.Report(workload=found.workload)
+        threads, per_us = found.threads, found.per_us
+        longest = max(thread.longest for thread in threads)
+        least = min(thread.least for thread in threads)
+        count = sum(found.bins.values()) + found.beyond
+        if found.bins and count:
+            self._add_tails(shown, found, count)
+        else:
+            shown.left_out.append("percentiles: no histogram was taken (--histogram=10000)")
+        weights = [thread.cycles or 1.0 for thread in threads]
+        total = sum(thread.mean * weight for thread, weight in zip(threads, weights, strict=True))
+        mean = total / sum(weights)
+        if len(threads) == 1 or all(thread.cycles for thread in threads):
+            shown.readings.append(base.Reading("latency_mean", "µs", "lower", mean / per_us))
+        shown.readings.append(base.Reading("latency_min", "µs", "lower", least / per_us))
+        shown.readings.append(base.Reading("latency_max", "µs", "lower", longest / per_us))
+        maxima = {f"thread{thread.number}": thread.longest / per_us for thread in threads}
+        shown.readings += _maxima(maxima)
+        shown.left_out.append("the last latency of each thread (Act)")
+        if not found.unit_known:
+            shown.remarks["unit_unknown"] = (
+                "the output does not name its unit: without --nsecs on the command line it is µs"
+            )
+        return shown
+
+    def _add_tails(self, shown: base.Report, found: rt_text.Cyclictest, count: float) -> None:
+        """Add the percentiles that lie within the histogram; of others only their least is known."""
+        for share in _SHARES:
+            metric = base.percentile_name(round(share * 100, 2))
+            if count * (1 - share) < found.beyond:
+                at_least = found.reach / found.per_us
+                shown.left_out.append(
+                    f"{metric}: {found.beyond:g} of {count:g} wake-ups lie beyond the histogram,"
+                    f" at least {at_least:g} µs"
+                )
+                continue
+            late = _quantile(found.bins, count, found.reach, share) / found.per_us
+            shown.readings.append(base.Reading(metric, "µs", "lower", late, primary=share == 0.99))
+        shown.readings.append(base.Reading("wake_ups", self.work_unit, "higher", count / 1e3))
+        if found.beyond:
+            share = 100 * found.beyond / count
+            shown.remarks["beyond_histogram"] = (
+                f"{found.beyond:g} of {count:g} wake-ups ({share:.2g} %) lie beyond the histogram"
+            )
+
+    def _json_workload(self, text: str) -> dict[str, str]:
+        data = self.load_json(text)
+        workload = {}
+        for name, key in (
+            ("threads", "num_threads"),
+            ("command", "cmdline:"),
+            ("command", "cmdline"),
+            ("version", "rt_test_version:"),
+            ("version", "rt_test_version"),
+        ):
+            if key in data:
+                workload[name] = one_line(data[key], 200)
+        system = data.get("sysinfo")
+        if isinstance(system, dict) and "release" in system:
+            workload["kernel"] = one_line(system["release"], 60)
+        return workload
+
+    def _parse_json(self, text: str) -> list[base.Reading]:
         per_us = self._per_us(text)
+        maxima: dict[str, float] = {}
+        least: list[float] = []
         seen: dict[float, float] = {}
         cycles = total = longest = 0.0
         for thread, histogram in self.threads(text):
@@ -101,24 +186,32 @@ class Cyclictest(_RtTests):
             # cyclictest's means are of all wake-ups, those beyond the histogram too.
             total += count * self.number(thread, "avg")
             longest = max(longest, self.number(thread, "max"))
+            fields = self.mapping(thread)
+            if "min" in fields:
+                least.append(self.number(thread, "min"))
+            if "cpu" in fields:
+                cpu = f"cpu{self.number(thread, 'cpu'):.0f}"
+                maxima[cpu] = max(maxima.get(cpu, 0.0), self.number(thread, "max") / per_us)
         beyond = cycles - sum(seen.values())
         if not (cycles and seen) or beyond < 0:
             raise self.fault(
                 f"{cycles:g} wake-ups were counted, {sum(seen.values()):g} are in the histogram"
             )
         most = max(longest, 1.0 + max(seen))  # beyond the histogram
-        p50, p99, p999 = (
-            _quantile(seen, cycles, most, share) / per_us for share in (0.5, 0.99, 0.999)
-        )
+        tails = []
+        for share in _SHARES:
+            metric = base.percentile_name(round(share * 100, 2))
+            late_us = _quantile(seen, cycles, most, share) / per_us
+            tails.append(base.Reading(metric, "µs", "lower", late_us, primary=share == 0.99))
         return [
-            base.Reading(*self.primary, p99, primary=True),
-            base.Reading("latency_p50", "µs", "lower", p50),
-            base.Reading("latency_p999", "µs", "lower", p999),
+            *tails,
             base.Reading(
                 "latency_mean", "µs", "lower", self.check_number("avg", total / cycles / per_us)
             ),
             base.Reading("latency_max", "µs", "lower", longest / per_us),
             base.Reading("wake_ups", self.work_unit, "higher", cycles / 1e3),
+            *(base.Reading("latency_min", "µs", "lower", low / per_us) for low in _lowest(least)),
+            *_maxima(maxima),
         ]
 
     def _per_us(self, text: str) -> float:
@@ -175,7 +268,35 @@ class Oslat(_RtTests):
         )
         return (base.Step(argv, "client", seconds + base.MARGIN_S),)
 
+    def printed(self, output: str) -> bool:
+        return rt_text.is_oslat(output) or '"oslat ' in output
+
     def parse(self, text: str) -> list[base.Reading]:
+        return self.report(text).readings
+
+    def report(self, text: str) -> base.Report:
+        if self.has_json(text) or not rt_text.is_oslat(text):
+            return base.Report(self._parse_json(text))
+        found = rt_text.read_oslat(self, text)
+        rates = found.gaps / found.seconds
+        maxima = {}
+        for cpu, late in zip(found.cpus, found.longest, strict=True):
+            maxima[f"cpu{cpu}"] = late
+        readings = [
+            base.Reading(*self.primary, max(found.longest), primary=True),
+            base.Reading("interruptions", "1/s", "lower", rates),
+            base.Reading("latency_mean", "µs", "lower", sum(found.means) / len(found.means)),
+            *_maxima(maxima),
+        ]
+        left_out = ["the least latency and the histogram of each CPU"]
+        if len(maxima) > _MOST_SHOWN:
+            left_out.append(f"the maxima of all but {_NOISIEST} of {len(maxima)} CPUs")
+        remarks = {
+            "interruptions": "'interruptions' counts gaps above the usual pass of the loop, a CPU"
+        }
+        return base.Report(readings, found.workload, remarks, left_out)
+
+    def _parse_json(self, text: str) -> list[base.Reading]:
         longest: dict[int, float] = {}
         gaps = seconds = 0.0
         for thread, histogram in self.threads(text):
@@ -187,14 +308,11 @@ class Oslat(_RtTests):
             longest[int(self.number(thread, "cpu"))] = self.number(thread, "max")
         if not seconds or not all(longest.values()):
             raise self.fault("a thread has measured nothing")
-        noisiest = sorted(longest, key=lambda cpu: -longest[cpu])[:_NOISIEST]
+        maxima = {f"cpu{cpu}": late for cpu, late in longest.items()}
         return [
-            base.Reading(*self.primary, longest[noisiest[0]], primary=True),
+            base.Reading(*self.primary, max(longest.values()), primary=True),
             base.Reading("interruptions", "1/s", "lower", gaps / seconds),
-            *(
-                base.Reading(f"latency_max_cpu{cpu}", "µs", "lower", longest[cpu])
-                for cpu in noisiest
-            ),
+            *_maxima(maxima),
         ]
 
 
@@ -210,3 +328,18 @@ def _quantile(seen: Mapping[float, float], count: float, longest: float, share: 
             return late + wanted / seen[late]
         wanted -= seen[late]
     return longest
+
+
+def _maxima(longest: Mapping[str, float]) -> list[base.Reading]:
+    """Return the longest latency of each CPU or thread; of many the worst ones."""
+    names = list(longest)
+    if len(names) > _MOST_SHOWN:
+        names = sorted(longest, key=lambda name: -longest[name])[:_NOISIEST]
+    return [base.Reading(f"latency_max_{name}", "µs", "lower", longest[name]) for name in names]
+
+
+def _lowest(least: Sequence[float]) -> Sequence[float]:
+    """Return the least of some latencies, if any."""
+    if not least:
+        return ()
+    return (min(least),)

@@ -3,7 +3,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base
@@ -19,12 +19,14 @@ _THREAD = re.compile(
 _CONDITION = re.compile(r"^tpcc condition ([0-9]{1,2}): ([0-9]{1,12}) violations[ \t]*$", re.M)
 #: Clause 3.3.2 of the specification; 11 holds for a fresh load only.
 CONDITIONS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12)
+#: A line's end: a number at the end of a text may be cut off.
+END: Final = r"[ \t]*(?=\n)"
 #: Of a line such as "transactions:    1234   (56.78 per sec.)".
 _COUNT: Final = r"([0-9]{1,15})[ \t]+\("
 _PER_SECOND: Final = rf"[0-9]{{1,15}}[ \t]+\({base.NUMBER} per sec\.\)"
 #: A percentile of the latencies.
 _PERCENTILE: Final = re.compile(
-    rf"^[ \t]*([0-9]{{1,3}})(?:st|[nr]d|th) percentile:[ \t]*{base.NUMBER}[ \t]*$", re.M
+    rf"^[ \t]*([0-9]{{1,3}})(?:st|[nr]d|th) percentile:[ \t]*{base.NUMBER}{END}", re.M
 )
 #: Where sysbench's histogram of latencies ends: longer ones are printed as that.
 _HISTOGRAM_MS: Final = 100_000.0
@@ -34,28 +36,40 @@ _ROUNDING_MS: Final = 0.01
 _LOAD_ROW_S: Final = 2e-3
 
 
+VERSION: Final = r"^[ \t]*sysbench ([0-9]\.[0-9A-Za-z.-]{1,20})"
+COMMON: Final = (
+    ("threads", r"^[ \t]*Number of threads:[ \t]*([0-9]{1,6})"),
+    ("threads", r"^\[ [0-9]{1,9}s \] thds: ([0-9]{1,6}) "),
+)
+
+
 class Sysbench(base.Benchmark):
-    """A benchmark whose output is sysbench's."""
+    """A benchmark whose output is sysbench's.
+
+    :cvar options: name in the workload -> pattern of a line with it.
+    """
+
+    options: ClassVar[Sequence[tuple[str, str]]] = ()
 
     def check_output(self, text: str) -> None:
         """Refuse the output of a run that died and that of a version before 1.0, whose report has other lines."""
         self.check_length(text)
-        if fatal := re.search(r"^FATAL: .*$", text, re.MULTILINE):
-            raise self.fault(f"sysbench ended with '{one_line(fatal[0], 200)}'")
-        if old := re.match(r"\s*sysbench (0\.[0-9.]{1,9})", text):
+        if fatal := re.search(r"^[ \t]*FATAL: .*$", text, re.MULTILINE):
+            raise self.fault(f"sysbench ended with '{one_line(fatal[0].strip(), 200)}'")
+        if old := re.search(r"^[ \t]*sysbench (0\.[0-9.]{1,9})", text, re.MULTILINE):
             raise self.fault(
                 f"the output of sysbench {old[1].rstrip('.')} is not read; use 1.0 or later"
             )
-        if held := re.search(r"^Target transaction rate: ([0-9]{1,12})", text, re.MULTILINE):
+        if held := re.search(r"^[ \t]*Target transaction rate: ([0-9]{1,12})", text, re.MULTILINE):
             raise self.fault(f"the run was held to {held[1]} a second (--rate): it shows no speed")
 
-    def figure(self, text: str, name: str, form: str = rf"{base.NUMBER}s?[ \t]*$") -> float:
+    def figure(self, text: str, name: str, form: str = rf"{base.NUMBER}s?{END}") -> float:
         """Return the figure of the one line ``name: FORM``; ``form`` is a pattern with one group."""
         return self.labelled(text, rf"^[ \t]*{name}:[ \t]*{form}", name)
 
     def seconds(self, text: str) -> float:
         """Return the length of the run; sysbench 1.1 gives it another name than 1.0."""
-        form = rf"^[ \t]*(?:total time|time elapsed):[ \t]*{base.NUMBER}s[ \t]*$"
+        form = rf"^[ \t]*(?:total time|time elapsed):[ \t]*{base.NUMBER}s{END}"
         return self.labelled(text, form, "total time")
 
     def latencies(self, text: str) -> list[base.Reading]:
@@ -64,17 +78,18 @@ class Sysbench(base.Benchmark):
         What sysbench cannot show is left out, with a remark: latencies that it rounds to 0, and a
         percentile at the end of its histogram.
         """
-        mean, tails = self._times(text)
+        mean, tails, most = self._times(text)
         if mean == 0:
             return []
         readings = [base.Reading("latency_mean", "ms", "lower", mean)]
         for share, value in tails.items():
             if value < _HISTOGRAM_MS:
                 readings.append(base.Reading(base.percentile_name(share), "ms", "lower", value))
+        readings.append(base.Reading("latency_max", "ms", "lower", most))
         return readings
 
     def remarks(self, text: str) -> Mapping[str, str]:
-        mean, tails = self._times(text)
+        mean, tails, _most = self._times(text)
         remarks = {}
         if mean == 0:
             remarks["latency_too_short"] = (
@@ -87,8 +102,46 @@ class Sysbench(base.Benchmark):
                 )
         return remarks
 
-    def _times(self, text: str) -> tuple[float, dict[float, float]]:
-        """Return the mean latency and the percentiles, which are none with ``--percentile=0``."""
+    def report(self, output: str) -> base.Report:
+        report = base.Report(self.parse(output), remarks=dict(self.remarks(output)))
+        report.workload = self.workload(output)
+        report.left_out = ["single reports, the least latency and the sum, the threads' shares"]
+        return report
+
+    def workload(self, text: str) -> dict[str, str]:
+        """Return what the run was: its version, threads, options and length."""
+        workload = {}
+        for name, pattern in (("version", VERSION), *COMMON, *self.options):
+            found = re.search(pattern, text, re.MULTILINE)
+            if found:
+                workload[name] = one_line(found[1], 60)
+        workload["seconds"] = f"{self.seconds(text):g}"
+        return workload
+
+    def transactions(self, text: str) -> list[base.Reading]:
+        """Return the figures of a run whatever its statements are."""
+        count, rate = (self.figure(text, "transactions", form) for form in (_COUNT, _PER_SECOND))
+        if count == 0:
+            raise self.fault("no transaction was finished; give it more seconds")
+        failed, lost = (
+            self.figure(text, name, _COUNT) for name in ("ignored errors", "reconnects")
+        )
+        if lost or failed > count / 10:
+            raise self.fault(
+                f"{failed:g} errors beside {count:g} transactions, {lost:g} connections lost"
+            )
+        return [
+            base.Reading(*self.primary, rate, primary=True),
+            base.Reading(
+                "queries_per_second", "1/s", "higher", self.figure(text, "queries", _PER_SECOND)
+            ),
+            base.Reading("errors", "transactions", "lower", failed),
+            *self.latencies(text),
+        ]
+
+    def _times(self, text: str) -> tuple[float, dict[float, float], float]:
+        """Return the mean latency, the percentiles, none with ``--percentile=0``, and the maximum."""
+        self.figure(text, "sum")  # the last line of the latencies
         mean = self.figure(text, "avg")
         tails = {}
         for share, value in _PERCENTILE.findall(text):
@@ -96,7 +149,7 @@ class Sysbench(base.Benchmark):
                 tails[float(share)] = float(value)
         least, most = self.figure(text, "min"), self.figure(text, "max")
         self.check_latencies(tails, mean, least, most, _ROUNDING_MS)
-        return mean, tails
+        return mean, tails, most
 
 
 class Cpu(Sysbench):
@@ -125,6 +178,8 @@ class Cpu(Sysbench):
     )
     work_metric = "events"
     work_unit = "1,000 events"
+    marks = r"^[ \t]*(?:Prime numbers limit:|Maximum prime number|CPU speed:)"
+    options = (("largest number", r"^[ \t]*Prime numbers limit:[ \t]*([0-9]{1,12})"),)
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = self.values(given)
@@ -142,10 +197,15 @@ class Cpu(Sysbench):
 
     def parse(self, text: str) -> list[base.Reading]:
         self.check_output(text)
-        rate, events = (
-            self.figure(text, "events per second"),
-            self.figure(text, "total number of events"),
-        )
+        if not self.printed(text):
+            raise self.fault(
+                f"the output is cut off or foreign: 0 lines 'CPU speed'{self.wanted_form()}"
+            )
+        events = self.figure(text, "total number of events")
+        if self._has_rate(text):
+            rate = self.figure(text, "events per second")
+        else:
+            rate = events / max(self.seconds(text), 1e-9)
         if rate == 0 or events == 0 or self.seconds(text) == 0:
             raise self.fault("no event was finished; give it more seconds or a lower limit")
         return [
@@ -153,6 +213,18 @@ class Cpu(Sysbench):
             *self.latencies(text),
             base.Reading("events", self.work_unit, "higher", events / 1e3),
         ]
+
+    def _has_rate(self, text: str) -> bool:
+        """Return whether the report has the rate, which sysbench 1.0.7 and before do not print."""
+        return re.search(r"^[ \t]*CPU speed:", text, re.MULTILINE) is not None
+
+    def remarks(self, text: str) -> Mapping[str, str]:
+        remarks = dict(super().remarks(text))
+        if not self._has_rate(text):
+            remarks["rate_computed"] = (
+                "this sysbench prints no rate: it is the number of events by the total time"
+            )
+        return remarks
 
     def span(self, text: str) -> base.Span:
         return base.Span(self.seconds(text))
@@ -179,6 +251,11 @@ class Oltp(_Database):
     kind = "oltp"
     summary = "database transactions per second: sysbench oltp_read_write on MariaDB"
     form = "sysbench oltp_read_write run"
+    marks = r"^[ \t]*SQL statistics:"
+    options = (
+        ("reads", r"^[ \t]*read:[ \t]*([0-9]{1,15})"),
+        ("writes", r"^[ \t]*write:[ \t]*([0-9]{1,15})"),
+    )
     primary = ("transactions_per_second", "1/s", "higher")
     parameters = (
         base.SECONDS,
@@ -208,24 +285,7 @@ class Oltp(_Database):
         for way in ("read", "write"):
             if self.figure(text, way) == 0:
                 raise self.fault(f"the run has no statement of '{way}': it is not oltp_read_write")
-        count, rate = (self.figure(text, "transactions", form) for form in (_COUNT, _PER_SECOND))
-        if count == 0:
-            raise self.fault("no transaction was finished; give it more seconds")
-        failed, lost = (
-            self.figure(text, name, _COUNT) for name in ("ignored errors", "reconnects")
-        )
-        if lost or failed > count / 10:
-            raise self.fault(
-                f"{failed:g} errors beside {count:g} transactions, {lost:g} connections lost"
-            )
-        return [
-            base.Reading(*self.primary, rate, primary=True),
-            base.Reading(
-                "queries_per_second", "1/s", "higher", self.figure(text, "queries", _PER_SECOND)
-            ),
-            base.Reading("errors", "transactions", "lower", failed),
-            *self.latencies(text),
-        ]
+        return self.transactions(text)
 
 
 class Tpcc(_Database):

@@ -1,7 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forms of text that no output of the field has: older and newer versions, both sides, several runs."""
 
-from nova_perf_tuning.validation.bench import base, iperf2, iperf3, netperf_text, plugins
+from nova_perf_tuning.validation.bench import (
+    base,
+    iperf2,
+    iperf3,
+    netperf_text,
+    plugins,
+    rt_tests,
+)
 from tests.support import testcase
 
 
@@ -112,3 +119,108 @@ bytes   bytes    secs            #      #   10^6bits/sec
         )
         cut = text[: text.rindex("212992")]
         self.assertRaisesRegex(base.OutputError, "cut off", tool.parse, cut)
+
+
+class CyclictestTest(testcase.TestCase):
+    T0 = "T: 0 (  100) P:80 I:1000 C:  10000 Min:      2 Act:    3 Avg:    4 Max:{}"
+
+    def test_a_maximum_that_is_cut_off(self):
+        tool = rt_tests.Cyclictest()
+        whole = self.T0.format("    3009")
+        self.assertEqual(3009, figures(tool, whole)["latency_max"])
+        self.assertRaisesRegex(base.OutputError, "cut off", tool.parse, whole[:-2])
+
+    def test_the_unit_is_on_the_command_line(self):
+        tool = rt_tests.Cyclictest()
+        line = self.T0.format("    3009")
+        nsecs = f"$ cyclictest -m -N -p 80\n{line}\n"
+        self.assertEqual(3.009, figures(tool, nsecs)["latency_max"])
+        self.assertIn("unit_unknown", tool.report(f"{line}\n").remarks)
+        foreign = line.replace("Min:      2", "Min:   1800")
+        self.assertRaisesRegex(base.OutputError, "unit", tool.parse, f"{foreign}\n")
+
+    def test_the_last_line_of_each_thread_counts(self):
+        text = f"{self.T0.format('      12')}\n{self.T0.format('      15')}\n"
+        self.assertEqual(15, figures(rt_tests.Cyclictest(), text)["latency_max"])
+
+    def test_threads_that_are_missing(self):
+        text = f"$ cyclictest -t 2\n{self.T0.format('      12')}\n"
+        self.assertRaisesRegex(base.OutputError, "1 of 2", rt_tests.Cyclictest().parse, text)
+
+    def test_a_histogram_of_two_threads_without_their_lines(self):
+        text = """# Histogram
+000001 000090 000095
+000002 000010 000004
+# Total: 000000100 000000099
+# Min Latencies: 00001 00001
+# Avg Latencies: 00001 00001
+# Max Latencies: 00002 00047
+# Histogram Overflows: 00000 00001
+"""
+        shown = figures(rt_tests.Cyclictest(), text)
+        self.assertEqual((47, 1), (shown["latency_max"], shown["latency_min"]))
+        self.assertNotIn("latency_mean", shown)
+        self.assertAlmostEqual(2 + (198 - 185) / 14, shown["latency_p99"])
+        for broken in (text.replace("000010", "000011"), text[: text.index("# Histogram O")]):
+            self.assertRaises(base.OutputError, rt_tests.Cyclictest().parse, broken)
+
+
+class SysbenchTest(testcase.TestCase):
+    END = """General statistics:
+    total time:                          10.0s
+    total number of events:              1000
+
+Latency (ms):
+         min:                                    0.10
+         avg:                                    0.50
+         max:                                    9.00
+         95th percentile:                        0.60
+         sum:                                 5000.00
+"""
+
+    def test_memory(self):
+        text = f"""sysbench 1.0.20 (using system LuaJIT)
+Running memory speed test with the following options:
+  block size: 1KiB
+  total size: 102400MiB
+  operation: write
+Total operations: 71345000 (7132764.20 per second)
+69672.85 MiB transferred (6965.59 MiB/sec)
+{self.END}"""
+        tool = plugins.recognise(text)
+        self.assertEqual("sysbench_memory", tool.kind)
+        shown = figures(tool, text)
+        self.assertEqual(6965.59, shown["throughput"])
+        self.assertEqual(7132764.20, shown["operations_per_second"])
+        workload = tool.report(text).workload
+        self.assertEqual(("1KiB", "write"), (workload["block size"], workload["operation"]))
+
+    def test_files_of_version_1_1(self):
+        text = f"""Doing random r/w test
+Throughput:
+         read:  IOPS=3042.12 47.53 MiB/s (49.84 MB/s)
+         write: IOPS=2028.08 31.69 MiB/s (33.23 MB/s)
+         fsync: IOPS=6498.44
+{self.END}"""
+        tool = plugins.recognise(text)
+        shown = figures(tool, text)
+        self.assertEqual((3042.12, 47.53), (shown["reads_per_second"], shown["read_throughput"]))
+        self.assertAlmostEqual(3042.12 + 2028.08, shown["requests_per_second"])
+
+    def test_other_scripts_have_a_name_of_their_own(self):
+        text = f"""SQL statistics:
+    queries performed:
+        read:                            14000
+        write:                           0
+        other:                           2000
+        total:                           16000
+    transactions:                        1000   (100.00 per sec.)
+    queries:                             16000  (1600.00 per sec.)
+    ignored errors:                      0      (0.00 per sec.)
+    reconnects:                          0      (0.00 per sec.)
+{self.END}"""
+        self.assertEqual("sysbench_oltp", plugins.recognise(text).kind)
+
+    def test_a_test_that_is_not_read(self):
+        text = f"sysbench 1.0.20 (using bundled LuaJIT)\n{self.END}"
+        self.assertRaisesRegex(base.OutputError, "sysbench cpu.memory", plugins.recognise, text)

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What cyclictest and oslat print for people."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation.bench import base, pasted
+
+#: The maximum has eight places: where it has fewer, it is cut off or somebody has changed spaces.
+_THREAD: Final = re.compile(
+    r"^T:[ ]*([0-9]{1,5}) \([ ]*[0-9]{1,9}\) P:[ ]*([0-9]{1,3}) I:[ ]*([0-9]{1,12}) C:[ ]*([0-9]{1,15})"
+    r" Min:[ ]*([0-9]{1,12}) Act:[ ]*[0-9]{1,12} Avg:[ ]*([0-9]{1,12}) Max:([ ]*)([0-9]{1,12})$"
+)
+_MAX_PLACES: Final = 8
+_POLICY_LINE: Final = re.compile(r"^policy: (\w{2,12}): loadavg: ")
+_BIN: Final = re.compile(r"^([0-9]{6,9})((?:[ \t]+[0-9]{6,15})+)$")
+_SUMMARY: Final = re.compile(
+    r"^# (Total|Min Latencies|Avg Latencies|Max Latencies|Histogram Overflows):"
+    r"((?:[ \t]+[0-9]{1,15})+)$"
+)
+_NSECS: Final = ("-N", "--nsecs")
+#: No thread sleeps so long that its quickest wake-up comes so many µs late: these are nanoseconds.
+_LEAST_NS: Final = 500.0
+_ROW: Final = re.compile(
+    r"^([A-Z][A-Za-z -]{2,20}|[0-9]{3,6}(?:\.[0-9]{1,6})?(?: \([a-z]{2}\))?):\s+(.*)$"
+)
+_OVERFLOWS: Final = " (including overflows)"
+_CYCLICTEST: Final = re.compile(
+    r"^[ \t]*(?:T:[ ]*[0-9]{1,5} \([ ]*[0-9]{1,9}\) P:|# (?:Min|Max) Latencies:|# /dev/cpu_dma_latency)",
+    re.M,
+)
+_OSLAT: Final = re.compile(r"^[ \t]*(?:oslat V [0-9]|Core:\s+[0-9])", re.MULTILINE)
+
+
+def is_cyclictest(text: str) -> bool:
+    return _CYCLICTEST.search(text) is not None
+
+
+def is_oslat(text: str) -> bool:
+    return _OSLAT.search(text) is not None
+
+
+@dataclasses.dataclass(slots=True)
+class Thread:
+    """One thread of cyclictest, times in the output's unit.
+
+    :ivar cycles: None: the output does not count them.
+    """
+
+    number: str
+    least: float
+    mean: float
+    longest: float
+    cycles: float | None = None
+    interval: str = ""
+    priority: str = ""
+
+
+@dataclasses.dataclass(slots=True)
+class Cyclictest:
+    """What cyclictest's normal output says.
+
+    :ivar per_us: how many units of its times are a microsecond.
+    :ivar bins: latency -> wake-ups of all threads; empty: no histogram was taken.
+    :ivar beyond: wake-ups beyond the histogram, :ivar reach: where it ends.
+    """
+
+    threads: list[Thread]
+    per_us: float
+    unit_known: bool
+    bins: dict[float, float] = dataclasses.field(default_factory=dict)
+    beyond: float = 0.0
+    reach: float = 0.0
+    workload: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+def read_cyclictest(tool: base.Benchmark, text: str) -> Cyclictest:
+    """Return what cyclictest's normal output says; OutputError: it is cut off, or its unit is not known."""
+    tool.check_length(text)
+    lines = pasted.lines_of(text)
+    words = pasted.command(text, "cyclictest")
+    by_number: dict[str, Thread] = {}
+    for line in lines:
+        found = _THREAD.match(line)
+        if found:
+            by_number[found[1]] = _thread(tool, found, line is lines[-1])
+    summaries = _summaries(tool, lines)
+    threads = list(by_number.values())
+    if not threads and "Max Latencies" in summaries:
+        threads = _threads_of(tool, summaries)
+    if not threads:
+        raise tool.fault(f"the output is cut off: no line of a thread{tool.wanted_form()}")
+    numbers = sorted(int(thread.number) for thread in threads)
+    if numbers != list(range(len(threads))):
+        raise tool.fault(f"threads are missing: {len(threads)} lines, the last of {numbers[-1]}")
+    asked = pasted.option(words, "-t", "--threads")
+    if asked is not None and asked.isdigit() and int(asked) > len(threads):
+        raise tool.fault(f"the output is cut off: {len(threads)} of {asked} threads")
+    nsecs = any(word in _NSECS for word in words)
+    if not words and min(thread.least for thread in threads) >= _LEAST_NS:
+        raise tool.fault(
+            "the unit of the times is not known (µs, or ns with --nsecs): add the command line"
+        )
+    per_us = 1.0
+    if nsecs:
+        per_us = 1000.0
+    found_all = Cyclictest(threads, per_us, bool(words))
+    _add_histogram(tool, found_all, lines, summaries)
+    found_all.workload = _cyclictest_workload(lines, words, threads)
+    return found_all
+
+
+def _thread(tool: base.Benchmark, found: re.Match[str], last: bool) -> Thread:
+    if last and len(found[7]) + len(found[8]) < _MAX_PLACES:
+        raise tool.fault("the output is cut off within the maximum of its last line")
+    thread = Thread(found[1], float(found[5]), float(found[6]), float(found[8]))
+    thread.cycles, thread.interval, thread.priority = float(found[4]), found[3], found[2]
+    if not thread.least <= thread.longest:
+        raise tool.fault(f"thread {thread.number} has a minimum above its maximum")
+    return thread
+
+
+def _summaries(tool: base.Benchmark, lines: Sequence[str]) -> dict[str, list[float]]:
+    """Return the lines below the histogram: name -> number of each thread."""
+    summaries: dict[str, list[float]] = {}
+    for line in lines:
+        found = _SUMMARY.match(line)
+        if found:
+            if found[1] in summaries:
+                raise tool.fault("the text has several histograms; keep one")
+            summaries[found[1]] = [float(number) for number in found[2].split()]
+    return summaries
+
+
+def _threads_of(tool: base.Benchmark, summaries: dict[str, list[float]]) -> list[Thread]:
+    """Return threads by the lines below the histogram alone, as cyclictest prints them with -q."""
+    columns = [summaries.get(f"{name} Latencies", []) for name in ("Min", "Avg", "Max")]
+    if len({len(column) for column in columns}) != 1:
+        raise tool.fault("the lines below the histogram differ in their threads")
+    threads = []
+    for at, (least, mean, longest) in enumerate(zip(*columns, strict=True)):
+        threads.append(Thread(str(at), least, mean, longest))
+    return threads
+
+
+def _add_histogram(
+    tool: base.Benchmark,
+    found: Cyclictest,
+    lines: Sequence[str],
+    summaries: dict[str, list[float]],
+) -> None:
+    rows = [row for row in map(_BIN.match, lines) if row is not None]
+    if not rows:
+        return
+    for row in rows:
+        numbers = [float(number) for number in row[2].split()]
+        late = float(row[1])
+        found.bins[late] = found.bins.get(late, 0.0) + sum(numbers[: len(found.threads)])
+    count = sum(found.bins.values())
+    totals, beyond = summaries.get("Total"), summaries.get("Histogram Overflows")
+    if totals is None or beyond is None:
+        raise tool.fault("the output is cut off: the histogram has no line 'Histogram Overflows'")
+    # With several threads and -h the last column of newer versions sums the others up.
+    if count != sum(totals[: len(found.threads)]):
+        raise tool.fault(
+            f"the histogram has {count:g} wake-ups, its total says {sum(totals):g}: lines are missing"
+        )
+    found.beyond = sum(beyond[: len(found.threads)])
+    found.reach = max(found.bins) + 1.0
+
+
+def _cyclictest_workload(
+    lines: Sequence[str], words: Sequence[str], threads: Sequence[Thread]
+) -> dict[str, str]:
+    workload = {"threads": str(len(threads))}
+    for line in lines:
+        policy = _POLICY_LINE.match(line)
+        if policy:
+            workload["policy"] = policy[1]
+    for name, values in (
+        ("priority", [thread.priority for thread in threads]),
+        ("interval in µs", [thread.interval for thread in threads]),
+    ):
+        distinct = [value for value in dict.fromkeys(values) if value]
+        if distinct:
+            workload[name] = ", ".join(distinct[:16])
+    counted = [thread.cycles for thread in threads if thread.cycles is not None]
+    if counted:
+        workload["cycles"] = f"{sum(counted):.0f}"
+    for name, options in (
+        ("duration", ("-D", "--duration")),
+        ("affinity", ("-a", "--affinity")),
+        ("loops", ("-l", "--loops")),
+    ):
+        value = pasted.option(words, *options)
+        if value is not None:
+            workload[name] = one_line(value, 40)
+    return workload
+
+
+@dataclasses.dataclass(slots=True)
+class Oslat:
+    """What oslat's normal output says: a list has a number for each CPU, times are µs."""
+
+    cpus: list[int]
+    longest: list[float]
+    least: list[float]
+    means: list[float]
+    seconds: float
+    gaps: float
+    workload: dict[str, str]
+
+
+def read_oslat(tool: base.Benchmark, text: str) -> Oslat:
+    """Return what oslat's normal output says; OutputError: it is cut off or its columns differ."""
+    tool.check_length(text)
+    rows: dict[str, str] = {}
+    buckets: list[tuple[float, list[float]]] = []
+    for line in pasted.lines_of(text):
+        found = _ROW.match(line)
+        if not found:
+            continue
+        name, values = found[1], found[2]
+        if name[0].isdigit():
+            late = float(name.partition(" ")[0])
+            buckets.append((late, _numbers(tool, values.removesuffix(_OVERFLOWS))))
+        elif name in rows and name in ("Core", "Maximum"):
+            raise tool.fault("the text has several reports of oslat; keep one")
+        else:
+            rows[name] = values
+    cpus = [int(number) for number in _numbers(tool, _needed(tool, rows, "Core"))]
+    columns: dict[str, list[float]] = {}
+    for name in ("Minimum", "Average", "Maximum"):
+        columns[name] = _times(tool, _needed(tool, rows, name))
+    durations = _times(tool, _needed(tool, rows, "Duration"))
+    widths = {len(column) for column in (durations, *columns.values())}
+    if widths != {len(cpus)} or not cpus:
+        raise tool.fault("the rows 'Core', 'Maximum' and 'Duration' differ in their columns")
+    longest = columns["Maximum"]
+    if not all(longest) or not all(durations):
+        raise tool.fault("a thread has measured nothing")
+    gaps = 0.0
+    for at in range(len(cpus)):
+        counts = {late: column[at] for late, column in buckets if at < len(column)}
+        usual = max(counts, key=lambda late: counts[late], default=0.0)  # of the loop itself
+        gaps += sum(count for late, count in counts.items() if late > usual)
+    workload = {}
+    for row, name in (
+        ("Total runtime", "duration"),
+        ("Thread priority", "priority"),
+        ("CPU list", "cpus"),
+        ("CPU for main thread", "CPU of the main thread"),
+        ("Workload", "workload"),
+    ):
+        if row in rows:
+            workload[name] = one_line(rows[row], 80)
+    version = re.search(r"^[ \t]*oslat V ([0-9.]{1,12})", text, re.MULTILINE)
+    if version:
+        workload["version"] = version[1]
+    seconds = sum(durations) / 1e6
+    return Oslat(cpus, longest, columns["Minimum"], columns["Average"], seconds, gaps, workload)
+
+
+def _needed(tool: base.Benchmark, rows: dict[str, str], name: str) -> str:
+    if name not in rows:
+        raise tool.fault(f"the output is cut off or foreign: no row '{name}'{tool.wanted_form()}")
+    return rows[name]
+
+
+def _numbers(tool: base.Benchmark, text: str) -> list[float]:
+    words = text.split()
+    if any(not re.fullmatch(base.NUMBER, word) for word in words):
+        raise tool.fault(f"'{one_line(text, 60)}' is no row of numbers")
+    return [float(word) for word in words]
+
+
+def _times(tool: base.Benchmark, text: str) -> list[float]:
+    """Return the times of a row in µs, by the unit at its end."""
+    numbers, _, unit = text.strip().rpartition(" ")
+    name = unit.strip("()")
+    if unit != f"({name})" or name not in pasted.MICROSECONDS:
+        raise tool.fault(f"the output is cut off: '{one_line(text, 60)}' has no unit")
+    return [number * pasted.MICROSECONDS[name] for number in _numbers(tool, numbers)]

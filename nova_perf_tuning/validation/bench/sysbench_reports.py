@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of sysbench that this project does not run: memory, fileio and other scripts for databases."""
+
+import abc
+import re
+from typing import Final
+
+from nova_perf_tuning.validation.bench import base, sysbench
+
+_SIZE: Final = r"([0-9]{1,15}[KMGT]?i?B)"
+#: fileio's lines of sysbench 1.1: "read:  IOPS=3042.12 47.53 MiB/s (49.84 MB/s)".
+_NEW_IO: Final = re.compile(
+    rf"^[ \t]*(read|write|fsync):[ \t]*IOPS={base.NUMBER}(?:[ \t]+{base.NUMBER} MiB/s .*)?[ \t]*$",
+    re.M,
+)
+
+
+class _Report(sysbench.Sysbench, base.ForeignTool):
+    """A report of sysbench."""
+
+    @abc.abstractmethod
+    def parse(self, output: str) -> list[base.Reading]:
+        """Return the figures; OutputError: see :meth:`check`."""
+
+    def report(self, output: str) -> base.Report:
+        return sysbench.Sysbench.report(self, output)
+
+    def remarks(self, output: str) -> dict[str, str]:
+        return dict(sysbench.Sysbench.remarks(self, output))
+
+    def check(self, text: str) -> None:
+        """Refuse what is no report of this test, or of a run that did nothing."""
+        self.check_output(text)
+        if not self.printed(text):
+            raise self.fault(f"the output is cut off or foreign{self.wanted_form()}")
+        if self.figure(text, "total number of events") == 0:
+            raise self.fault(
+                f"the run made no operation (0 events in {self.seconds(text):g} s):"
+                " nothing was measured; a report with events is read"
+            )
+
+
+class Memory(_Report):
+    """Writing or reading memory in blocks."""
+
+    kind = "sysbench_memory"
+    summary = "memory throughput as 'sysbench memory' prints it"
+    primary = ("throughput", "MiB/s", "higher")
+    form = "sysbench memory run"
+    marks = r"^[ \t]*(?:Running memory speed test|Total operations: [0-9])|MiB transferred \("
+    options = (
+        ("block size", rf"^[ \t]*block size:[ \t]*{_SIZE}"),
+        ("total size", rf"^[ \t]*total size:[ \t]*{_SIZE}"),
+        ("operation", r"^[ \t]*operation:[ \t]*(\w{1,20})"),
+        ("access", r"^[ \t]*access mode:[ \t]*(\w{1,20})"),
+        ("scope", r"^[ \t]*scope:[ \t]*(\w{1,20})"),
+    )
+
+    def parse(self, output: str) -> list[base.Reading]:
+        self.check(output)
+        rate = self.labelled(
+            output,
+            rf"^[ \t]*[0-9.]{{1,20}} MiB transferred \({base.NUMBER} MiB/sec\)",
+            "MiB transferred",
+        )
+        operations = self.labelled(
+            output,
+            rf"^[ \t]*Total operations: [0-9]{{1,15}} \([ ]*{base.NUMBER} per second\)",
+            "Total operations",
+        )
+        return [
+            base.Reading(*self.primary, rate, primary=True),
+            base.Reading("operations_per_second", "1/s", "higher", operations),
+            *self.latencies(output),
+        ]
+
+
+class FileIo(_Report):
+    """Requests to files; latencies are of reads, writes and fsyncs together."""
+
+    kind = "sysbench_fileio"
+    summary = "file I/O as 'sysbench fileio' prints it"
+    primary = ("requests_per_second", "1/s", "higher")
+    form = "sysbench fileio run"
+    marks = (
+        r"^[ \t]*(?:File operations:|Extra file open flags:|Doing .{1,30} test$|fsync:[ \t]+IOPS=)"
+    )
+    options = (
+        ("pattern", r"^[ \t]*Doing (.{1,30}) test"),
+        ("block size", rf"^[ \t]*Block size {_SIZE}"),
+        ("files", r"^[ \t]*([0-9]{1,9} files, [0-9]{1,12}[KMGT]?i?B) each"),
+        ("total size", rf"^[ \t]*{_SIZE} total file size"),
+        ("mode", r"^[ \t]*Using (.{1,30}) I/O mode"),
+        ("fsync", r"calling fsync\(\) (?:each|after each) ([0-9]{1,9} requests)"),
+        ("open flags", r"^[ \t]*Extra file open flags: (.{1,40})"),
+    )
+
+    def parse(self, output: str) -> list[base.Reading]:
+        self.check(output)
+        rates, moved = self._old(output) or self._new(output)
+        readings = [
+            base.Reading(*self.primary, rates["read"] + rates["write"], primary=True),
+        ]
+        for way in ("read", "write"):
+            if rates[way]:
+                readings.append(base.Reading(f"{way}s_per_second", "1/s", "higher", rates[way]))
+                readings.append(base.Reading(f"{way}_throughput", "MiB/s", "higher", moved[way]))
+        if rates["fsync"]:
+            readings.append(base.Reading("fsyncs_per_second", "1/s", "higher", rates["fsync"]))
+        if readings[0].value == 0:
+            raise self.fault("the run has neither read nor written")
+        return [*readings, *self.latencies(output)]
+
+    def report(self, output: str) -> base.Report:
+        report = super().report(output)
+        metrics = {reading.metric for reading in report.readings}
+        for way in ("read", "write"):
+            if f"{way}s_per_second" not in metrics:
+                report.left_out.append(f"{way}s: none were made")
+        report.remarks["latency_of_all"] = "latencies are of reads, writes and fsyncs together"
+        return report
+
+    def _old(self, text: str) -> tuple[dict[str, float], dict[str, float]] | None:
+        """Return requests and MiB a second of sysbench 1.0; None: it is of 1.1."""
+        if not re.search(r"^[ \t]*File operations:", text, re.MULTILINE):
+            return None
+        rates = {way: self.figure(text, f"{way}s/s") for way in ("read", "write", "fsync")}
+        moved = {
+            "read": self.figure(text, "read, MiB/s"),
+            "write": self.figure(text, "written, MiB/s"),
+        }
+        return rates, moved
+
+    def _new(self, text: str) -> tuple[dict[str, float], dict[str, float]]:
+        rows = _NEW_IO.findall(text)
+        rates = {way: float(rate) for way, rate, _moved in rows}
+        moved = {way: float(amount) for way, _rate, amount in rows if amount}
+        if set(rates) != {"read", "write", "fsync"} or len(rows) != 3:
+            raise self.fault(f"the output is cut off: {len(rows)} of 3 lines with IOPS")
+        return rates, moved
+
+
+class Sql(_Report):
+    """Another script for databases than oltp_read_write, such as oltp_read_only."""
+
+    kind = "sysbench_oltp"
+    summary = "database transactions as other scripts of sysbench print them (oltp_read_only ...)"
+    primary = ("transactions_per_second", "1/s", "higher")
+    form = "sysbench oltp_read_only run"
+    marks = sysbench.Oltp.marks
+    options = sysbench.Oltp.options
+
+    def parse(self, output: str) -> list[base.Reading]:
+        self.check(output)
+        if self.figure(output, "read") and self.figure(output, "write"):
+            raise self.fault("the run has reads and writes: it is read as 'oltp'")
+        return self.transactions(output)
+
+
+class Unknown(_Report):
+    """What sysbench printed of a test whose report is not read, or of a run that ended early."""
+
+    kind = "sysbench"
+    summary = "sysbench: which of its tests are read"
+    primary = ("events_per_second", "1/s", "higher")
+    form = "sysbench cpu|memory|fileio|oltp_read_write run"
+    marks = r"^[ \t]*sysbench [0-9]\.[0-9]|^[ \t]*FATAL: |^[ \t]*General statistics:"
+
+    def parse(self, output: str) -> list[base.Reading]:
+        self.check_output(output)
+        raise self.fault(f"the report of this test is cut off or not read{self.wanted_form()}")
