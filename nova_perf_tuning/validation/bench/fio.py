@@ -89,15 +89,16 @@ class Fio(base.ReportBenchmark):
         return (base.Step(tuple(argv), "client", timeout_s),)
 
     def report(self, text: str) -> base.Report:
-        found = fio_figures.report(self, self._groups(text))
-        version = found.workload.get("version", "")
+        groups = self._groups(text)
+        found = fio_figures.report(self, groups)
+        version = groups[0].workload.get("version", "")
         if version[:2] in ("1.", "2."):
             found.remarks["old_units"] = f"fio {version} prints KB for 1024 bytes"
-        for name in ("rate", "rate in IOPS", "rate_iops"):
-            if name in found.workload:
-                found.remarks["held_to_a_rate"] = (
-                    f"the job was held to a rate ({one_line(found.workload[name], 40)})"
-                )
+        for group in groups:
+            for name in ("rate", "rate in IOPS", "rate_iops"):
+                if name in group.workload:
+                    rate = one_line(group.workload[name], 40)
+                    found.remarks["held_to_a_rate"] = f"the job was held to a rate ({rate})"
         return found
 
     def span(self, text: str) -> base.Span:

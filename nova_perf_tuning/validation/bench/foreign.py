@@ -4,7 +4,14 @@
 from collections.abc import Sequence
 from typing import Final
 
-from nova_perf_tuning.validation.bench import base, iperf2, netperf_text, sysbench_reports
+from nova_perf_tuning.validation.bench import (
+    base,
+    iperf2,
+    netperf_text,
+    own_reports,
+    sysbench_reports,
+    unixbench,
+)
 
 TOOLS: Final[Sequence[type[base.Benchmark]]] = (
     iperf2.Iperf2,
@@ -14,6 +21,14 @@ TOOLS: Final[Sequence[type[base.Benchmark]]] = (
     sysbench_reports.FileIo,
     sysbench_reports.Sql,
     sysbench_reports.Unknown,
+    own_reports.Himenobmtxp,
+    own_reports.TpccMysql,
+    own_reports.Dd,
+    own_reports.Rtla,
+    unixbench.UnixBench6,
 )
 #: For a person whose output has no marks of any of them.
-READ: Final = "fio, iperf3, iperf 2, netperf, sysbench, cyclictest, oslat"
+READ: Final = (
+    "fio, iperf3, iperf 2, netperf, sysbench, cyclictest, oslat, UnixBench, himenobmtxp,"
+    " tpcc-mysql and dd"
+)

@@ -62,7 +62,7 @@ def report(tool: base.Benchmark, text: str) -> base.Report:
     """Return the figures of one test.
 
     :param tool: the benchmark of TCP or of UDP.
-    :raises base.OutputError: iperf3 said an error, or the totals are missing or of several tests.
+    :raises base.BenchmarkOutputError: iperf3 said an error, or the totals are missing or of several tests.
     """
     tool.check_length(text)
     lines = pasted.lines_of(text)

@@ -63,7 +63,7 @@ def total(tool: base.Benchmark, rows: Sequence[Row], what: str, streams: int = 1
 
     :param rows: rows of one direction as one side counted it; :param what: their name for errors.
     :param streams: how many the rest of the output shows.
-    :raises base.OutputError: the sum of several streams is missing, or there are several tests.
+    :raises base.BenchmarkOutputError: the sum of several streams is missing, or there are several tests.
     """
     sums = [row for row in rows if row.stream == SUM]
     single = [row for row in rows if row.stream != SUM]

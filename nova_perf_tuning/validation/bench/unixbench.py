@@ -5,13 +5,15 @@ The index of a test is its result divided by a baseline, times ten; the score is
 The baselines are those of the machine that UnixBench calls "George", as printed in every report.
 """
 
+import dataclasses
+import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.bench import base
+from nova_perf_tuning.validation.bench import base, pasted
 
 #: Test -> (short name, baseline, unit).
 TESTS: Final[Mapping[str, tuple[str, float, str]]] = {
@@ -30,10 +32,12 @@ TESTS: Final[Mapping[str, tuple[str, float, str]]] = {
 }
 _UNITS: Final = {"lps": "1/s", "lpm": "1/min", "MWIPS": "MWIPS", "KBps": "KiB/s"}
 _HEADER = re.compile(r"BYTE UNIX Benchmarks \(Version ([0-9]{1,3}(?:\.[0-9]{1,4}){1,3})\)")
+_VERSION_6: Final = re.compile(r"BYTE UNIX Benchmarks \(Version 6\.")
 _COPIES = re.compile(
     r"^[0-9]{1,5} CPUs? in system; running ([0-9]{1,5}) parallel cop(?:y|ies) of tests", re.M
 )
 _SCORE: Final = "\nSystem Benchmarks Index Score "
+_SCORE_LINE: Final = re.compile(r"^System Benchmarks Index Score[ ]")
 #: UnixBench 5 skips every test of more copies, and then prints a report without rows ("maxCopies" in its Run).
 _MOST_COPIES: Final = 16
 #: Test, baseline and result; the index beside them is rounded.
@@ -85,6 +89,7 @@ class UnixBench(base.Benchmark):
         base.Integer("copies", "1", "copies of each test side by side", 1, 1024),
     )
     image_variant = "own"
+    marks = r"BYTE UNIX Benchmarks|System Benchmarks Index|Dhrystone 2 using register variables"
     brought = f"unpack and make UnixBench 5.1.3 in {DIRECTORY}"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
@@ -112,6 +117,30 @@ class UnixBench(base.Benchmark):
         # The largest file that is copied has 8000 blocks of 1 KiB, and each copy of the test its own two.
         return 16 * self.values(given).number("copies")
 
+    def printed(self, output: str) -> bool:
+        return super().printed(output) and not _VERSION_6.search(output)
+
+    def parts(self, text: str) -> list[tuple[str, str]]:
+        """Return number of copies and text of each run of a report; the first has the head.
+
+        A report has a run for one copy and another for as many as there are CPUs.
+        """
+        lines = pasted.lines_of(text)
+        starts = [at for at, line in enumerate(lines) if _COPIES.match(line)]
+        if len(starts) < 2:
+            return [("", "\n".join(lines))]
+        parts = []
+        begins = [0]
+        for before, start in itertools.pairwise(starts):
+            scores = [at for at in range(before, start) if _SCORE_LINE.match(lines[at])]
+            begins.append(max(scores, default=start - 1) + 1)
+        ends = [*begins[1:], len(lines)]
+        for start, begin, end in zip(starts, begins, ends, strict=True):
+            found = _COPIES.match(lines[start])
+            assert found is not None
+            parts.append((found[1], "\n".join(lines[begin:end])))
+        return parts
+
     def results(self, text: str) -> dict[str, float]:
         """Return the result of each test in the one report of a text; its head may be missing.
 
@@ -124,10 +153,7 @@ class UnixBench(base.Benchmark):
             raise self.fault(
                 f"the text has {count} reports{of}; give one, head and score included"
             )
-        if versions and versions != [_VERSION]:
-            raise self.fault(
-                f"the report is of version {versions[0]}; figures compare only with {_VERSION}'s"
-            )
+        self.check_version(versions)
         rows = {
             test: (float(baseline), float(result))
             for test, baseline, result in _INDEX.findall(text)
@@ -150,18 +176,64 @@ class UnixBench(base.Benchmark):
                 )
         return {test: rows[test][1] for test in TESTS}
 
+    def check_version(self, versions: Sequence[str]) -> None:
+        """Refuse a report of another version; a report may have lost its head."""
+        if versions and versions != [_VERSION]:
+            raise self.fault(
+                f"the report is of version {versions[0]}; figures compare only with {_VERSION}'s"
+            )
+
+    def report(self, output: str) -> base.Report:
+        self.check_length(output)
+        parts = self.parts(output)
+        shown = base.Report(remarks=dict(self.remarks(output)))
+        head = _HEADER.search(output)
+        if head:
+            shown.workload["version"] = head[1]
+        if len(parts) == 1:
+            shown.readings = self._readings(self.results(parts[0][1]))
+            running = _COPIES.search(parts[0][1])
+            if running:
+                shown.workload["copies"] = running[1]
+            return shown
+        numbers = [copies for copies, _part in parts]
+        if len(set(numbers)) < len(numbers):
+            raise self.fault(
+                f"the text has {len(parts)} reports (of {', '.join(numbers[:4])} copies); give one,"
+                " head and score included"
+            )
+        for copies, part in parts:
+            try:
+                results = self.results(part)
+            except base.BenchmarkOutputError as error:
+                if copies == numbers[0] or copies != numbers[-1]:
+                    raise
+                shown.left_out.append(f"the run of {copies} copies: {error}")
+                continue
+            for reading in self._readings(results):
+                metric = f"copies{copies}_{reading.metric}"
+                shown.readings.append(dataclasses.replace(reading, metric=metric, primary=False))
+        shown.workload["copies"] = " and then ".join(numbers)
+        shown.remarks["several_runs"] = (
+            f"the report has runs of {' and '.join(numbers)} copies: none of them is judged"
+        )
+        return shown
+
+    def parse(self, text: str) -> list[base.Reading]:
+        return self.report(text).readings
+
     def remarks(self, text: str) -> Mapping[str, str]:
         remarks = {}
         if not _HEADER.search(text):
             remarks["version_unknown"] = (
                 f"the report has no head: it may be of another version than {_VERSION}"
             )
-        if (copies := _COPIES.search(text)) and int(copies[1]) > 1:
+        copies = _COPIES.search("\n".join(pasted.lines_of(text)))
+        if copies and int(copies[1]) > 1:
             remarks["several_copies"] = f"the figures are of {copies[1]} copies side by side"
         return remarks
 
-    def parse(self, text: str) -> list[base.Reading]:
-        results = self.results(text)
+    def _readings(self, results: Mapping[str, float]) -> list[base.Reading]:
         readings = [base.Reading(*self.primary, score(results), primary=True)]
         for test, (short, _baseline, unit) in TESTS.items():
             readings.append(
@@ -169,3 +241,29 @@ class UnixBench(base.Benchmark):
             )
             readings.append(base.Reading(short, _UNITS[unit], "higher", results[test]))
         return readings
+
+
+class UnixBench6(UnixBench):
+    """UnixBench 6, whose programs and compiler options are others: read, and never compared with 5.1.3."""
+
+    kind = "unixbench6"
+    summary = "UnixBench 6: indexes and score, which do not compare with those of 5.1.3"
+
+    def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
+        raise self.refusal("its reports are read, but it is not run here")
+
+    def printed(self, output: str) -> bool:
+        return _VERSION_6.search(output) is not None
+
+    def check_version(self, versions: Sequence[str]) -> None:
+        if versions and not versions[0].startswith("6."):
+            raise self.fault(f"the report is of version {versions[0]}")
+
+    def remarks(self, text: str) -> Mapping[str, str]:
+        if not self.printed(text):
+            raise self.fault("the report does not say that it is of UnixBench 6")
+        remarks = dict(super().remarks(text))
+        remarks["other_version"] = (
+            "figures of UnixBench 6 do not compare with those of 5.1.3, which 'unixbench' runs"
+        )
+        return remarks

@@ -42,7 +42,7 @@ iperf Done.
         self.assertEqual((1.05, 0.035), (shown["sent_throughput"], shown["jitter"]))
         self.assertNotIn("throughput", shown)
         self.assertIs(iperf3.Packets, type(plugins.recognise(self.UDP)))
-        self.assertRaises(base.OutputError, iperf3.Iperf3().parse, self.UDP)
+        self.assertRaises(base.BenchmarkOutputError, iperf3.Iperf3().parse, self.UDP)
 
     def test_the_unit_is_read(self):
         shown = figures(iperf3.Iperf3(), self.TCP)
@@ -51,7 +51,7 @@ iperf Done.
 
     def test_two_tests_are_not_one(self):
         self.assertRaisesRegex(
-            base.OutputError, "several tests", iperf3.Iperf3().parse, self.TCP * 2
+            base.BenchmarkOutputError, "several tests", iperf3.Iperf3().parse, self.TCP * 2
         )
 
     def test_a_rate_and_a_direction_are_named(self):
@@ -61,7 +61,9 @@ iperf Done.
         self.assertIn("50M", report.remarks["held_to_a_rate"])
 
     def test_iperf_3_and_2_are_not_mixed_up(self):
-        self.assertRaisesRegex(base.OutputError, "iperf 2", iperf2.Iperf2().parse, self.TCP)
+        self.assertRaisesRegex(
+            base.BenchmarkOutputError, "iperf 2", iperf2.Iperf2().parse, self.TCP
+        )
 
     def test_both_directions_of_iperf_2(self):
         text = """Server listening on TCP port 5001
@@ -76,7 +78,7 @@ Client connecting to 192.0.2.1, TCP port 5001
         self.assertEqual(936, shown["client_to_server_throughput"])
         self.assertEqual(790, shown["server_to_client_throughput"])
         cut = text[: text.index("[  4]  0.0")]
-        self.assertRaisesRegex(base.OutputError, "cut off", iperf2.Iperf2().parse, cut)
+        self.assertRaisesRegex(base.BenchmarkOutputError, "cut off", iperf2.Iperf2().parse, cut)
 
     def test_intervals_of_iperf_2_are_no_result(self):
         text = """$ iperf -c 192.0.2.1 -i 1
@@ -85,7 +87,9 @@ Client connecting to 192.0.2.1, TCP port 5001
 [  3]  0.0- 1.0 sec   112 MBytes   936 Mbits/sec
 """
         for cut in (text, text + "[  3]  1.0- 2.0 sec   112 MBytes   940 Mbits/sec\n"):
-            self.assertRaisesRegex(base.OutputError, "cut off", iperf2.Iperf2().parse, cut)
+            self.assertRaisesRegex(
+                base.BenchmarkOutputError, "cut off", iperf2.Iperf2().parse, cut
+            )
 
 
 class NetperfTest(testcase.TestCase):
@@ -100,7 +104,7 @@ P99_LATENCY=88
         shown = figures(tool, text)
         self.assertEqual({"transactions_per_second": 21345.12, "latency_p99": 88}, shown)
         without = text.replace("THROUGHPUT_UNITS=Trans/s\n", "")
-        self.assertRaises(base.OutputError, tool.parse, without)
+        self.assertRaises(base.BenchmarkOutputError, tool.parse, without)
 
     def test_what_arrived_of_udp(self):
         text = """MIGRATED UDP STREAM TEST from 0.0.0.0 () port 0 AF_INET to 192.0.2.1 () port 0
@@ -118,7 +122,7 @@ bytes   bytes    secs            #      #   10^6bits/sec
             figures(tool, text),
         )
         cut = text[: text.rindex("212992")]
-        self.assertRaisesRegex(base.OutputError, "cut off", tool.parse, cut)
+        self.assertRaisesRegex(base.BenchmarkOutputError, "cut off", tool.parse, cut)
 
 
 class CyclictestTest(testcase.TestCase):
@@ -128,7 +132,7 @@ class CyclictestTest(testcase.TestCase):
         tool = rt_tests.Cyclictest()
         whole = self.T0.format("    3009")
         self.assertEqual(3009, figures(tool, whole)["latency_max"])
-        self.assertRaisesRegex(base.OutputError, "cut off", tool.parse, whole[:-2])
+        self.assertRaisesRegex(base.BenchmarkOutputError, "cut off", tool.parse, whole[:-2])
 
     def test_the_unit_is_on_the_command_line(self):
         tool = rt_tests.Cyclictest()
@@ -137,7 +141,7 @@ class CyclictestTest(testcase.TestCase):
         self.assertEqual(3.009, figures(tool, nsecs)["latency_max"])
         self.assertIn("unit_unknown", tool.report(f"{line}\n").remarks)
         foreign = line.replace("Min:      2", "Min:   1800")
-        self.assertRaisesRegex(base.OutputError, "unit", tool.parse, f"{foreign}\n")
+        self.assertRaisesRegex(base.BenchmarkOutputError, "unit", tool.parse, f"{foreign}\n")
 
     def test_the_last_line_of_each_thread_counts(self):
         text = f"{self.T0.format('      12')}\n{self.T0.format('      15')}\n"
@@ -145,7 +149,9 @@ class CyclictestTest(testcase.TestCase):
 
     def test_threads_that_are_missing(self):
         text = f"$ cyclictest -t 2\n{self.T0.format('      12')}\n"
-        self.assertRaisesRegex(base.OutputError, "1 of 2", rt_tests.Cyclictest().parse, text)
+        self.assertRaisesRegex(
+            base.BenchmarkOutputError, "1 of 2", rt_tests.Cyclictest().parse, text
+        )
 
     def test_a_histogram_of_two_threads_without_their_lines(self):
         text = """# Histogram
@@ -162,7 +168,7 @@ class CyclictestTest(testcase.TestCase):
         self.assertNotIn("latency_mean", shown)
         self.assertAlmostEqual(2 + (198 - 185) / 14, shown["latency_p99"])
         for broken in (text.replace("000010", "000011"), text[: text.index("# Histogram O")]):
-            self.assertRaises(base.OutputError, rt_tests.Cyclictest().parse, broken)
+            self.assertRaises(base.BenchmarkOutputError, rt_tests.Cyclictest().parse, broken)
 
 
 class SysbenchTest(testcase.TestCase):
@@ -223,4 +229,6 @@ Throughput:
 
     def test_a_test_that_is_not_read(self):
         text = f"sysbench 1.0.20 (using bundled LuaJIT)\n{self.END}"
-        self.assertRaisesRegex(base.OutputError, "sysbench cpu.memory", plugins.recognise, text)
+        self.assertRaisesRegex(
+            base.BenchmarkOutputError, "sysbench cpu.memory", plugins.recognise, text
+        )

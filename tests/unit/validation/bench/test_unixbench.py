@@ -73,13 +73,18 @@ class PublishedTest(testcase.TestCase):
             printed(self.reports[at]).replace("System", f"{COPIES.format(n, ies)}\nSystem", 1)
             for at, n, ies in ((0, 1, "y"), (1, 8, "ies"))
         ]
-        for text in (
-            "".join(two),
-            "".join(two).replace("BYTE", ""),
-            two[0] + COPIES.format(8, "ies"),
-        ):
+        scores = [unixbench.UnixBench().parse(text)[0].value for text in two]
+        for text in ("".join(two), "".join(two).replace("BYTE", "")):
             with self.subTest(text):
-                self.refused(text, "2 reports", "1, 8 copies")
+                readings = unixbench.UnixBench().parse(text)
+                shown = {reading.metric: reading.value for reading in readings}
+                self.assertEqual(scores, [shown["copies1_score"], shown["copies8_score"]])
+                self.assertNotIn("score", shown)
+                self.assertFalse(any(reading.primary for reading in readings))
+        cut = unixbench.UnixBench().report(two[0] + COPIES.format(8, "ies"))
+        self.assertEqual("copies1_score", cut.readings[0].metric)
+        self.assertIn("8 copies", cut.left_out[0])
+        self.refused(two[0] + two[0], "2 reports", "1, 1 copies")
         self.refused(two[0] + printed(self.reports[1]).replace("BYTE", ""), "2 reports")
 
     def test_what_is_known_of_a_report_is_told(self):

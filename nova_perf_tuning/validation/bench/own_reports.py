@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reports of programs that this project has counterparts of: himenobmtxp, tpcc-mysql, dd, rtla."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation.bench import base, pasted
+
+_MFLOPS: Final = re.compile(
+    rf"^MFLOPS(?: measured)?[ ]*:[ ]*{base.NUMBER}[ ]+(?:cpu|time\(s\))[ ]*:[ ]*{base.NUMBER}\b"
+)
+_LOOPS: Final = re.compile(r"^Loop executed for[ ]+([0-9]{1,9})[ ]+times")
+_SCORE: Final = re.compile(rf"^Score based on (.{{1,60}}?)[ ]*:[ ]*{base.NUMBER}$")
+_GRID: Final = re.compile(
+    r"^mimax[ ]*=[ ]*([0-9]{1,5})[ ]+mjmax[ ]*=[ ]*([0-9]{1,5})[ ]+mkmax[ ]*=[ ]*([0-9]{1,5})"
+)
+#: MFLOPS of the machine that the score compares with: a score is the quotient.
+_PENTIUM_III: Final = (80.0, 85.0)
+
+_RAW: Final = re.compile(
+    r"^\[([0-4])\] sc:([0-9]{1,12})[ ]+lt:([0-9]{1,12})[ ]+rt:([0-9]{1,12})[ ]+fl:([0-9]{1,12})"
+    rf"(?: avg_rt: {base.NUMBER} \([0-9]{{1,6}}\))?$"
+)
+_TPMC: Final = re.compile(rf"^{base.NUMBER} TpmC$")
+_MEASURED: Final = re.compile(r"^\[measure\]:[ ]*([0-9]{1,9})\b")
+_CONSTRAINT: Final = re.compile(
+    r"^([A-Z][A-Za-z-]{2,20}): ([0-9.]{1,10})%(?:[ ]+\(.{1,12}\))?[ ]+\[(OK|NG)\]"
+)
+_INTERVAL: Final = re.compile(
+    rf"^([0-9]{{1,9}}), trx: ([0-9]{{1,12}}), 95%: {base.NUMBER}, 99%: {base.NUMBER}, max_rt: {base.NUMBER},"
+)
+_TRANSACTIONS: Final = ("new_order", "payment", "order_status", "delivery", "stock_level")
+
+#: In any language: "524288000 octets (524 MB, 500 MiB) copiés, 1,24566 s, 421 MB/s".
+_COPIED: Final = re.compile(
+    r"^([0-9]{1,18})[ ]\w{1,20}(?:[ ]\([^()]{1,40}\))?[ ]?[^,()0-9]{2,40},[ ]([0-9.,e+-]{1,20})[ ]\w{1,12}\.?,"
+    r"[ ]?([0-9.,]{1,12})[ ]?([kKMGT]?)(i?)B/s$"
+)
+#: Of BSD: "1073741824 bytes transferred in 0.585 secs (1835008922 bytes/sec)".
+_TRANSFERRED: Final = re.compile(
+    r"^([0-9]{1,18}) bytes transferred in ([0-9.]{1,20}) secs? \(([0-9]{1,18}) bytes/sec\)$"
+)
+_RECORDS: Final = re.compile(r"^[0-9]{1,12}\+[0-9]{1,12}[ ]\S")
+_RTLA: Final = (
+    r"^[ \t]*(?:.{0,80}\brtla[ ]+(?:osnoise|timerlat|hwnoise)\b|Operating System Noise$"
+    r"|Timer Latency[ \t]*$|RTLA timerlat|# RTLA (?:osnoise|timerlat))"
+)
+
+
+class Himenobmtxp(base.ForeignTool):
+    """The Himeno benchmark's own programs; their figures are no other build's."""
+
+    kind = "himenobmtxp"
+    summary = "MFLOPS of the Himeno benchmark's own programs"
+    primary = ("mflops", "MFLOPS", "higher")
+    form = "himenobmtxp SIZE"
+    marks = r"^[ \t]*(?:MFLOPS measured[ ]*:|Start rehearsal measurement process|Score based on .{1,60}:)"
+
+    def report(self, output: str) -> base.Report:
+        self.check_length(output)
+        lines = pasted.lines_of(output)
+        starts = [at for at, line in enumerate(lines) if _LOOPS.match(line)]
+        if not starts:
+            raise self.fault(
+                f"the output is cut off or foreign: no line 'Loop executed'{self.wanted_form()}"
+            )
+        shown = base.Report()
+        ends = [*starts[1:], len(lines)]
+        for number, (begin, end) in enumerate(zip(starts, ends, strict=True), start=1):
+            prefix = ""
+            if len(starts) > 1:
+                prefix = f"run{number}_"
+            self._add_run(shown, lines, (begin, end), prefix)
+        if len(starts) > 1:
+            shown.remarks["several_runs"] = (
+                f"the text has {len(starts)} runs: none of them is judged"
+            )
+        shown.left_out.append("the rehearsal, the score and the residual (Gosa)")
+        return shown
+
+    def _add_run(
+        self, shown: base.Report, lines: Sequence[str], part: tuple[int, int], prefix: str
+    ) -> None:
+        begin, end = part
+        found = score = None
+        for line in lines[begin:end]:
+            found = found or _MFLOPS.match(line)
+            score = score or _SCORE.match(line)
+        if found is None or score is None:
+            raise self.fault("the output is cut off: a run has no line 'Score based on'")
+        rate, seconds = float(found[1]), float(found[2])
+        if rate == 0 or seconds == 0:
+            raise self.fault("a run has 0 MFLOPS or took 0 s")
+        low, high = _PENTIUM_III
+        if "Pentium III" in score[1] and not low < rate / max(float(score[2]), 1e-9) < high:
+            raise self.fault(f"{rate:g} MFLOPS contradict the score {score[2]}")
+        shown.readings.append(
+            base.Reading(f"{prefix}mflops", "MFLOPS", "higher", rate, primary=not prefix)
+        )
+        loops = _LOOPS.match(lines[begin])
+        if loops:
+            shown.workload[f"{prefix}loops"] = loops[1]
+        shown.workload[f"{prefix}seconds"] = f"{seconds:g}"
+        grids = [grid for grid in map(_GRID.match, lines[:begin]) if grid is not None]
+        if grids:
+            shown.workload[f"{prefix}grid"] = " x ".join(grids[-1].groups())
+
+
+class TpccMysql(base.ForeignTool):
+    """tpcc-mysql's report; its own rule is that all constraints must be OK."""
+
+    kind = "tpcc_mysql"
+    summary = "New-Orders per minute as tpcc-mysql prints them"
+    primary = ("tpmc", "1/min", "higher")
+    form = "tpcc_start"
+    marks = r"^[ \t]*(?:\*+ ###easy### TPC-C Load Generator|<TpmC>|<Constraint Check>)"
+
+    def report(self, output: str) -> base.Report:
+        self.check_length(output)
+        lines = pasted.lines_of(output)
+        rates = [found for found in map(_TPMC.match, lines) if found is not None]
+        if len(rates) != 1:
+            raise self.fault(
+                f"the output is cut off or of several runs: {len(rates)} lines 'TpmC'"
+                f"{self.wanted_form()}"
+            )
+        rate = float(rates[0][1])
+        rows = {
+            found[1]: found for found in map(_RAW.match, lines) if found is not None and found[6]
+        }
+        if rate == 0 or "0" not in rows:
+            raise self.fault("no New-Order was finished, or the raw results are cut off")
+        shown = base.Report([base.Reading(*self.primary, rate, primary=True)])
+        seconds = self._seconds(lines)
+        self._check_rate(rows["0"], rate, seconds)
+        for at, name in enumerate(_TRANSACTIONS):
+            row = rows.get(str(at))
+            if row is not None:
+                metric = f"{name}_latency_mean"
+                shown.readings.append(base.Reading(metric, "ms", "lower", float(row[6])))
+        shown.readings.append(base.Reading("failed", "transactions", "lower", float(rows["0"][5])))
+        self._add_tails(shown, lines, seconds)
+        self._add_constraints(shown, lines)
+        for option, name in (
+            ("warehouse", "warehouses"),
+            ("connection", "connections"),
+            ("rampup", "ramp-up in seconds"),
+            ("measure", "seconds"),
+        ):
+            found = re.search(rf"^\[{option}\]:[ ]*([0-9]{{1,9}})", "\n".join(lines), re.MULTILINE)
+            if found:
+                shown.workload[name] = found[1]
+        return shown
+
+    def _seconds(self, lines: Sequence[str]) -> float | None:
+        found = [float(line[1]) for line in map(_MEASURED.match, lines) if line is not None]
+        if len(found) != 1:
+            return None
+        return found[0]
+
+    def _check_rate(self, row: re.Match[str], rate: float, seconds: float | None) -> None:
+        """Refuse a rate that is not that of the New-Orders counted, in time and late."""
+        if not seconds:
+            return
+        counted = (float(row[2]) + float(row[3])) * 60 / seconds
+        if abs(counted - rate) > 0.01 * rate + 1:
+            raise self.fault(f"{rate:g} TpmC contradict the raw results ({counted:g})")
+
+    def _add_tails(self, shown: base.Report, lines: Sequence[str], seconds: float | None) -> None:
+        """Add the percentiles of New-Order where one interval is the whole run."""
+        rows = [found for found in map(_INTERVAL.match, lines) if found is not None]
+        if len(rows) != 1 or seconds is None or float(rows[0][1]) != seconds:
+            shown.left_out.append("percentiles and maximum: they are printed of single intervals")
+            return
+        [row] = rows
+        for name, value in (("p95", row[3]), ("p99", row[4]), ("max", row[5])):
+            metric = f"new_order_latency_{name}"
+            shown.readings.append(base.Reading(metric, "ms", "lower", float(value)))
+
+    def _add_constraints(self, shown: base.Report, lines: Sequence[str]) -> None:
+        found = [row for row in map(_CONSTRAINT.match, lines) if row is not None]
+        failed = [f"{row[1]} {row[2]} %" for row in found if row[3] == "NG"]
+        if failed:
+            shown.remarks["constraints_failed"] = (
+                f"{len(failed)} of {len(found)} constraints are NG ({', '.join(failed)}):"
+                " by tpcc-mysql's rule the run does not count"
+            )
+
+
+class Dd(base.ForeignTool):
+    """What dd copied and how fast; rates are bytes by seconds, in 1,000,000 bytes a second."""
+
+    kind = "dd"
+    summary = "the rate of dd, with what it does not measure"
+    primary = ("throughput", "MB/s", "higher")
+    form = "dd (GNU coreutils, BusyBox or BSD)"
+    marks = (
+        r"^[ \t]*[0-9]{1,12}\+[0-9]{1,12}[ ](?:records|enregistrements|Datens|\S{2,20}[ ]\S{2,20})"
+    )
+
+    def report(self, output: str) -> base.Report:
+        self.check_length(output)
+        lines = pasted.lines_of(output)
+        runs = []
+        for before, line in zip(lines, lines[1:], strict=False):
+            # Lines of status=progress have no records before them.
+            if _RECORDS.match(before) and not _RECORDS.match(line):
+                runs.append(self._run(line))
+        if not runs:
+            raise self.fault(f"the output has no result of dd{self.wanted_form()}")
+        shown = base.Report()
+        commands = [line for line in lines if re.search(r"\bdd [a-z]{1,9}=", line)]
+        for number, (size, seconds) in enumerate(runs, start=1):
+            prefix = ""
+            if len(runs) > 1:
+                prefix = f"run{number}_"
+            rate = self.check_number("rate", size / seconds / 1e6)
+            shown.readings.append(
+                base.Reading(f"{prefix}throughput", "MB/s", "higher", rate, primary=not prefix)
+            )
+            shown.workload[f"{prefix}bytes"] = f"{size:.0f}"
+            shown.workload[f"{prefix}seconds"] = f"{seconds:g}"
+            if len(commands) == len(runs):
+                command = commands[number - 1].partition("dd ")[2]
+                shown.workload[f"{prefix}command"] = one_line(f"dd {command}", 120)
+        self._add_remarks(shown, commands, len(runs))
+        return shown
+
+    def _run(self, line: str) -> tuple[float, float]:
+        """Return bytes and seconds of a result."""
+        found = _TRANSFERRED.match(line) or _COPIED.match(line)
+        if not found:
+            raise self.fault(f"'{one_line(line, 80)}' is no whole result of dd")
+        size, seconds = float(found[1]), self._decimal(found[2])
+        if size == 0 or seconds == 0:
+            raise self.fault("nothing was copied, or in no time")
+        return size, seconds
+
+    def _decimal(self, text: str) -> float:
+        """Return a number whose decimal sign is a point or, as in most of Europe, a comma."""
+        written = text.replace(",", ".")
+        if written.count(".") > 1 or not re.fullmatch(
+            r"[0-9.]{1,20}(?:e[+-][0-9]{1,2})?", written
+        ):
+            raise self.fault(f"'{one_line(text, 20)}' is no number of seconds")
+        return float(written)
+
+    def _add_remarks(self, shown: base.Report, commands: Sequence[str], runs: int) -> None:
+        if runs > 1:
+            shown.remarks["several_runs"] = f"the text has {runs} runs: none of them is judged"
+        flushed = [
+            line for line in commands if re.search(r"direct|fdatasync|fsync|dsync|\bsync", line)
+        ]
+        if len(flushed) < max(1, len(commands)):
+            shown.remarks["page_cache"] = (
+                "it is no measurement of a disk without oflag=direct or conv=fdatasync:"
+                " it has copied through the page cache; use fio"
+            )
+        if any("/dev/urandom" in line or "/dev/random" in line for line in commands):
+            shown.remarks["random_source"] = (
+                "it reads /dev/urandom, which is slower than many disks"
+            )
+
+
+class Rtla(base.ForeignTool):
+    """rtla's tools are near to oslat and cyclictest, and their figures are not theirs."""
+
+    kind = "rtla"
+    summary = "rtla osnoise and timerlat: not read; oslat and cyclictest are"
+    primary = ("latency_max", "µs", "lower")
+    form = "oslat --json=- or cyclictest --json=- --histogram=10000"
+    marks = _RTLA
+
+    def report(self, output: str) -> base.Report:
+        self.check_length(output)
+        tool = "rtla"
+        for name in ("osnoise", "timerlat", "hwnoise"):
+            if name in output:
+                tool = f"rtla {name}"
+        if not self.printed(output):
+            raise self.fault(f"the output is not rtla's{self.wanted_form()}")
+        raise self.fault(
+            f"the output of {tool} is not read, and its figures are not oslat's or cyclictest's"
+            f"{self.wanted_form()}"
+        )
