@@ -18,8 +18,7 @@ from nova_perf_tuning import cpulist, errors, rules
 from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.owners import Claim, CpuOwners, Owner
-from nova_perf_tuning.host.picture import layout
-from nova_perf_tuning.host.picture import work as work_module
+from nova_perf_tuning.host.picture import layout, work
 from nova_perf_tuning.host.picture.layout import Box, fit
 from nova_perf_tuning.host.picture.work import Mark, Work, WorkKind
 from nova_perf_tuning.printing import counted, printable
@@ -92,13 +91,13 @@ def draw(
     :param name: of the host, for the title.
     :raises errors.PerfTuningError: no CPU of the host is known.
     """
-    now = list(work_module.present(facts, owners))
+    now = list(work.present(facts, owners))
     states = [("Now", now)]
     what = "CPUs"
     if settings is not None:
         what = "Plan"
         title = f"Planned: {counted(len(settings), 'setting')}, {_changes(settings)} to change"
-        states.append((title, work_module.planned(now, settings)))
+        states.append((title, work.planned(now, settings)))
     picture = _Picture(facts, owners, states, settings or ())
     return picture.render(f"{what} of {name or 'this host'}")
 
@@ -145,7 +144,7 @@ class _Picture:
         self.lines: list[dict[int, list[_Line]]] = []
         rows = 0
         for (_title, here), (_beside, beside) in zip(states, reversed(states), strict=True):
-            marks = work_module.marks(here, beside, self.cell_of, owners, self.node_of)
+            marks = work.marks(here, beside, self.cell_of, owners, self.node_of)
             lines = {cell: self._lines(of_cell) for cell, of_cell in marks.items()}
             rows = max(rows, max(map(len, lines.values()), default=0))
             self.marks.append(marks)
@@ -219,7 +218,7 @@ class _Picture:
         return ", ".join(parts)
 
     def _state(self, root: etree._Element, index: int, left: float) -> None:
-        title, work = self.states[index]
+        title, items = self.states[index]
         found = self._findings(index)
         _text(root, left, _TITLE + 16, fit(title, max(_STATE, self.host.width), 13), "t2")
         if found:
@@ -236,7 +235,7 @@ class _Picture:
             if box.number is not None:
                 part.set(f"data-{box.role}", str(box.number))
             _rect(part, box.place, box.role, 3)
-        self._wires(group, work)
+        self._wires(group, items)
         for box in self.host.walk("package", "node", "l3"):
             _rect(
                 group,
@@ -352,12 +351,12 @@ class _Picture:
             if mark.moved:
                 yield f"  {mark.moved} not here in the other state"
 
-    def _wires(self, parent: etree._Element, work: Sequence[Work]) -> None:
+    def _wires(self, parent: etree._Element, items: Sequence[Work]) -> None:
         """Draw a line from each NIC to each cell that serves it; far ones only while they can be
         distinguished.
         """
         served: dict[str, dict[int, bool]] = {}  # NIC -> cell -> whether it is far
-        for item in work:
+        for item in items:
             if (
                 item.kind is WorkKind.IRQ
                 and len(item.cpus) == 1

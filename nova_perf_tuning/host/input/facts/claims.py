@@ -9,8 +9,7 @@ from collections.abc import Container, Sequence
 from typing import Final
 
 from nova_perf_tuning.guest import domain
-from nova_perf_tuning.host.input.facts import guests as guests_module
-from nova_perf_tuning.host.input.facts import whose
+from nova_perf_tuning.host.input.facts import guests, whose
 from nova_perf_tuning.host.input.facts.root import Directory, Root, numbers
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.notes import NoteCode
@@ -76,13 +75,15 @@ def _slices(root: Root, directory: Directory | None) -> list[str]:
 
 
 def in_slices(
-    root: Root, guests: tuple[host_model.GuestProcess, ...], slices: tuple[host_model.Slice, ...]
+    root: Root,
+    processes: tuple[host_model.GuestProcess, ...],
+    slices: tuple[host_model.Slice, ...],
 ) -> tuple[host_model.GuestProcess, ...]:
     """Return the guests, each with the slice of these that holds its process."""
     if not slices:
-        return guests
+        return processes
     held: list[host_model.GuestProcess] = []
-    for guest in guests:
+    for guest in processes:
         data = root.read(root.directory(f"proc/{guest.pid}"), "cgroup") or b""
         # The line of cgroup v2:
         # 0::/machine.slice/machine-qemu\x2d1\x2dinstance.scope/libvirt/emulator
@@ -93,7 +94,7 @@ def in_slices(
 
 
 def read_programs(
-    root: Root, guests: Container[int], isolated: frozenset[int]
+    root: Root, guest_pids: Container[int], isolated: frozenset[int]
 ) -> tuple[host_model.ProgramThread, ...]:
     """Return the workers of Open vSwitch, and threads of other programs that are bound to one
     isolated CPU.
@@ -102,19 +103,21 @@ def read_programs(
     any user may start a process of that name. Other programs own nothing, for any user may bind a
     thread to an isolated CPU; a note names them.
 
-    :param guests: processes that are left out.
+    :param guest_pids: processes that are left out.
     """
     base = root.directory("proc")
-    pids = [pid for pid in numbers(root.directories(base), 1, domain.MAX_PID) if pid not in guests]
+    pids = [
+        pid for pid in numbers(root.directories(base), 1, domain.MAX_PID) if pid not in guest_pids
+    ]
     switches: list[int] = []
     others: list[tuple[int, str]] = []
     for pid, data in zip(pids, root.each(base, [f"{pid}/stat" for pid in pids]), strict=True):
-        stat = guests_module.parse_stat(root, data, base)
+        stat = guests.parse_stat(root, data, base)
         if stat is None:
             continue
         comm, parent, _start = stat
         name = comm.decode("utf-8", "replace")
-        if guests_module.KTHREADD in (pid, parent) or not name.isprintable():
+        if guests.KTHREADD in (pid, parent) or not name.isprintable():
             continue
         if name == OVS:
             switches.append(pid)
@@ -195,11 +198,11 @@ def _threads(root: Root, tasks: Directory) -> tuple[dict[int, str], dict[int, st
     names: dict[int, str] = {}
     if root.live:
         for tid in numbers(root.names(tasks), 1, domain.MAX_PID):
-            affinity = guests_module.may_use(tid)
+            affinity = guests.may_use(tid)
             if affinity:
                 affinities[tid] = affinity
         return affinities, names
-    for tid, comm, _start, affinity in guests_module.recorded(root, tasks, 0):
+    for tid, comm, _start, affinity in guests.recorded(root, tasks, 0):
         if affinity:
             affinities[tid] = affinity
         name = comm.decode("ascii", "replace")[:15]
