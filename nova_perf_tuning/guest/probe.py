@@ -9,8 +9,8 @@ import dataclasses
 import enum
 import importlib.resources
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.specs.request import AUTO, Request
@@ -42,6 +42,7 @@ _SENT: Final = {
     "ecn": "tx-tcp-ecn-segmentation",
 }
 _RECEIVED: Final = {"csum": "rx-checksumming"}
+_SWITCH: Final = {True: "on", False: "off"}
 
 
 class GuestFindingCode(enum.StrEnum):
@@ -59,11 +60,31 @@ class GuestFindingCode(enum.StrEnum):
 HARMLESS: Final = frozenset({GuestFindingCode.UNREAD, GuestFindingCode.CLOCK_SOURCE})
 
 
-class GuestFinding(NamedTuple):
-    """One of them; ``text`` is for people."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class GuestFinding:
+    """One of them; fields that do not belong to its code are empty.
+
+    :ivar device: the interface or disk; :ivar feature: of the interface.
+    :ivar wanted, found: what was asked for, and what the guest has.
+    :ivar enabled: whether all queues are there, and fewer are enabled.
+    :ivar evidence: what shows it.
+    """
 
     code: GuestFindingCode
-    text: str
+    device: str = ""
+    feature: str = ""
+    wanted: str = ""
+    found: str = ""
+    enabled: bool = False
+    evidence: str = ""
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        line = _TEXTS[self.code](self)
+        if self.device:
+            return f"{self.device}: {line}"
+        return line
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -137,28 +158,30 @@ def findings(
         compared.
     """
     results = []
-    fault = contradiction(result.virtualization, accelerator)
-    if fault:
-        results.append(GuestFinding(GuestFindingCode.ACCELERATOR, f"{fault} ({result.evidence})"))
-    elif result.virtualization == "unknown" and accelerator in _MODES:
+    if contradiction(result.virtualization, accelerator):
         results.append(
             GuestFinding(
-                GuestFindingCode.UNREAD, f"what it runs on could not be read: {result.evidence}"
+                GuestFindingCode.ACCELERATOR,
+                wanted=accelerator,
+                found=result.virtualization,
+                evidence=result.evidence,
             )
         )
+    elif result.virtualization == "unknown" and accelerator in _MODES:
+        results.append(GuestFinding(GuestFindingCode.UNREAD, evidence=result.evidence))
     if result.virtualization == "kvm" and result.clocksource in _SLOW_CLOCKS:
-        line = f"its clock source is {result.clocksource}; every reading of the clock leaves the guest"
-        results.append(GuestFinding(GuestFindingCode.CLOCK_SOURCE, line))
+        results.append(GuestFinding(GuestFindingCode.CLOCK_SOURCE, found=result.clocksource))
     for name, nic in result.nics.items():
-        for code, line in _nic_findings(nic, request):
-            results.append(GuestFinding(code, f"{name}: {line}"))
+        results.extend(_nic_findings(name, nic, request))
     most = 0
     if isinstance(request.disk_queues, int):
         most = min(request.disk_queues, vcpus)
     for name, queues in result.disks.items():
         if name.startswith("vd") and 0 < queues < most:
-            line = f"{name}: {request.disk_queues} queues were asked for, the disk has {queues}"
-            results.append(GuestFinding(GuestFindingCode.DISK_QUEUES, line))
+            wanted, found = str(request.disk_queues), str(queues)
+            results.append(
+                GuestFinding(GuestFindingCode.DISK_QUEUES, name, wanted=wanted, found=found)
+            )
     return results
 
 
@@ -171,31 +194,68 @@ def contradiction(mode: str, accelerator: str) -> str:
     return f"declared to run on {accelerator}, but found on {words.get(mode, mode)}"
 
 
-def _nic_findings(nic: GuestNic, request: Request) -> Iterator[GuestFinding]:
+def _accelerator(finding: GuestFinding) -> str:
+    return f"{contradiction(finding.found, finding.wanted)} ({finding.evidence})"
+
+
+def _unread(finding: GuestFinding) -> str:
+    return f"what it runs on could not be read: {finding.evidence}"
+
+
+def _clock_source(finding: GuestFinding) -> str:
+    return f"its clock source is {finding.found}; every reading of the clock leaves the guest"
+
+
+def _queues(finding: GuestFinding) -> str:
+    if finding.enabled:
+        return f"{finding.found} of {finding.wanted} queues are enabled (ethtool -L in the guest)"
+    return f"{finding.wanted} queues were asked for, the interface has {finding.found}"
+
+
+def _offload(finding: GuestFinding) -> str:
+    return f"{finding.feature} was asked to be {finding.wanted} and is {finding.found}"
+
+
+def _disk_queues(finding: GuestFinding) -> str:
+    return f"{finding.wanted} queues were asked for, the disk has {finding.found}"
+
+
+#: The text of each code.
+_TEXTS: Final[Mapping[GuestFindingCode, Callable[[GuestFinding], str]]] = {
+    GuestFindingCode.ACCELERATOR: _accelerator,
+    GuestFindingCode.UNREAD: _unread,
+    GuestFindingCode.CLOCK_SOURCE: _clock_source,
+    GuestFindingCode.QUEUES: _queues,
+    GuestFindingCode.OFFLOAD: _offload,
+    GuestFindingCode.DISK_QUEUES: _disk_queues,
+}
+
+
+def _nic_findings(name: str, nic: GuestNic, request: Request) -> Iterator[GuestFinding]:
     wanted = request.vif_queues
     if isinstance(wanted, int):
         possible = nic.possible
         if possible is None:
             possible = nic.queues
+        queues = GuestFinding(GuestFindingCode.QUEUES, name, wanted=str(wanted))
         if possible < wanted:
-            yield GuestFinding(
-                GuestFindingCode.QUEUES,
-                f"{wanted} queues were asked for, the interface has {possible}",
-            )
+            yield dataclasses.replace(queues, found=str(possible))
         elif nic.enabled is not None and nic.enabled < wanted:
-            line = f"{nic.enabled} of {wanted} queues are enabled (ethtool -L in the guest)"
-            yield GuestFinding(GuestFindingCode.QUEUES, line)
+            yield dataclasses.replace(queues, found=str(nic.enabled), enabled=True)
     for offloads, features in (
         (request.vif_host_offload, _SENT),
         (request.vif_guest_offload, _RECEIVED),
     ):
-        for name, on in offloads.items():
-            seen = nic.offloads.get(features.get(name, ""))
+        for offload, on in offloads.items():
+            seen = nic.offloads.get(features.get(offload, ""))
             if seen is not None and seen != on:
-                line = f"{features[name]} was asked to be off and is on"
-                if on:
-                    line = f"{features[name]} was asked to be on and is off"
-                yield GuestFinding(GuestFindingCode.OFFLOAD, line)
+                yield GuestFinding(
+                    GuestFindingCode.OFFLOAD,
+                    name,
+                    feature=features[offload],
+                    wanted=_SWITCH[on],
+                    found=_SWITCH[seen],
+                )
 
 
 def _mode(parts: Mapping[str, list[str]]) -> tuple[str, str]:

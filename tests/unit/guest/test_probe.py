@@ -61,6 +61,36 @@ class TruthTest(testcase.TestCase):
             with self.subTest(text):
                 self.assertEqual([code], self.codes(text, **wanted))
 
+    def test_each_code_has_its_text(self):
+        F = probe.GuestFinding
+        texts = {
+            F(C.ACCELERATOR, wanted="kvm", found="qemu", evidence="CPUID says TCGTCGTCGTCG"): (
+                "declared to run on kvm, but found on emulation (TCG) (CPUID says TCGTCGTCGTCG)"
+            ),
+            F(C.UNREAD, evidence="it said nothing"): (
+                "what it runs on could not be read: it said nothing"
+            ),
+            F(C.CLOCK_SOURCE, found="hpet"): (
+                "its clock source is hpet; every reading of the clock leaves the guest"
+            ),
+            F(C.QUEUES, "eth0", wanted="4", found="1"): (
+                "eth0: 4 queues were asked for, the interface has 1"
+            ),
+            F(C.QUEUES, "eth0", wanted="4", found="2", enabled=True): (
+                "eth0: 2 of 4 queues are enabled (ethtool -L in the guest)"
+            ),
+            F(C.OFFLOAD, "eth0", "rx-checksumming", wanted="on", found="off"): (
+                "eth0: rx-checksumming was asked to be on and is off"
+            ),
+            F(C.DISK_QUEUES, "vda", wanted="8", found="1"): (
+                "vda: 8 queues were asked for, the disk has 1"
+            ),
+        }
+        self.assertEqual(set(C), {finding.code for finding in texts})
+        for finding, text in texts.items():
+            with self.subTest(text):
+                self.assertEqual(text, finding.text)
+
     def test_auto_is_what_the_domain_was_given(self):
         wanted = request.Request(vif_queues="auto", disk_queues="auto")
         text = f"{corpus.GUEST_NIC}== disk vda\n0\n"
