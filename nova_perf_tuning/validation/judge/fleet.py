@@ -18,15 +18,15 @@ from typing import Final
 
 from nova_perf_tuning.validation.judge import budget_file, lost_trials, peer_comparison
 from nova_perf_tuning.validation.judge import statistics as intervals
-from nova_perf_tuning.validation.judge import verdict as judging
 from nova_perf_tuning.validation.judge.fleet_places import Places, Trials
+from nova_perf_tuning.validation.judge.verdict import Budget, Judgement, Verdict, judge_all
 from nova_perf_tuning.validation.measure import fleet_model, overhead
 from nova_perf_tuning.validation.results import messages, model
 from nova_perf_tuning.validation.results.environment import Environment, FleetHost, HostDetail
 from nova_perf_tuning.validation.results.reasons import Reason, ReasonCode, reason
 
 _C = ReasonCode
-_V = judging.Verdict
+_V = Verdict
 
 #: Verdicts from the worst to the best.
 _ORDER: Final = (_V.FAIL, _V.INVALID, _V.INCONCLUSIVE, _V.PASS)
@@ -43,18 +43,18 @@ class FleetVerdict:
     :ivar judgements: of budgets, over all pairs.
     """
 
-    whole: judging.Verdict | None
+    whole: Verdict | None
     hosts: Sequence[FleetHost]
     of_bare: Mapping[str, float]
     comparisons: Mapping[tuple[str, str], peer_comparison.PeerComparison]
-    judgements: Sequence[judging.Judgement]
+    judgements: Sequence[Judgement]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Finding:
     """What one pass says about a host; ``why`` is None where there is nothing to report."""
 
-    verdict: judging.Verdict
+    verdict: Verdict
     why: Reason | None = None
 
 
@@ -67,14 +67,14 @@ class _LimitedFigure:
         better.
     """
 
-    judgement: judging.Judgement
+    judgement: Judgement
     name: str
     limit: float
     of_pairs: Mapping[fleet_model.HostPair, float]
 
 
 def judge(
-    measured: model.Results, budgets: Sequence[judging.Budget]
+    measured: model.Results, budgets: Sequence[Budget]
 ) -> tuple[model.Results, FleetVerdict]:
     """Return the results of a fleet with new verdicts in place of those in them, and the verdicts.
 
@@ -151,7 +151,7 @@ def judge(
     return changed, FleetVerdict(whole, hosts, of_bare, comparisons, judgements)
 
 
-def _worst(hosts: Iterable[FleetHost]) -> judging.Verdict | None:
+def _worst(hosts: Iterable[FleetHost]) -> Verdict | None:
     verdicts = [_V(host.verdict) for host in hosts if host.verdict]
     return min(verdicts, key=_ORDER.index, default=None)
 
@@ -258,20 +258,20 @@ def _failing(findings: Mapping[str, Sequence[_Finding]]) -> set[str]:
 def _over_all_pairs(
     failing: Collection[str],
     trials: Trials,
-    budgets: Sequence[judging.Budget],
+    budgets: Sequence[Budget],
     environment: Environment,
-) -> Sequence[judging.Judgement]:
+) -> Sequence[Judgement]:
     """Judge budgets by the pairs without a host that FAILs; by all pairs if none is left."""
     usable = [trial for pair, trial in trials if pair.hosts.isdisjoint(failing)]
     if not usable:
         usable = [trial for _, trial in trials]
     if not usable:
         return ()
-    return judging.judge_all(model.Results(environment, usable), budgets)
+    return judge_all(model.Results(environment, usable), budgets)
 
 
 def _beyond_budgets(
-    judgements: Sequence[judging.Judgement], trials: Trials
+    judgements: Sequence[Judgement], trials: Trials
 ) -> tuple[Sequence[tuple[str, _Finding]], Mapping[str, float]]:
     """Return findings on hosts beyond a budget, and what guests reach of bare hosts."""
     limits: list[_LimitedFigure] = []
@@ -305,7 +305,7 @@ def _beyond_budgets(
     return findings, of_bare
 
 
-def _limited_figures(judgement: judging.Judgement, trials: Trials) -> Iterator[_LimitedFigure]:
+def _limited_figures(judgement: Judgement, trials: Trials) -> Iterator[_LimitedFigure]:
     """Yield each figure that the budget of a judgement limits, if any pair has it."""
     budget = judgement.budget
     mine, of_arm = [], []
@@ -353,7 +353,7 @@ def _of_pairs(
 
 def _by_budgets(
     findings: Mapping[str, Sequence[_Finding]],
-    judgements: Sequence[judging.Judgement],
+    judgements: Sequence[Judgement],
     trials: Trials,
 ) -> Iterator[tuple[str, _Finding]]:
     """Yield what budgets say over all pairs, about the hosts that neither FAIL nor are INVALID."""

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from nova_perf_tuning.validation.judge import trial_filter
-from nova_perf_tuning.validation.judge import verdict as judging
 from nova_perf_tuning.validation.judge.fleet_places import Places, Trials
+from nova_perf_tuning.validation.judge.verdict import Budget
 from nova_perf_tuning.validation.measure import fleet_model, overhead
 from nova_perf_tuning.validation.results import model
 from nova_perf_tuning.validation.results.environment import Environment
@@ -47,7 +47,7 @@ def screen(
     measured: Trials,
     places: Places,
     environment: Environment,
-    budgets: Iterable[judging.Budget],
+    budgets: Iterable[Budget],
 ) -> tuple[Trials, Sequence[LossOfHost]]:
     """Return which of ``measured`` counts, and the hosts that lost cells.
 
