@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One call of ``openstack perf validate``: a run is begun or resumed, measured, judged and written."""
+"""One call of ``openstack perf validate``: its options become a plan, its results files and tables.
+
+The run itself is :mod:`.fleet_validation`'s.
+"""
 
 import argparse
 import contextlib
@@ -18,9 +21,9 @@ from nova_perf_tuning.cli.options import results as result_options
 from nova_perf_tuning.cli.options import validate as validate_options
 from nova_perf_tuning.printing import counted, one_line
 from nova_perf_tuning.specs import crosscheck
-from nova_perf_tuning.validation.fleet import fleet_results, fleet_run
+from nova_perf_tuning.validation.fleet import fleet_results, fleet_validation
 from nova_perf_tuning.validation.heat import heat_pair, host_cpu
-from nova_perf_tuning.validation.judge import budget_file, fleet, verdict
+from nova_perf_tuning.validation.judge import budget_file, fleet
 from nova_perf_tuning.validation.measure import fleet_model, results_file
 from nova_perf_tuning.validation.report import report, summary
 from nova_perf_tuning.validation.results import messages, model
@@ -55,12 +58,11 @@ class Run:
     _store: run_store.RunStore
     _output: atomic_write.Directory | None
     _junit_file: result_options.JunitFile
+    _criteria: fleet_validation.Criteria
 
     def __init__(self, args: argparse.Namespace, cloud: heat_pair.HeatCloud) -> None:
         self._args = args
         self._cloud = cloud
-        self._budgets: list[verdict.Budget] = []
-        self._bare: dict[str, model.Results] = {}
         self._results_file, self._report_file = validate_options.output_files(args.output)
 
     def run(self) -> int:
@@ -73,48 +75,13 @@ class Run:
                 result_options.JunitFile(self._args.junit)
             )
             report.require_packages()
-            launcher: heat_pair.HeatPairLauncher | None
             if self._args.resume:
-                run, launcher = self._resumed()
+                started = self._resumed()
             else:
-                run, launcher = self._begun()
-            if launcher is not None:
-                return self._measured(run, launcher)
-            self._warn(f"run {run.run_id} is complete; its results are judged and written again")
-            if run.leftovers:
-                self._warn_of_leftovers(run.run_id)
-            return self._some(self._judged(run, Ended.COMPLETE), run.run_id, Ended.COMPLETE)
-
-    def _measured(self, run: fleet_model.StoredRun, launcher: heat_pair.HeatPairLauncher) -> int:
-        broken: errors.PerfTuningError | None = None
-        ended = Ended.ERROR
-        going = fleet_run.FleetRun(
-            self._store, launcher, run, validate_options.progress(self._args.format == "json")
-        )
-        try:
-            ended = going.run()
-        except run_store.TakenOverError:
-            raise  # results, files and stacks are for the process that has the run
-        except errors.PerfTuningError as error:
-            broken = error
-        if going.unclean:
-            self._warn_of_leftovers(run.run_id)
-        try:
-            code = self._judged(run, ended)
-        finally:
-            if ended is not Ended.COMPLETE:
-                self._warn(f"not complete; go on with: {self.resume_command(run.run_id)}")
-        if broken is not None:
-            raise broken
-        # A signal that came when all was measured has cut off nothing but the last removal of
-        # stacks.
-        if going.stopped_by and ended is not Ended.COMPLETE:
-            kept = "nothing was measured, no file is written"
-            if code is not None:
-                kept = "results so far are kept"
-            self._warn(f"interrupted; {kept}")
-            return 128 + going.stopped_by
-        return self._some(code, run.run_id, ended)
+                started = self._begun()
+            progress = validate_options.progress(self._args.format == "json")
+            measured = fleet_validation.measure(self._store, started, progress)
+            return self._reported(started.run, measured)
 
     # -- before
 
@@ -134,7 +101,7 @@ class Run:
         self._output = validate_options.make_output_directory(self._args.output, self._output)
         self._opened.callback(self._output.close)
 
-    def _begun(self) -> tuple[fleet_model.StoredRun, heat_pair.HeatPairLauncher]:
+    def _begun(self) -> fleet_validation.Started:
         engine.without_password(self._args.database)  # a wrong URL shows before the cloud is asked
         if not self._args.hosts or not _HOSTS(self._args.hosts):
             raise options.OptionError(
@@ -146,87 +113,67 @@ class Run:
             plan, name, self._args.host_group, options.tags(self._args)
         )
         validate_options.check_planned(environment)
-        self._check_budgets(plan.measure, environment)
-        launcher = self._cloud.launcher(plan.guests)
-        hosts, unusable = self._cloud.choose(self._args.hosts.split(","))
-        for host, why in unusable.items():
-            self._warn(f"host {host} is left out: it is {why}")
-        pairs = fleet_model.schedule(hosts, plan.settings.peers, plan.settings.seed)
-        measure = plan.measure
-        runs = 0
-        for job in measure.jobs:
-            runs += 1
-            if not job.benchmark.paired:  # it runs on both hosts of a pair
-                runs += 1
-        trials = len(pairs) * measure.trials * len(measure.arms) * runs
-        if trials > results_file.MAX_TRIALS:
-            most = (
-                f"results hold {results_file.MAX_TRIALS}; give fewer --blocks, --peers or --hosts"
-            )
-            raise options.OptionError(
-                f"{counted(len(pairs), 'pair')} have {trials} trials, {most}"
-            )
-        launcher.check(measure)
+        self._read_criteria(plan.measure, environment)
+        hosts = self._args.hosts.split(",")
+        new = fleet_validation.prepare(plan, environment, self._cloud, hosts, self._warn)
         self._prepare_output()
         self._open(make=True)
-        plan = dataclasses.replace(plan, cloud=self._cloud.identity())
-        run = self._store.create(plan, hosts, pairs, environment)
-        self._warn(
-            f"run {run.run_id}: {counted(len(hosts), 'host')}, {counted(len(pairs), 'pair')}"
-        )
-        return run, launcher
+        started = fleet_validation.create(self._store, new, self._cloud)
+        sizes = f"{counted(len(new.hosts), 'host')}, {counted(len(new.pairs), 'pair')}"
+        self._warn(f"run {started.run.run_id}: {sizes}")
+        return started
 
-    def _resumed(self) -> tuple[fleet_model.StoredRun, heat_pair.HeatPairLauncher | None]:
-        """Take up a run; a complete one needs no launcher, and no cloud."""
+    def _resumed(self) -> fleet_validation.Started:
+        """Take up a run; of a complete one only the judgement is new."""
         self._open(make=False)
         before = self._store.load(self._args.resume)
-        plan = _resumed_plan(self._args, before)
-        self._check_budgets(plan.measure, before.environment)
-        complete = before.state == "complete"
-        if not complete:
-            here = self._cloud.identity()
-            if plan.cloud != here:
-                raise run_store.RunError(
-                    f"run {before.run_id} was begun on another cloud or project: {plan.cloud}; this is {here}"
-                )
+        before.plan = _resumed_plan(self._args, before)
+        self._read_criteria(before.plan.measure, before.environment)
+        fleet_validation.check_cloud(before, self._cloud)
         self._prepare_output()
-        if complete:
-            return dataclasses.replace(before, plan=plan), None
-        launcher = self._cloud.launcher(plan.guests)
-        run = dataclasses.replace(self._store.claim(before.run_id), plan=plan)
-        launcher.own(self._store.lease(run.run_id))
-        try:
-            if run.leftovers:
-                # Before the check: what is left may be what fills the quota.
-                self._warn("removing what the run left when it was cut off")
-                launcher.cleanup(run.run_id)
-                run.leftovers = False
-            launcher.check(plan.measure)
-        except BaseException:
-            self._store.end(run.run_id, "interrupted", leftovers=run.leftovers)
-            raise
-        return run, launcher
-
-    def _check_budgets(self, plan: fleet_model.MeasurePlan, environment: Environment) -> None:
-        """Refuse budgets for what the run does not have; read what is known of the bare hosts."""
-        labels = [job.label for job in plan.jobs]
-        self._bare = fleet_results.load_bare(self._args.bare_host, labels)
-        arms = [arm.name for arm in plan.arms]
-        if self._bare:
-            arms.insert(0, model.HOST)
-        budget = self._args.budget
-        if budget:
-            loaded = budget_file.load(budget)
-            self._budgets = budget_file.for_run(
-                loaded, budget, environment.places, plan.jobs, arms
+        started = fleet_validation.take_up(self._store, before, self._cloud, self._warn)
+        if started.launcher is None:
+            self._warn(
+                f"run {before.run_id} is complete; its results are judged and written again"
             )
+        return started
+
+    def _read_criteria(self, plan: fleet_model.MeasurePlan, environment: Environment) -> None:
+        self._criteria = fleet_validation.criteria(
+            plan, environment, self._args.budget, self._args.bare_host
+        )
 
     # -- after
 
+    def _reported(self, run: fleet_model.StoredRun, measured: fleet_validation.Measured) -> int:
+        """Judge, write and print what was measured; return the exit code, or raise why there is none."""
+        ended = measured.ended
+        if measured.has_leftovers:
+            self._warn_of_leftovers(run.run_id)
+        try:
+            code = self._judged(run, ended)
+        finally:
+            if ended is not Ended.COMPLETE:
+                self._warn(f"not complete; go on with: {self.resume_command(run.run_id)}")
+        if measured.error is not None:
+            raise measured.error
+        # A signal that came when all was measured has cut off nothing but the last removal of
+        # stacks.
+        if measured.stopped_by and ended is not Ended.COMPLETE:
+            kept = "nothing was measured, no file is written"
+            if code is not None:
+                kept = "results so far are kept"
+            self._warn(f"interrupted; {kept}")
+            return 128 + measured.stopped_by
+        if code is None:
+            raise fleet_validation.why_no_result(self._store.load(run.run_id), ended)
+        return code
+
     def _judged(self, run: fleet_model.StoredRun, ended: Ended) -> int | None:
         """Judge what the database has, write and print it; return the exit code, None where there is no trial."""
+        by = self._criteria
         results, judged = fleet_results.collect(
-            self._store, run.run_id, self._budgets, run.plan.max_loss, ended, self._bare
+            self._store, run.run_id, by.budgets, run.plan.max_loss, ended, by.bare
         )
         if not results.trials:
             return None
@@ -243,7 +190,7 @@ class Run:
     def _finish(self, results: model.Results, judged: fleet.FleetVerdict) -> int:
         """Write results and report, print the tables and return the exit code."""
         results_file.save(results, self._results_file, self._output)
-        summaries = summary.summarise(results, limits=budget_file.limits(self._budgets))
+        summaries = summary.summarise(results, limits=budget_file.limits(self._criteria.budgets))
         page = report.render(results, summaries, [])
         results_file.write_atomically(self._report_file, page, self._output)
         self._junit_file.write(results, [], self._args.budget)
@@ -272,23 +219,12 @@ class Run:
         print()
         result_tables.print_hosts(judged.hosts)
         result_tables.print_diagnosis(results, [])
-        for reason in budget_file.left_out(results, self._budgets):
+        for reason in budget_file.left_out(results, self._criteria.budgets):
             command.say(f"note: {messages.of(reason)}")
         print()
         if judged.whole:
             command.say(judged.whole.value)
         result_tables.print_paths(self._results_file, self._report_file)
-
-    def _some(self, code: int | None, run_id: str, ended: Ended) -> int:
-        """Return the exit code; where there is none, raise why no pair gave a figure."""
-        if code is not None:
-            return code
-        for task in self._store.load(run_id).tasks:
-            for fault in task.faults:
-                raise errors.PerfTuningError(f"no pair gave a result; first error: {fault}")
-        if ended is Ended.TIME_LIMIT:
-            raise errors.PerfTuningError("no pair was measured; give more --time-limit")
-        raise errors.PerfTuningError("no pair was measured")
 
     def resume_command(self, run_id: str) -> str:
         """Return the command that goes on with a run, with what the run does not keep itself."""

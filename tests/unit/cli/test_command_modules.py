@@ -47,3 +47,9 @@ class CommandModulesTest(testcase.TestCase):
                     f"{here} imports {name}; move what it needs into nova_perf_tuning.cli.options"
                 )
         self.assertEqual([], wrong)
+
+    def test_the_command_line_measures_no_fleet_itself(self):
+        """It reads options and prints; what measures pairs is behind fleet_validation.py."""
+        fleet_run = "nova_perf_tuning.validation.fleet.fleet_run"
+        wrong = [path.name for path in sorted(CLI.rglob("*.py")) if fleet_run in imports(path)]
+        self.assertEqual([], wrong)
