@@ -69,11 +69,19 @@ def _parser() -> argparse.ArgumentParser:
         "as guests, NICs and CPUs come and go. Originals are journaled; [agent] on_stop says what is put back. "
         "Exit code 0: stopped by SIGTERM; 1: not everything could be put back; 3: it cannot work, and says why.",
     )
-    files = "read [agent] and [nova_perf_tuning] of FILE; may be repeated "
-    files += f"(default: {opts.CONFIG} if it is there and --sysroot is not given)"
-    parser.add_argument("--config-file", metavar="FILE", action="append", help=files)
-    root = "root of a generated host's files instead of this host"
-    parser.add_argument("--sysroot", metavar="DIR", default="/", help=root)
+    parser.add_argument(
+        "--config-file",
+        metavar="FILE",
+        action="append",
+        help="read [agent] and [nova_perf_tuning] of FILE; may be repeated "
+        f"(default: {opts.CONFIG} if it is there and --sysroot is not given)",
+    )
+    parser.add_argument(
+        "--sysroot",
+        metavar="DIR",
+        default="/",
+        help="root of a generated host's files instead of this host",
+    )
     parser.add_argument("--debug", action="store_true", help="log more, and show tracebacks")
     arguments.strict(parser)
     return parser

@@ -18,10 +18,21 @@ def add_profile_dir(parser: argparse.ArgumentParser) -> None:
 
 def add_flavor(parser: argparse.ArgumentParser, default_profile: str | None = None) -> None:
     """Add ``--profile``, ``--spec`` and ``--profile-dir``; :func:`flavor` reads the first two."""
-    profile = "tuning profile: the same as --spec perf:profile=NAME"
-    if default_profile is not None:
-        profile = f"{profile} (default: {default_profile}, unless --spec is given)"
-    options.add(parser, "--profile", "NAME", profile)
+    if default_profile is None:
+        options.add(
+            parser,
+            "--profile",
+            "NAME",
+            "tuning profile: the same as --spec perf:profile=NAME",
+        )
+    else:
+        options.add(
+            parser,
+            "--profile",
+            "NAME",
+            "tuning profile: the same as --spec perf:profile=NAME "
+            f"(default: {default_profile}, unless --spec is given)",
+        )
     options.add_repeated(
         parser,
         "--spec",
