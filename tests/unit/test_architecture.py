@@ -10,7 +10,9 @@ import tomllib
 from tests.support import testcase
 
 TOP = pathlib.Path(__file__).parents[2]
-PLACE = re.compile(r"``((?:specs|guest|host|nova|agent|validation|cli)/[\w/]+\.py)(?::(\w+))?``")
+PLACE = re.compile(
+    r"``((?:specs|guest|host|nova|agent|validation|placement|cli)/[\w/]+\.py)(?::(\w+))?``"
+)
 
 
 class ArchitectureTest(testcase.TestCase):
