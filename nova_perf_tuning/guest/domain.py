@@ -156,10 +156,13 @@ class Inventory:
     :ivar hyperv: names of the Hyper-V enlightenments that are on; ``passthrough`` for all that the
         host has.
     :ivar hyperv_clock: ``<timer name='hypervclock' present='yes'>``.
+    :ivar cpu_override: ``-cpu`` of ``<qemu:commandline>``, which takes the place of the CPU that
+        libvirt makes of all of these; empty: none. ``hyperv`` and ``hyperv_clock`` are its then.
+    :ivar hyperv_lost: enlightenments of ``<hyperv>`` that it takes away.
     :ivar free_page_reporting: its balloon gives free pages back to the host while it runs.
     :ivar encryption: ``sev``, ``sev-es``, ``sev-snp``, ``tdx`` ... of ``<launchSecurity>``; empty:
         none.
-    :ivar windows: image properties or libosinfo say so.
+    :ivar windows: image properties or libosinfo say so, else it has what only Windows uses.
     :ivar rx_queue_sizes, mtus: of each interface; what the XML does not say is empty or None.
     """
 
@@ -169,6 +172,8 @@ class Inventory:
     memory: tuple[tuple[str, str], ...] = ()
     hyperv: frozenset[str] = frozenset()
     hyperv_clock: bool = False
+    cpu_override: str = ""
+    hyperv_lost: frozenset[str] = frozenset()
     free_page_reporting: bool = False
     encryption: str = ""
     windows: bool = False

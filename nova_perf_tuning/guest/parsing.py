@@ -6,6 +6,7 @@ type, and with it every entity, is refused before the parser sees it; nothing ou
 ever opened.
 """
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -36,6 +37,8 @@ _MAX_AMOUNT: Final = 99_999_999_999  # of KiB, of bytes
 _NOVA: Final = f"{{{NOVA_NAMESPACE}}}"
 #: What shows that Nova made a domain; older releases wrote 1.0, without extra specs.
 INSTANCES: Final = (f"{_NOVA}instance", f"{_NOVA.replace('1.1', '1.0')}instance")
+#: Arguments that are passed on to QEMU as they are.
+_QEMU: Final = "{http://libvirt.org/schemas/domain/qemu/1.0}"
 _PROPERTY: Final = f"{_NOVA}property"
 #: Our element and its children in lxml's form of names.
 REQUEST: Final = f"{{{PERF_NAMESPACE}}}request"
@@ -184,6 +187,16 @@ def parse_inventory(xml: str | bytes) -> domain.Inventory:
     if _shown(root, "features/hyperv", "mode") == "passthrough":
         names = ["passthrough"]
     clocks = root.findall("clock/timer[@name='hypervclock']")
+    has_clock = any(timer.get("present") != "no" for timer in clocks)
+    hyperv = frozenset(names)
+    override = _cpu_override(root)
+    windows = _is_windows(root, bool(hyperv) or has_clock)
+    lost: frozenset[str] = frozenset()
+    if override:
+        asked = hyperv - {"vendor_id"}  # which makes nothing faster
+        hyperv, has_clock = _of_cpu(override)
+        if "passthrough" not in hyperv:
+            lost = asked - hyperv
     rx_queue_sizes: list[str] = []
     mtus: list[int | None] = []
     for interface in root.iterfind("devices/interface"):
@@ -195,12 +208,14 @@ def parse_inventory(xml: str | bytes) -> domain.Inventory:
         hugepages=root.find("memoryBacking/hugepages") is not None,
         cells=len(root.findall("cpu/numa/cell")),
         memory=tuple(_cell_memory(root)),
-        hyperv=frozenset(names),
-        hyperv_clock=any(timer.get("present") != "no" for timer in clocks),
+        hyperv=hyperv,
+        hyperv_clock=has_clock,
+        cpu_override=override,
+        hyperv_lost=lost,
         free_page_reporting=_shown(root, "devices/memballoon", "model") in domain.VIRTIO_MODELS
         and _shown(root, "devices/memballoon", "freePageReporting") == "on",
         encryption=_encryption(root),
-        windows=_is_windows(root),
+        windows=windows,
         disks=tuple(_disk(disk) for disk in root.iterfind("devices/disk")),
         controllers=tuple(_controller(device) for device in root.iterfind("devices/controller")),
         rx_queue_sizes=tuple(rx_queue_sizes),
@@ -276,13 +291,44 @@ def _encryption(root: etree._Element) -> str:
     return kind
 
 
-def _is_windows(root: etree._Element) -> bool:
+def _cpu_override(root: etree._Element) -> str:
+    """Return ``-cpu`` of ``<qemu:commandline>``, which libvirt puts behind its own: QEMU takes the last."""
+    arguments = [
+        vocabulary.shown(argument.get("value", ""), 1024)
+        for argument in root.iterfind(f"{_QEMU}commandline/{_QEMU}arg")
+    ]
+    override = ""
+    for option, value in itertools.pairwise(arguments):
+        if option in ("-cpu", "--cpu"):
+            override = value
+    return override
+
+
+def _of_cpu(text: str) -> tuple[frozenset[str], bool]:
+    """Return libvirt's names of the enlightenments in QEMU's ``-cpu``, and whether the clock is among them."""
+    flags: set[str] = set()
+    for word in text.split(","):
+        flag = word.strip().lstrip("+").replace("_", "-")
+        flag, _, value = flag.partition("=")
+        if flag.startswith("hv-") and value != "off":
+            flags.add(flag.removeprefix("hv-"))
+    has_clock = "time" in flags
+    names = flags - {"time"}
+    if "passthrough" in names:
+        return frozenset({"passthrough"}), True
+    if "vendor-id" in names:
+        names = names - {"vendor-id"} | {"vendor_id"}
+    return frozenset(names), has_clock
+
+
+def _is_windows(root: etree._Element, has_hyperv: bool) -> bool:
+    """Return what the metadata says of the guest's system, else whether it has Hyper-V's interfaces."""
     for element in root.iterfind("metadata//*"):
         if element.tag == _PROPERTY and element.get("name") == "os_type":
             return (element.text or "").strip().lower() == "windows"
         if element.tag.endswith("}os") and "libosinfo.org" in element.tag:
             return "microsoft.com/win" in element.get("id", "")
-    return False
+    return has_hyperv
 
 
 def number(text: str, low: int, high: int, what: str) -> int:

@@ -519,7 +519,7 @@ CASES: dict[str, Case] = {
         {_WINDOWS: hosts.domain("windows", pins=("10", "11"), os_type="windows", features="")},
         "warning",
         "hyperv: none",
-        message="windows runs Windows without relaxed, vapic, spinlocks, hypervclock",
+        message="windows runs Windows without relaxed, vapic, spinlocks, vpindex, synic, hypervclock",
     ),
     "guest-disk-cache": Case(
         {_GUEST: hosts.domain(disk="<driver type='qcow2' cache='writeback'/>")},

@@ -192,7 +192,8 @@ def domain(
     source: str = "block",
     backing: str = "<memoryBacking><hugepages/></memoryBacking>",
     features: str = "<features><hyperv mode='custom'><relaxed state='on'/><vapic state='on'/>"
-    "<spinlocks state='on'/></hyperv></features><clock><timer name='hypervclock' present='yes'/></clock>",
+    "<spinlocks state='on'/><vpindex state='on'/><synic state='on'/></hyperv></features>"
+    "<clock><timer name='hypervclock' present='yes'/></clock>",
     os_type: str = "linux",
     devices: str = "",
     numa: str = "",

@@ -15,8 +15,11 @@ from nova_perf_tuning.rules import Finding, Level, named, need
 from nova_perf_tuning.specs import image_rules, vocabulary
 
 _WINDOWS = "published measurements of Windows on KVM: virtio NIC 1.77 times, NIC and disk 2.22 times as fast"
-#: Enlightenments that Nova gives to guests of os_type=windows, and that matter most.
-ENLIGHTENMENTS: Final = ("relaxed", "vapic", "spinlocks")
+#: Enlightenments that Nova gives to guests of os_type=windows, and that matter most; the last two
+#: since Nova 26.
+ENLIGHTENMENTS: Final = ("relaxed", "vapic", "spinlocks", "vpindex", "synic")
+#: Nova gives it to no guest; it needs vpindex, synic and the clock (QEMU: docs/system/i386/hyperv.rst).
+_TIMER: Final = "stimer"
 _CACHED: Final = ("writethrough", "writeback", "unsafe")
 _DRIVERS: Final = (
     "install virtio drivers in the guest (Windows loads the one of disks while an empty virtio disk is attached), "
@@ -131,8 +134,14 @@ class WindowsEnlightenments(GuestRule):
 
     id = "windows-without-hyperv"
     why = "Spinlocks, interrupts and timers of Windows cost an exit each; its clock is an emulated device."
-    remedy = "os_type=windows for the image: Nova adds relaxed, vapic, spinlocks and hypervclock"
-    plain = "<hyperv> with relaxed, vapic, spinlocks, and <timer name='hypervclock'/>"
+    remedy = (
+        "os_type=windows for the image: Nova adds relaxed, vapic, spinlocks and hypervclock, since release 26 also "
+        "vpindex and synic"
+    )
+    plain = (
+        "<hyperv> with relaxed, vapic, spinlocks, vpindex, synic, stimer, <timer name='hypervclock'/>, and no -cpu "
+        "in <qemu:commandline>"
+    )
     source = (
         "nova/virt/libvirt/driver.py, _set_features; libvirt: hyperv; nova-manage image_property"
     )
@@ -145,14 +154,31 @@ class WindowsEnlightenments(GuestRule):
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         have = guest.inventory.hyperv
         lacking: list[str] = []
+        if guest.inventory.cpu_override:
+            yield from self._overridden(guest)
+        wanted = list(ENLIGHTENMENTS)
+        if not guest.domain.specs.of_nova:
+            wanted.append(_TIMER)
         if "passthrough" not in have:
-            lacking.extend(name for name in ENLIGHTENMENTS if name not in have)
+            lacking.extend(name for name in wanted if name not in have)
         if not guest.inventory.hyperv_clock:
             lacking.append("hypervclock")
         if lacking:
             why = f"{guest.name} runs Windows without {', '.join(lacking)}"
             evidence = [f"hyperv: {', '.join(sorted(have)) or 'none'}"]
             yield self.of(guest, evidence, why, _set_property(guest, "os_type=windows"))
+
+    def _overridden(self, guest: Guest) -> Iterator[Finding]:
+        """Yield that -cpu of <qemu:commandline> takes away what <hyperv> gives."""
+        lost = guest.inventory.hyperv_lost
+        if lost:
+            yield self.of(
+                guest,
+                [f"<qemu:arg value='-cpu'/> {guest.inventory.cpu_override}"],
+                f"-cpu in <qemu:commandline> of {guest.name} replaces the CPU that libvirt makes: "
+                f"{', '.join(sorted(lost))} of <hyperv> are without effect, and <cpu> is, too",
+                level=Level.ERROR,
+            )
 
 
 class DiskCache(_DiskRule):

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Windows guests: what tells that they are, and which Hyper-V enlightenments they get in the end."""
+
+from nova_perf_tuning import rules
+from nova_perf_tuning.guest import parsing
+from nova_perf_tuning.host.audit import devices
+from tests.support import audit_cases, testcase
+
+_IDLE = "etc/libvirt/qemu/idle.xml"
+_HYPERV = (
+    "<hyperv mode='custom'><relaxed state='on'/><vapic state='on'/><spinlocks state='on'/>"
+    "<vendor_id state='on' value='x'/></hyperv>"
+)
+_ALL = _HYPERV.replace(
+    "<vapic", "<vpindex state='on'/><synic state='on'/><stimer state='on'/><vapic"
+)
+_CLOCK = "<clock><timer name='hypervclock' present='yes'/></clock>"
+_OSINFO = (
+    "<metadata><libosinfo:libosinfo xmlns:libosinfo='http://libosinfo.org/xmlns/libvirt/domain/1.0'>"
+    "<libosinfo:os id='http://%s'/></libosinfo:libosinfo></metadata>"
+)
+_CPU = "host,hv_time,kvm=off,hv_vendor_id=null"
+
+
+def xml(
+    hyperv: str = _HYPERV, clock: str = _CLOCK, metadata: str = "", arguments: tuple[str, ...] = ()
+) -> str:
+    given = "".join(f"<qemu:arg value='{argument}'/>" for argument in arguments)
+    return (
+        "<domain type='kvm' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>"
+        f"<name>idle</name><uuid>u</uuid>{metadata}<vcpu>2</vcpu><features>{hyperv}</features>{clock}"
+        f"<qemu:commandline>{given}</qemu:commandline></domain>"
+    )
+
+
+class WindowsTest(testcase.TestCase):
+    def findings(self, text: str) -> list[rules.Finding]:
+        report = audit_cases.judge("windows-without-hyperv", {_IDLE: text})
+        return [finding for finding in report.findings if finding.subject == "idle"]
+
+    def test_what_tells_that_it_is_windows(self) -> None:
+        for name, text, windows in (
+            ("hyperv", xml(clock=""), True),
+            ("clock", xml(hyperv=""), True),
+            ("neither", xml("", ""), False),
+            ("off", xml("<hyperv><relaxed state='off'/></hyperv>", ""), False),
+            ("libosinfo", xml("", "", _OSINFO % "microsoft.com/win/11"), True),
+            ("the metadata wins", xml(metadata=_OSINFO % "debian.org/debian/13"), False),
+        ):
+            with self.subTest(name):
+                self.assertEqual(windows, parsing.parse_inventory(text).windows)
+
+    def test_what_a_guest_of_others_lacks(self) -> None:
+        (finding,) = self.findings(xml())
+        self.assertEqual(rules.Level.WARNING, finding.level)
+        self.assertEqual("idle runs Windows without vpindex, synic, stimer", finding.why)
+        self.assertIn("stimer", finding.remedy)
+        self.assertEqual([], self.findings(xml(_ALL)))
+
+    def test_nova_gives_no_stimer(self) -> None:
+        """Nothing is asked of Nova that it has no property for."""
+        self.assertNotIn("stimer", devices.ENLIGHTENMENTS)
+        self.assertEqual([], audit_cases.judge("windows-without-hyperv", {}).findings)
+
+    def test_a_cpu_of_the_command_line_replaces_them(self) -> None:
+        text = xml(arguments=("-name", "x", "-cpu", _CPU))
+        inventory = parsing.parse_inventory(text)
+        self.assertEqual(
+            (_CPU, {"vendor_id"}, True),
+            (inventory.cpu_override, inventory.hyperv, inventory.hyperv_clock),
+        )
+        lost, lacking = self.findings(text)
+        self.assertEqual(rules.Level.ERROR, lost.level)
+        self.assertIn("relaxed, spinlocks, vapic of <hyperv>", lost.why)
+        self.assertIn(_CPU, lost.evidence[0].value)
+        self.assertIn("without relaxed, vapic, spinlocks, vpindex, synic, stimer", lacking.why)
+
+    def test_a_cpu_that_keeps_them_loses_nothing(self) -> None:
+        every = "host,hv-passthrough"
+        named = (
+            "host,hv_relaxed,hv_vapic,hv_spinlocks=0x1fff,hv_vpindex,hv-synic=on,hv_stimer,hv_time"
+        )
+        for arguments in (("-cpu", every), ("-cpu", named), ("-cpu", "host", "-cpu", every)):
+            with self.subTest(arguments):
+                self.assertEqual([], self.findings(xml(arguments=arguments)))
