@@ -203,11 +203,8 @@ class VhostNetMissing(GuestRule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         need(host.runs_guests, "not a host of guests")
-        if (
-            host.names(_MISC)
-            and not host.has_device("vhost-net")
-            and not host.has("sys/module/vhost_net")
-        ):
+        lacking = not host.has_device("vhost-net") and not host.has("sys/module/vhost_net")
+        if host.names(_MISC) and lacking and self._is_wanted(host):
             yield self.finding(
                 [(f"/{_MISC}", "no vhost-net")],
                 "there is no /dev/vhost-net: " + self.why,
@@ -216,6 +213,14 @@ class VhostNetMissing(GuestRule):
             )
         yield from super().check(host)
         need(host.names(_MISC), f"/{_MISC} is not in this record", NoDataError)
+
+    def _is_wanted(self, host: Host) -> bool:
+        """Whether a guest would be served by it; where no guest is known, the next one may be."""
+        wanted = not host.guests
+        for guest in self.guests(host):
+            for interface in guest.domain.interfaces:
+                wanted = wanted or interface.has_vhost_worker
+        return wanted
 
     def guests(self, host: Host) -> Sequence[Guest]:
         return [guest for guest in host.guests if guest.domain.type == "kvm"]

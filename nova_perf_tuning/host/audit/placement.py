@@ -445,6 +445,7 @@ class Irqbalance(HostRule):
             return
         environment = IrqbalanceEnvironment.read(host)
         taken = host.sets.reserved | host.sets.quiet
+        need(host.runs_guests or taken, "not a host of guests, and no CPU is isolated")
         name = environment.banning
         banned = environment.banned
         level = None
@@ -457,12 +458,10 @@ class Irqbalance(HostRule):
             if host.sets.quiet:
                 cancelled = f"the automatic ban of {cpulist.named(host.sets.quiet)}, isolated"
                 why, level = f"{why}, and cancels {cancelled}", Level.ERROR
-        elif (
-            not host.runs_guests
-            or environment.leaves_interrupts_alone(host)
-            or (taken and taken <= banned)
-        ):
+        elif environment.leaves_interrupts_alone(host) or (taken and taken <= banned):
             return
+        elif not host.runs_guests and not name:
+            return  # it bans isolated CPUs by itself, and nothing is placed by hand
         elif banned:
             why = (
                 f"{name} leaves {cpulist.named(taken - banned)} open, owned by guests or isolated"

@@ -280,6 +280,44 @@ class CautionTest(testcase.TestCase):
         (finding,) = audit_cases.judge("irqbalance-unaware", empty).findings
         self.assertEqual(rules.Level.ERROR, finding.level)
 
+    def test_irqbalance_on_a_host_without_guests(self) -> None:
+        """Isolated CPUs are judged there, too; where nothing is isolated there is nothing to judge."""
+        bare: dict[str, str | None] = {"proc/300/comm": "irqbalance\n", "etc/nova": None}
+        bare |= dict.fromkeys(("etc/neutron", "run/libvirt", "etc/libvirt", "proc/5000"))
+        cpu = "sys/devices/system/cpu"
+        free = {f"{cpu}/isolated": "\n", f"{cpu}/nohz_full": "\n"}
+        rule = runner.chosen(["irqbalance-unaware"])
+        for line, changes, expected in (
+            ("IRQBALANCE_BANNED_CPUS=0000cccc", {}, "holds"),
+            ("IRQBALANCE_BANNED_CPUS=0000ccc0", {}, "fires"),
+            ("IRQBALANCE_BANNED_CPULIST=-", {}, "fires"),
+            ("IRQBALANCE_ARGS=--debug", {}, "holds"),
+            ("IRQBALANCE_BANNED_CPUS=0000ccc0", free, "unknown"),
+        ):
+            with self.subTest(line=line, expected=expected):
+                file = {"etc/default/irqbalance": f"{line}\n"}
+                tree = hosts.changed(hosts.good(), {**bare, **file, **changes})
+                report = runner.run(hosts.view(tree), rule, strict=True)
+                self.assertEqual(expected == "holds", bool(report.clean))
+                self.assertEqual(expected == "fires", bool(report.findings))
+                self.assertEqual(expected == "unknown", bool(report.unknown))
+
+    def test_vhost_net_is_missed_by_those_that_use_it(self) -> None:
+        gone = {"sys/class/misc/vhost-net": None, "sys/module/vhost_net": None}
+        guest = "run/libvirt/qemu/instance-1.xml"
+        alone: dict[str, str | None] = {**gone, "etc/libvirt": None}
+        user = hosts.domain().replace("type='bridge'", "type='vhostuser'")
+        emulated = hosts.domain(model="e1000", driver="")
+        for name, changes, fires in (
+            ("tap", {guest: hosts.domain()}, True),
+            ("vhost-user", {guest: user}, False),
+            ("emulated", {guest: emulated}, False),
+            ("no guest yet", {"run/libvirt": None, "proc/5000": None}, True),
+        ):
+            with self.subTest(name):
+                report = audit_cases.judge("vhost-net-missing", {**alone, **changes})
+                self.assertEqual(fires, bool(report.findings))
+
     def test_a_queue_more_than_cpus_may_be_on_cpu_0(self) -> None:
         tree = {
             **hosts.cpus(2, 1, online="0-1", smt=False, per_core=1),
