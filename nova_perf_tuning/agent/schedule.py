@@ -28,7 +28,7 @@ EARLY_S: Final = 2.0
 LONGEST_REST_S: Final = 1.0
 
 
-class Step(enum.Enum):
+class AgentStep(enum.Enum):
     """What is due without an event."""
 
     RETRY = "make the pass that failed or was put off"
@@ -46,7 +46,7 @@ class Intervals(Protocol):
     passthrough_interval: float
 
 
-class Schedule:
+class AgentSchedule:
     """Timers of one agent.
 
     :ivar owed: causes that no pass has answered yet.
@@ -116,7 +116,7 @@ class Schedule:
         self._excused_until = now + EXCUSED_FOR_S
         self._follow_ups = [now + after for after in FOLLOW_UPS]
 
-    def due(self, now: float, pauses: Collection[float]) -> Step | None:
+    def due(self, now: float, pauses: Collection[float]) -> AgentStep | None:
         """Return what is due, at most one step, and set its timer anew.
 
         While a pass is to be tried again nothing else is due. A full reading does what every
@@ -126,22 +126,22 @@ class Schedule:
         """
         if self._retry_at is not None:
             if now >= self._retry_at:
-                return Step.RETRY
+                return AgentStep.RETRY
             return None
         if now >= self._next_verify:
             self._next_verify = now + self._intervals.verify_interval
             self._next_look = now + self._intervals.interval
-            return Step.VERIFY
+            return AgentStep.VERIFY
         if min([*self._follow_ups, *pauses], default=math.inf) <= now:
             self._follow_ups = [moment for moment in self._follow_ups if moment > now]
             self.tried = now
-            return Step.FOLLOW_UP
+            return AgentStep.FOLLOW_UP
         if now >= self._next_look:
             self._next_look = now + self._intervals.interval
-            return Step.LOOK
+            return AgentStep.LOOK
         if now >= self._next_devices:
             self._next_devices = now + self._intervals.passthrough_interval
-            return Step.DEVICES
+            return AgentStep.DEVICES
         return None
 
     # -- a pass

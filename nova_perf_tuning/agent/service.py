@@ -63,7 +63,7 @@ class Service:
         self.snapshot: Snapshot | None = None
         self._stopping = False
         self._began = time.time()
-        self._schedule = schedule.Schedule(timing, time.monotonic(), self._notifier.watchdog)
+        self._schedule = schedule.AgentSchedule(timing, time.monotonic(), self._notifier.watchdog)
         self._fault = self._fault_code = ""
         self._last: reconcile.Pass | None = None
         #: Interrupts of passed-through devices that are placed.
@@ -133,16 +133,16 @@ class Service:
 
     def _on_timer(self) -> None:
         step = self._schedule.due(time.monotonic(), self._pauses())
-        if step is schedule.Step.RETRY:
+        if step is schedule.AgentStep.RETRY:
             self.make_pass(set())
-        elif step is schedule.Step.VERIFY:
+        elif step is schedule.AgentStep.VERIFY:
             self._verify()
-        elif step is schedule.Step.FOLLOW_UP:
+        elif step is schedule.AgentStep.FOLLOW_UP:
             if self._is_amiss():
                 self.make_pass({cause.DRIFT})
-        elif step is schedule.Step.LOOK:
+        elif step is schedule.AgentStep.LOOK:
             self._look()
-        elif step is schedule.Step.DEVICES:
+        elif step is schedule.AgentStep.DEVICES:
             self._look_at_passed_through()
 
     def _changed(self) -> bool:

@@ -113,7 +113,7 @@ class FleetRun:
         self._said = ""
         arms = [arm.name for arm in self._plan.arms]
         expected_s = min(launcher.expected_s(self._plan), self._plan.time_limit_s)
-        self._schedule = fleet_schedule.Schedule(
+        self._schedule = fleet_schedule.PairSchedule(
             run.tasks, len(run.hosts), arms, run.plan.settings, expected_s, self._seen
         )
 

@@ -46,7 +46,7 @@ class Fate(enum.Enum):
 class Decision:
     """What follows from an attempt that has ended.
 
-    :ivar is_lowered: from now on fewer pairs are measured at a time, see :attr:`Schedule.limit`.
+    :ivar is_lowered: from now on fewer pairs are measured at a time, see :attr:`PairSchedule.limit`.
     :ivar gives_up: going on makes no sense. With :attr:`Fate.NO_ROOM` not even one pair fits the
         quota, otherwise too many attempts have failed on end.
     :ivar on_end: number of these attempts.
@@ -61,7 +61,7 @@ class Decision:
     put_back: tuple[fleet_model.Task, ...] = ()
 
 
-class Schedule:
+class PairSchedule:
     """The pairs of one run, new or taken up again.
 
     :ivar pending: pairs that are still to be measured, the next ones first.

@@ -5,7 +5,7 @@ import math
 import types
 
 from nova_perf_tuning.agent import cause, schedule
-from nova_perf_tuning.agent.schedule import Step
+from nova_perf_tuning.agent.schedule import AgentStep
 from tests.support import testcase
 
 BEGIN = 1000.0
@@ -15,7 +15,7 @@ INTERVALS = types.SimpleNamespace(verify_interval=600.0, interval=60.0, passthro
 class ScheduleCase(testcase.TestCase):
     def setUp(self):
         super().setUp()
-        self.schedule = schedule.Schedule(INTERVALS, BEGIN)
+        self.schedule = schedule.AgentSchedule(INTERVALS, BEGIN)
 
     def passed(self, causes=(cause.START,), at=BEGIN, took=0.0, devices=False):
         """Make a pass without a fault."""
@@ -49,14 +49,14 @@ class ScheduleCase(testcase.TestCase):
 class TimersTest(ScheduleCase):
     def test_everything_is_due_at_first(self):
         self.assertEqual(BEGIN, self.deadline(BEGIN))
-        self.assertEqual(Step.VERIFY, self.schedule.due(BEGIN, ()))
+        self.assertEqual(AgentStep.VERIFY, self.schedule.due(BEGIN, ()))
 
     def test_looks_and_full_readings_in_their_turn(self):
         self.passed()
         taken = self.steps(BEGIN, BEGIN + 1300.0)
-        readings = [(600.0, Step.VERIFY), (1200.0, Step.VERIFY)]
-        self.assertEqual(readings, [step for step in taken if step[1] is Step.VERIFY])
-        looks = [moment for moment, step in taken if step is Step.LOOK]
+        readings = [(600.0, AgentStep.VERIFY), (1200.0, AgentStep.VERIFY)]
+        self.assertEqual(readings, [step for step in taken if step[1] is AgentStep.VERIFY])
+        looks = [moment for moment, step in taken if step is AgentStep.LOOK]
         self.assertEqual([60.0 * n for n in range(1, 22) if n not in (10, 20)], looks)
 
     def test_a_full_reading_goes_before_all_else_and_is_a_look(self):
@@ -64,19 +64,19 @@ class TimersTest(ScheduleCase):
         self.schedule.explain(BEGIN)
         late = BEGIN + 5000.0
         order = [self.schedule.due(late, ()) for _ in range(4)]
-        self.assertEqual([Step.VERIFY, Step.FOLLOW_UP, Step.DEVICES, None], order)
+        self.assertEqual([AgentStep.VERIFY, AgentStep.FOLLOW_UP, AgentStep.DEVICES, None], order)
 
     def test_a_follow_up_goes_before_a_look_and_a_look_before_devices(self):
         self.passed(devices=True)
         late = BEGIN + 60.0
         order = [self.schedule.due(late, [late])]
         order += [self.schedule.due(late, ()) for _ in range(3)]
-        self.assertEqual([Step.FOLLOW_UP, Step.LOOK, Step.DEVICES, None], order)
+        self.assertEqual([AgentStep.FOLLOW_UP, AgentStep.LOOK, AgentStep.DEVICES, None], order)
 
     def test_devices_are_looked_at_only_while_some_are_placed(self):
         self.passed(devices=True)
         taken = self.steps(BEGIN, BEGIN + 12.0)
-        self.assertEqual([(5.0, Step.DEVICES), (10.0, Step.DEVICES)], taken)
+        self.assertEqual([(5.0, AgentStep.DEVICES), (10.0, AgentStep.DEVICES)], taken)
         self.passed(at=BEGIN + 12.0)
         self.assertEqual(BEGIN + 72.0, self.deadline(BEGIN + 12.0))
 
@@ -85,7 +85,7 @@ class TimersTest(ScheduleCase):
         self.passed(at=BEGIN + 50.0)
         self.assertEqual(BEGIN + 110.0, self.deadline(BEGIN + 50.0))
         self.passed(at=BEGIN + 590.0)
-        self.assertEqual([(600.0, Step.VERIFY)], self.steps(BEGIN + 590.0, BEGIN + 600.0))
+        self.assertEqual([(600.0, AgentStep.VERIFY)], self.steps(BEGIN + 590.0, BEGIN + 600.0))
 
     def test_a_pass_after_which_a_full_reading_is_due_is_one(self):
         """It has just read everything."""
@@ -95,7 +95,7 @@ class TimersTest(ScheduleCase):
 
     def test_intervals_that_are_changed_count_from_the_next_time_on(self):
         intervals = types.SimpleNamespace(**vars(INTERVALS))
-        self.schedule = schedule.Schedule(intervals, BEGIN)
+        self.schedule = schedule.AgentSchedule(intervals, BEGIN)
         self.passed()
         intervals.interval = 30.0
         self.assertEqual(BEGIN + 60.0, self.deadline(BEGIN))
@@ -103,7 +103,7 @@ class TimersTest(ScheduleCase):
         self.assertEqual(BEGIN + 90.0, self.deadline(BEGIN + 60.0))
 
     def test_the_watchdog_hears_of_the_agent_three_times_within_its_limit(self):
-        self.schedule = schedule.Schedule(INTERVALS, BEGIN, watchdog_s=30.0)
+        self.schedule = schedule.AgentSchedule(INTERVALS, BEGIN, watchdog_s=30.0)
         self.passed()
         self.assertEqual(BEGIN + 17.0, self.deadline(BEGIN + 7.0))
         self.failed(at=BEGIN + 8.0)
@@ -117,7 +117,9 @@ class EventsTest(ScheduleCase):
         self.assertTrue(self.schedule.event({cause.LINK}, BEGIN + 10.0))
         self.passed({cause.LINK}, BEGIN + 10.0)
         taken = self.steps(BEGIN + 10.0, BEGIN + 60.0)
-        self.assertEqual([(10.0 + after, Step.FOLLOW_UP) for after in (0.25, 1.0, 3.0)], taken)
+        self.assertEqual(
+            [(10.0 + after, AgentStep.FOLLOW_UP) for after in (0.25, 1.0, 3.0)], taken
+        )
 
     def test_a_later_event_begins_the_looks_anew(self):
         self.passed()
@@ -130,7 +132,7 @@ class EventsTest(ScheduleCase):
         self.passed()
         self.schedule.event({cause.LINK}, BEGIN)
         taken = self.steps(BEGIN + 2.0, BEGIN + 50.0)
-        self.assertEqual([(2.0, Step.FOLLOW_UP), (3.0, Step.FOLLOW_UP)], taken)
+        self.assertEqual([(2.0, AgentStep.FOLLOW_UP), (3.0, AgentStep.FOLLOW_UP)], taken)
 
     def test_what_is_no_event_of_the_host_explains_nothing(self):
         self.passed()
@@ -142,7 +144,7 @@ class EventsTest(ScheduleCase):
     def test_each_event_of_the_host_explains_a_change_for_five_seconds(self):
         for kind in sorted(cause.EXCUSES):
             with self.subTest(kind):
-                self.schedule = schedule.Schedule(INTERVALS, BEGIN)
+                self.schedule = schedule.AgentSchedule(INTERVALS, BEGIN)
                 self.passed()
                 self.schedule.event({kind}, BEGIN + 100.0)
                 self.passed({kind}, BEGIN + 100.0)
@@ -161,7 +163,7 @@ class EventsTest(ScheduleCase):
         self.assertEqual(BEGIN + 20.0, self.deadline(BEGIN, [BEGIN + 20.0, BEGIN + 40.0]))
         pauses = [BEGIN + 20.0]
         self.assertIsNone(self.schedule.due(BEGIN + 19.9, pauses))
-        self.assertEqual(Step.FOLLOW_UP, self.schedule.due(BEGIN + 20.0, pauses))
+        self.assertEqual(AgentStep.FOLLOW_UP, self.schedule.due(BEGIN + 20.0, pauses))
         self.assertEqual(BEGIN + 20.0, self.schedule.tried)
 
 
@@ -185,7 +187,7 @@ class FailuresTest(ScheduleCase):
         now, pauses = begin, []
         for _ in range(count):
             following = self.deadline(now)
-            self.assertEqual(Step.RETRY, self.schedule.due(following, ()))
+            self.assertEqual(AgentStep.RETRY, self.schedule.due(following, ()))
             self.failed((), following)
             pauses.append(following - now)
             now = following
@@ -223,14 +225,14 @@ class FailuresTest(ScheduleCase):
             self.assertFalse(self.schedule.event({cause.LINK}, last + after))
         self.assertEqual(last + 2.0, self.deadline(last + 1.0))
         self.assertIsNone(self.schedule.due(last + 1.9, ()))
-        self.assertEqual(Step.RETRY, self.schedule.due(last + 2.0, ()))
+        self.assertEqual(AgentStep.RETRY, self.schedule.due(last + 2.0, ()))
         self.assertIn(cause.LINK, self.passed((), last + 2.0))
 
     def test_an_event_long_after_the_last_attempt_brings_one_at_once(self):
         self.failed()
         last, _pauses = self.retries(BEGIN, 7)
         self.assertFalse(self.schedule.event({cause.GUEST}, last + 30.0))
-        self.assertEqual(Step.RETRY, self.schedule.due(last + 30.0, ()))
+        self.assertEqual(AgentStep.RETRY, self.schedule.due(last + 30.0, ()))
 
     def test_an_event_puts_nothing_off(self):
         self.failed()
@@ -256,7 +258,7 @@ class FailuresTest(ScheduleCase):
         self.failed({cause.LINK})
         self.passed((), BEGIN + 1.0)
         taken = self.steps(BEGIN + 1.0, BEGIN + 50.0)
-        self.assertEqual([(1.0, Step.FOLLOW_UP), (3.0, Step.FOLLOW_UP)], taken)
+        self.assertEqual([(1.0, AgentStep.FOLLOW_UP), (3.0, AgentStep.FOLLOW_UP)], taken)
 
 
 class BusyTest(ScheduleCase):

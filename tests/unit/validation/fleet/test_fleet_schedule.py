@@ -32,7 +32,7 @@ class ScheduleCase(testcase.TestCase):
     def schedule(self, made, hosts=12, **settings):
         settings = fleet_model.RunSettings(**settings)
         self.tasks = made
-        self.made = fleet_schedule.Schedule(made, hosts, ARMS, settings, EXPECTED_S, BEGIN)
+        self.made = fleet_schedule.PairSchedule(made, hosts, ARMS, settings, EXPECTED_S, BEGIN)
         return self.made
 
     def begin_all(self, now=BEGIN):
