@@ -9,8 +9,7 @@ import fixtures
 from nova_perf_tuning import errors
 from nova_perf_tuning.validation.fleet import fleet_run, fleet_validation
 from nova_perf_tuning.validation.measure import fleet_model, results_file
-from nova_perf_tuning.validation.results import environment as environments
-from nova_perf_tuning.validation.results.environment import Ended
+from nova_perf_tuning.validation.results.environment import Ended, Environment
 from nova_perf_tuning.validation.store import run_store
 from tests.support import directories, fleet_case
 from tests.support import simulated_cloud as simulation
@@ -43,7 +42,7 @@ class ValidationCase(directories.DirectoryCase):
         self.plan = simulation.fleet_plan(run_store.new_id(), ["iperf3", "cpu"], peers=2)
 
     def prepare(self, cloud=None):
-        environment = environments.from_dict({"benchmarks": {"iperf3": {"kind": "iperf3"}}})
+        environment = Environment.from_dict({"benchmarks": {"iperf3": {"kind": "iperf3"}}})
         return fleet_validation.prepare(
             self.plan, environment, cloud or self.cloud, ["all"], self.warnings.append
         )
