@@ -138,7 +138,7 @@ class Service:
         elif step is schedule.AgentStep.VERIFY:
             self._verify()
         elif step is schedule.AgentStep.FOLLOW_UP:
-            if self._is_amiss():
+            if self._needs_pass():
                 self.make_pass({cause.DRIFT})
         elif step is schedule.AgentStep.LOOK:
             self._look()
@@ -149,7 +149,7 @@ class Service:
         """Whether anything came or went, or another process wrote to the journal."""
         return self._poller.changed() or self._reconciler.journal.changed()
 
-    def _is_amiss(self) -> bool:
+    def _needs_pass(self) -> bool:
         """Whether there is a reason for a pass without an event."""
         return self._changed() or bool(self._reconciler.drifting()) or self._reconciler.overdue()
 
@@ -174,7 +174,7 @@ class Service:
     def _verify(self) -> None:
         """Read everything back, and say what state we are in."""
         self.stats.verifies += 1
-        if self._is_amiss():
+        if self._needs_pass():
             self.make_pass({cause.VERIFY})
         else:
             self._tell()

@@ -186,7 +186,7 @@ def _wanted(args: argparse.Namespace, memory: refusals.RefusalMemory) -> _Wanted
     if args.rule or args.all_safe:
         if args.plan_file or args.rps or args.housekeeping:
             raise options.OptionError(
-                "--rule and --all-safe go with none of --from, --rps and --housekeeping"
+                "--rule and --all-safe cannot be combined with --from, --rps or --housekeeping"
             )
         return _proposed(args)
     if args.persist:

@@ -201,7 +201,7 @@ def show(report: rules.Report, everything: bool, warnings: Sequence[notes.Note] 
     counts = _counts(report)
     command.say(f"{_severe(counts)}; {_held(counts)}, {counts['unknown']} cannot judge this host")
     if counts["unknown"] and not everything:
-        print("--all names them and what they lack")
+        print("use --all to list them and the data they need")
 
 
 def _severe(counts: Mapping[str, int]) -> str:

@@ -63,8 +63,8 @@ If too large, interrupts of a guest whose driver was loaded again stay on the wr
         help="""
 Seconds between two readings of everything that was placed.
 
-It finds what nobody announced: a mask that a driver or the kernel has reset, an interrupt or a thread that
-somebody moved. If too large, drift is put right late.
+It finds changes without an event: a mask that a driver or the kernel has reset, an interrupt or a thread that
+another program has moved. If too large, drift is put right late.
 """,
     ),
     cfg.FloatOpt(
@@ -102,7 +102,7 @@ With ``leave`` an upgrade or a restart disturbs no guest, and ``nova-perf restor
         min=1,
         max=1000,
         help="""
-How often in a row a value that somebody else keeps changing is written again before the agent holds back.
+How often in a row a value that another program keeps changing is written again before the agent holds back.
 
 Every five minutes without a change allow one more write. Without writes left the agent tries again after
 20 seconds, then 40, up to ten minutes, and reports who may be writing. A change that an event explains (a driver

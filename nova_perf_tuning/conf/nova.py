@@ -29,7 +29,7 @@ HOST_OPTS = [
         help="""
 Directory of the journal, which holds the original of everything that was changed.
 
-It must be on a disk that survives a crash, belong to root and be writable by nobody else. With a full or read-only
+It must be on a disk that survives a crash, belong to root and be writable by root alone. With a full or read-only
 disk ``apply`` refuses to start.
 
 Change it when /var is small, read-only (an image-based host) or shared between hosts. Move the directory along
@@ -105,7 +105,7 @@ other: it runs as root, and other users may own nova.conf.
 
 The symptom of a wrong path is a host that passed its validation but has no trait CUSTOM_PERF_VALIDATED in
 Placement, so that flavors which require the trait end with "No valid host". nova-compute must be able to read
-the file; nobody but root need write it.
+the file; only root needs to write it.
 
 While the file exists, nova-compute owns the CUSTOM_PERF_* traits of the host and removes those that others set.
 Without it they are left to ``openstack perf publish``, so use either the file or that command on a host, not both.

@@ -20,7 +20,7 @@ _TX_KINDS: Final = frozenset({"vhostuser", "vdpa"})
 
 
 def vif_queues(wanted: Queues, vcpus: int, housekeeping_cpus: int | None) -> int:
-    """Return queue pairs: of ``auto`` no more than few, nor than the host's CPUs that can serve them.
+    """Return the number of queue pairs; ``auto`` is a few, limited by the host CPUs that can serve them.
 
     Never more than one pair for each vCPU; the guest would leave the rest idle.
     """

@@ -84,7 +84,7 @@ class QuotaOfPinned(SpecRule[FlavorFacts]):
     """Dedicated CPUs have no quota."""
 
     id = "quota-of-dedicated-cpus"
-    why = "The kernel stops a vCPU that has used its quota, on a CPU that nobody else may use meanwhile."
+    why = "The kernel stops a vCPU that has used its quota, and its dedicated CPU stays idle meanwhile."
     remedy = "remove quota:cpu_quota"
     source = "kernel documentation, CFS bandwidth control"
 
@@ -97,7 +97,7 @@ class MistypedScope(SpecRule[FlavorFacts]):
     """Specs of this package begin with perf:."""
 
     id = "mistyped-scope"
-    why = "Nova and this package take no notice of it."
+    why = "Nova and this package ignore it."
     remedy = "write it as perf:NAME"
     source = "vocabulary of the perf: extra specs"
 

@@ -90,7 +90,7 @@ CASES: dict[str, Case] = {
         {_NOVA: "[compute]\ncpu_dedicated_set = 2-3\ncpu_shared_set = 0-1\n"},
         "info",
         "2-3",
-        message="CPUs 14-15: isolated and given to nobody, lost to this host",
+        message="CPUs 14-15: isolated and not assigned, so lost to this host",
     ),
     "nohz-full-mismatch": Case(
         {f"{_CPU}/nohz_full": "0-15\n"},
@@ -359,7 +359,7 @@ CASES: dict[str, Case] = {
         {_ETHTOOL: hosts.ethtool({"tx-tcp-segmentation": False})},
         "warning",
         "tx-tcp-segmentation: off",
-        message="eth0 could do it and has it off: tx-tcp-segmentation",
+        message="eth0 supports these offloads, but they are off: tx-tcp-segmentation",
     ),
     "ring-drops": Case(
         {f"{_STATS}/rx_missed_errors": "9000\n"},

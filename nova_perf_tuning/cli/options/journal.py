@@ -47,7 +47,7 @@ def directory(args: argparse.Namespace) -> str:
     """
     if not os.path.isdir(os.path.join(args.sysroot, "proc")):
         raise options.OptionError(
-            f"--sysroot {args.sysroot}: it is no directory with a host's proc and sys in it"
+            f"--sysroot {args.sysroot}: not a recorded host: it has no proc and sys"
         )
     if args.state_dir is not None:
         return str(args.state_dir)

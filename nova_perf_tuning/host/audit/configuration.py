@@ -438,7 +438,7 @@ class IsolatedUnused(HostRule):
                 there = f" (threads of {named(sorted(programs))} are bound there)"
             yield self.finding(
                 evidence,
-                f"{cpulist.named(idle)}: isolated and given to nobody, lost to this host{there}",
+                f"{cpulist.named(idle)}: isolated and not assigned, so lost to this host{there}",
                 f"find out what they were isolated for, then take {cpulist.format(idle)} out of isolcpus= or give "
                 "them to guests (cpu_dedicated_set)",
                 level=Level.INFO,
@@ -532,7 +532,7 @@ class BootIrqAffinity(HostRule):
     """irqaffinity= is the complement of the dedicated and isolated CPUs."""
 
     id = "irqaffinity-on-dedicated"
-    why = "New interrupts start on guests' CPUs, until somebody moves them."
+    why = "New interrupts start on guests' CPUs and stay there until they are moved."
     remedy = "irqaffinity= the housekeeping CPUs (nova-perf generate grub-args{given})"
     source = (
         "seapath/ansible #865; kernel/irq/irqdesc.c: without irqaffinity= the default is all CPUs"

@@ -249,7 +249,7 @@ def grub_args(host: Host) -> str:
         return "\n".join(lines) + "\n"
     lines += _comments(reasons)
     for cpus, why in (
-        (isolated - dedicated - polled, "isolated now and given to nobody"),
+        (isolated - dedicated - polled, "isolated now and not assigned"),
         (boot - isolated, "isolated now, and shared"),
     ):
         if cpus:

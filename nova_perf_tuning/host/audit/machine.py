@@ -374,7 +374,7 @@ class FreePageReporting(HostRule):
 
     id = "guest-free-page-reporting"
     level = Level.INFO
-    why = "Unneeded where memory is not overcommitted: nobody takes the pages; each costs a fault at its next use."
+    why = "Unneeded where memory is not overcommitted: nothing takes the pages; each costs a fault at its next use."
     remedy = "perf:free_page_reporting=false in the flavor, then a hard reboot of the guest"
     plain = "<memballoon freePageReporting='off'>"
     source = (

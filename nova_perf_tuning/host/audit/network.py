@@ -199,7 +199,7 @@ class OffloadsOff(NicRule):
         if off:
             yield self.finding(
                 evidence,
-                f"{nic.name} could do it and has it off: {', '.join(off)}",
+                f"{nic.name} supports these offloads, but they are off: {', '.join(off)}",
                 "\n".join(commands),
                 subject=nic.name,
                 settings=settings,
@@ -210,7 +210,7 @@ class RingDrops(HostRule):
     """A NIC that loses packets for want of descriptors has more of them."""
 
     id = "ring-drops"
-    why = "The host was not there in time to take packets out of the ring."
+    why = "The host did not empty the ring in time."
     remedy = "ethtool -G NIC rx MAX; a larger ring costs some cache and latency, so only with drops as evidence"
     source = "field practice: ring near its maximum with drops, latency cost noted"
     appliable = True

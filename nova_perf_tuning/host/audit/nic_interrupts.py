@@ -196,7 +196,7 @@ class OnDedicated(NicInterruptRule):
 
     id = "nic-irq-on-dedicated"
     of_queues = False
-    why = "Each interrupt throws a vCPU out of the CPU that it has for itself."
+    why = "Each interrupt preempts a vCPU on its dedicated CPU."
     source = "containers/nri-plugins #669, TuneD cpu-partitioning"
 
     def wrong(

@@ -370,7 +370,7 @@ class NapiOnDedicated(HostRule):
     """Threads of threaded NAPI are off the CPUs that guests own."""
 
     id = "napi-thread-on-dedicated"
-    why = "Such a thread does a NIC's receive work wherever the scheduler likes, on a vCPU's CPU, too."
+    why = "Such a thread does a NIC's receive work on any CPU, including a vCPU's."
     remedy = "nova-perf apply --rule napi-thread-on-dedicated{given}  # to the CPUs that take interrupts"
     source = "kernel documentation of NAPI, threaded mode: pin each thread to the CPU that services its interrupt"
     appliable = True
@@ -391,7 +391,7 @@ class NapiOnDedicated(HostRule):
                 lost.append(nic.name)
         need(
             known,
-            "nothing tells whether the NAPI of NICs is threaded (since Linux 5.12)",
+            "the kernel does not report whether the NAPI of NICs is threaded (it does since Linux 5.12)",
             NoDataError,
         )
         need(not lost, f"NAPI threads of {named(lost)} are not in this record", NoDataError)
@@ -428,7 +428,7 @@ class Irqbalance(HostRule):
     """irqbalance leaves placed interrupts and guests' CPUs alone."""
 
     id = "irqbalance-unaware"
-    why = "It knows nothing of guests and moves interrupts every ten seconds, also those that somebody placed."
+    why = "It knows nothing of guests and moves interrupts every ten seconds, including those that were placed by hand."
     remedy = (
         "ban exactly the placed interrupts (--banirq=N, or a --policyscript that prints ban=true) and the guests' "
         "CPUs (IRQBALANCE_BANNED_CPULIST); systemctl disable --now irqbalance where all are placed by hand"

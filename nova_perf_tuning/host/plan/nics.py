@@ -253,8 +253,8 @@ def settings(placement: NicPlacement, placed: spread.Placed) -> Iterator[host_mo
     for irq, cpu in zip(placement.other, placed[placement.rest], strict=True):
         if cpu is None:
             continue
-        other = f"{nic.name}'s other interrupt {irq.name or irq.number}"
-        reason = f"{other} keeps off guests' CPUs, on {pool.where}"
+        other = f"other interrupt of {nic.name} ({irq.name or irq.number})"
+        reason = f"{other}: kept off guest CPUs, on {pool.where}"
         yield irq_setting(irq, str(cpu), reason, rule)
 
 

@@ -145,7 +145,7 @@ def _identity(session: Any, wanted: str | None) -> str:
     access = session.auth.get_access(session)
     if not access.project_id:
         raise errors.CloudError(
-            "log in to a project: it tells this cloud's stacks from those of others"
+            "log in to a project: its id distinguishes this cloud's stacks from those of others"
         )
     heat = access.service_catalog.get_endpoint_data_list(
         service_type="orchestration", interface=_INTERFACES, region_name=wanted
@@ -165,7 +165,7 @@ def _states(cloud_api: api.Api) -> tuple[dict[str, str], dict[str, list[str]]]:
             aggregates = cloud_api.call(lambda: list(compute.aggregates()))
         except sdk.ForbiddenException:
             raise errors.CloudError(
-                "--hosts: only administrators may choose hosts, and Nova says that you are none"
+                "--hosts: only administrators may choose hosts, and Nova denies you that"
                 " (403); use an administrator's credentials, or '--hosts any' for a pair where the"
                 " scheduler puts it"
             ) from None

@@ -33,7 +33,7 @@ _NOTICE_S: Final = 10.0
 _LEAST_WAIT_S: Final = 30
 #: Lines of a guest's console in an error.
 _CONSOLE_LINES: Final = 12
-#: So many runs of a pair have a course; it goes into the database.
+#: Keep the timeline of at most this many runs of a pair; it goes into the database.
 _MAX_COURSES: Final = 1000
 
 

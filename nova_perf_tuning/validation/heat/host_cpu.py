@@ -40,7 +40,7 @@ LIMIT_S: Final = 0.5
 
 _METRIC: Final = "nova_perf_guest_host_cpu_seconds_total"
 _WAIT_METRIC: Final = "nova_perf_guest_vcpu_wait_seconds_total"
-#: Name of the vCPUs' wait beside the classes of CPU; agents of before do not tell it.
+#: Name of the vCPUs' wait beside the classes of CPU; older agents do not report it.
 WAIT: Final = "wait_s"
 #: An agent knows up to some thousand guests, each has six lines of 100 bytes.
 _MAX_BYTES: Final = 2 << 20
@@ -201,7 +201,7 @@ def _guests(page: bytes, names: Collection[str]) -> dict[str, dict[str, float]]:
                     kind = sample.labels["class"]
                 guests[guest][kind] = sample.value
     except Exception as error:  # what the library raises at rubbish is of any kind
-        raise AgentError(f"no agent writes such metrics: {one_line(error, 100)}") from None
+        raise AgentError(f"not the metrics of an agent: {one_line(error, 100)}") from None
     whole = {}
     for guest, classes in guests.items():
         if classes.keys() - {WAIT} == set(overhead.CLASSES):
@@ -225,7 +225,7 @@ def _lines_about(page: bytes, names: Collection[str]) -> list[str]:
                 counts[name] += 1
                 if counts[name] > _MAX_LINES:
                     raise AgentError(
-                        f"no agent writes such metrics: more than {_MAX_LINES} lines about '{name}'"
+                        f"not the metrics of an agent: more than {_MAX_LINES} lines about '{name}'"
                     )
                 break
     return lines
@@ -362,7 +362,7 @@ class Sampler:
             return _Guest(fault=api.text_of(error))
         name, host = shown.instance_name, shown.hypervisor_hostname
         if not name or not host:
-            return _Guest(fault="Nova does not tell where the guest runs; it tells administrators")
+            return _Guest(fault="Nova hides the guest's host; administrator rights are needed")
         return _Guest(name, host, self._url.replace("{host}", host))
 
 

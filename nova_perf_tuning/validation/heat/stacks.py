@@ -18,7 +18,7 @@ from nova_perf_tuning.placement import api
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.measure import fleet_model
 
-#: On every stack; what has it not is not ours, whatever its name.
+#: On every stack; a stack without it is not ours, whatever its name.
 TAG: Final = "nova-perf"
 #: Before the token of the process that made a stack, in another tag of it.
 _OWNER: Final = f"{TAG}-owner-"

@@ -38,7 +38,7 @@ _BOOT_S, _OVERHEAD_S = 10.0, 0.5
 #: A warm-up need not be long: it lays out files, fills caches and opens connections once. Guests
 #: get one after each boot, the host one for the session.
 _WARM_UP_S = 1
-#: Half of fewer boots decides nothing.
+#: Minimum boots for an interim look; half of fewer cannot decide.
 _LEAST_BOOTS_FOR_A_LOOK: Final = 6
 
 

@@ -299,7 +299,7 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.NO_RATIO: "{benchmark}: no ratio {arm}/{baseline}: {why}.",
     _C.OTHER_WORK: (
         "The host had other work when the trials began: load average {load:.1f} on {cpus} CPUs."
-        " Ratios are noisier for it and absolute figures too low; run it again on a quiet host."
+        " This makes ratios noisier and absolute figures too low; run it again on a quiet host."
     ),
     _C.NO_VHOST_NET: (
         "The host had no /dev/vhost-net: QEMU itself moved the guests' packets, in its emulator"
@@ -318,24 +318,24 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.DROPS: "{share:.2%} of the sender's packets were dropped on its side (limit {limit:.2%})",
     _C.CLOCK_STEP: "the clock jumped by {seconds:+.2f} s (limit {limit:.2f} s)",
     _C.NO_FLOOR: "{benchmark}: {why}; measure again without that",
-    _C.NO_FLOOR_OF_SO_FEW: "{benchmark}: {boots} boots give no noise floor; {needed} are needed, 4 are better",
-    _C.NO_SHARED_WORK: "'{benchmark:.80}' on '{arm:.40}': took no CPU beside its vCPUs",
+    _C.NO_FLOOR_OF_SO_FEW: "{benchmark}: too few boots for a noise floor ({boots}); {needed} are needed, 4 are better",
+    _C.NO_SHARED_WORK: "'{benchmark:.80}' on '{arm:.40}': used no host CPU outside its vCPUs",
     _C.NO_SAMPLE: "'{benchmark:.80}' on '{arm:.40}': {why}",
     _C.NO_WORK: "no trial of '{benchmark:.80}' on '{arm:.40}' counted its work; benchmarks that did: {known}",
     _C.NO_GUEST: "'{arm}' is no guest: its CPU was not measured per class",
     _C.TOO_FEW_WITH_WORK: (
         "'{benchmark:.80}' on '{arm:.40}': {count} of {of} trials have no CPU by class (limit"
-        " {limit:.0%}); on a cloud agents tell it"
+        " {limit:.0%}); on a cloud, agents report it"
     ),
     _C.UNCOUNTED: "{count} of {of} trials have no CPU by class",
-    _C.NO_SOFTIRQ: "interrupts and softirqs were not measured: what they cost is not in it",
+    _C.NO_SOFTIRQ: "interrupts and softirqs were not measured, so their cost is not included",
     _C.OTHER_RATE: (
         "the cost was measured at {measured:.3g} {unit} per second, not {rate:.3g}: a guest costs"
         " something at rest too, so measure guests at the rate at which they work"
     ),
     _C.SOME_WAITED: "vCPUs waited for a host CPU in {count} of {of} trials: the host was not idle",
     _C.ONE_BOOT: "one boot only, so no interval",
-    _C.NO_RESULT: "no pair of it gave a result",
+    _C.NO_RESULT: "none of its pairs gave a result",
     _C.HOST_LOST_TRIALS: lambda params: f"{params['benchmark']}: {_too_many_lost(params)}",
     _C.SLOW: lambda params: f"{_slower(params)} in all its pairs",
     _C.MAYBE_SLOW: lambda params: f"{_slower(params)}{_perhaps(params)}",
@@ -376,34 +376,33 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
         " plan shows where its threads run."
     ),
     _C.MEASURE_PARTS: (
-        "This benchmark loads several things at once: measure --benchmark cpu, --benchmark iperf3"
-        " and --benchmark fio beside it, and see which of them loses as well."
+        "This benchmark loads several things at once: also measure --benchmark cpu, --benchmark"
+        " iperf3 and --benchmark fio, and see which of them loses as well."
     ),
     _C.ABLATE: (
-        "'{arm}' and '{baseline}' are guests of one host, which differ in what was asked for:"
-        " leave a spec out and measure again; nova-perf validate --ablation finds the one that"
-        " costs."
+        "'{arm}' and '{baseline}' are guests of one host that differ in their specs: leave a spec"
+        " out and measure again; nova-perf validate --ablation finds the one that costs."
     ),
     _C.MORE_BOOTS: (
-        "Give it more time (--time-limit, --boots), on a host without other work; nova-perf"
-        " validate --noise-floor tells what this host can tell apart."
+        "Measure longer (--time-limit, --boots), on a host without other work; nova-perf"
+        " validate --noise-floor measures the smallest loss that this host can show."
     ),
     _C.PUBLISH: (
         "Let the scheduler know: openstack perf publish RESULTS.json, or nova-perf publish on"
         " each host (with the --budget and other options of this verdict)."
     ),
     _C.DISABLE_HOSTS: (
-        "Keep guests off what fails until it is repaired: openstack perf publish RESULTS.json"
-        " --disable-on-fail (with the --budget and other options of this verdict) takes its"
-        " traits and nova-compute out; validate it again afterwards."
+        "Take failing hosts out of service until they are repaired: openstack perf publish"
+        " RESULTS.json --disable-on-fail (with the --budget and other options of this verdict)"
+        " removes their traits and disables their nova-compute. Validate them again afterwards."
     ),
     _C.MORE_PEERS: (
         "Give these hosts more time or more peers (--blocks, --time-limit, --peers), best with"
         " --hosts for them alone and some that pass."
     ),
     _C.JUDGE_UNDER_KVM: (
-        "The guests are emulated, and beside the host the emulator itself is measured: nothing is"
-        " wrong with them for it. Judge them under KVM, or one arm against another."
+        "The guests are emulated, so a comparison with the host measures the emulator and says"
+        " nothing against the hosts. Judge them under KVM, or one arm against another."
     ),
     _C.SEE_TRIALS: "See what became of these trials in the report, remove the cause and measure again.",
     _C.CORRECT_BUDGET: "Correct the budget, or repair what is named and measure again.",

@@ -100,11 +100,11 @@ CASES = (
     (C.BEYOND, _CPU, "service CPU per Gbit 0.2 s (95% interval 0.1 s to 0.3 s), allowed 0.05 s"),
     (C.TOO_FEW_BOOTS, {}, "-2.1%, allowed -5.0%: no interval from 1 boot; at least 2"),
     (C.FAILED, {"excluded": 0}, "3 of 9 trials of 'tuned' failed or are missing"),
-    (C.EXCLUDED, {"count": 1}, "1 of 9 pairs excluded: no pair of it gave a result"),
+    (C.EXCLUDED, {"count": 1}, "1 of 9 pairs excluded: none of its pairs gave a result"),
     (
         C.TOO_MANY_LOST,
         {},
-        "3 of 9 trials of 'tuned' failed or are missing or were excluded (limit 5%): no pair",
+        "3 of 9 trials of 'tuned' failed or are missing or were excluded (limit 5%): none of",
     ),
     (
         C.FREQUENCY_GAP,
@@ -135,7 +135,7 @@ CASES = (
     (
         C.JUDGED,
         {"of": 3},
-        "FAIL: tuned against untuned in fio: no pair of it gave a result (and 2 more of 3",
+        "FAIL: tuned against untuned in fio: none of its pairs gave a result (and 2 more of 3",
     ),
     (C.HOSTS_JUDGED, {"of": 2}, "FAIL: 1 of 2 hosts: a (a: x)."),
     (C.IMPROVED, {}, "+20.0% (better) from 2026-10-01 10:00 on; kernel 6.1 -> 6.12"),
@@ -161,7 +161,7 @@ class TextTest(testcase.TestCase):
         excluded = reason(C.EXCLUDED, count=1, of=9, what="pairs", why=(reason(C.NO_RESULT),))
         noted = reason(C.NO_PAIRS, figure="loss").noting(excluded)
         self.assertEqual({C.NO_PAIRS, C.EXCLUDED, C.NO_RESULT}, noted.codes)
-        self.assertIn("; 1 of 9 pairs excluded: no pair", messages.of(noted))
+        self.assertIn("; 1 of 9 pairs excluded: none of its pairs", messages.of(noted))
         self.assertEqual("no_result", data.of(noted)["notes"][0]["params"]["why"][0]["code"])
 
     def test_each_kind_of_reason_is_shown_once(self):
