@@ -137,7 +137,7 @@ class TpccMysql(base.ForeignTool):
         self._check_rate(rows["0"], rate, seconds)
         for at, name in enumerate(_TRANSACTIONS):
             row = rows.get(str(at))
-            if row is not None:
+            if row is not None and row[6]:
                 metric = f"{name}_latency_mean"
                 shown.readings.append(base.Reading(metric, "ms", "lower", float(row[6])))
         shown.readings.append(base.Reading("failed", "transactions", "lower", float(rows["0"][5])))
@@ -149,9 +149,9 @@ class TpccMysql(base.ForeignTool):
             ("rampup", "ramp-up in seconds"),
             ("measure", "seconds"),
         ):
-            found = re.search(rf"^\[{option}\]:[ ]*([0-9]{{1,9}})", "\n".join(lines), re.MULTILINE)
-            if found:
-                shown.workload[name] = found[1]
+            chosen = re.search(rf"\[{option}\]:[ ]*([0-9]{{1,9}})", output)
+            if chosen:
+                shown.workload[name] = chosen[1]
         return shown
 
     def _seconds(self, lines: Sequence[str]) -> float | None:
