@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="nova-perf-agent",
         description="Keep interrupts, vhost workers, emulator and I/O threads where 'nova-perf plan' places them, "
         "as guests, NICs and CPUs come and go. Originals are journaled; [agent] on_stop says what is put back. "
-        "Exit code 0: stopped by SIGTERM; 1: not everything could be put back; 3: it cannot work, and says why.",
+        "Exit code 0: stopped by SIGTERM; 1: not everything could be put back; 3: the agent cannot work, and says why.",
     )
     parser.add_argument(
         "--config-file",

@@ -41,12 +41,12 @@ class _Wanted:
 class Apply(command.PerfCommand):
     """Write the plan to the host, so that it can be undone.
 
-    Reads the host, computes the plan and writes what does not hold yet. Option --from takes the
-    plan from a file; --rule and --all-safe take what the audit proposes. Every original is on disk
-    before the first write. 'nova-perf restore' puts it back, also after a crash. A second apply
-    writes nothing. A setting that the kernel refuses does not stop the others. Where the vectors
-    of a CPU are full, apply plans again and takes another CPU. What a running nova-perf-agent
-    places is refused ("owned").
+    It reads the host, computes the plan and writes each setting that does not hold yet. Option
+    --from takes the plan from a file; --rule and --all-safe take the proposals of the audit. Every
+    original is on disk before the first write. 'nova-perf restore' puts it back, also after a
+    crash. A second apply writes nothing. A setting that the kernel refuses does not stop the
+    others. Where the vectors of a CPU are full, apply plans again and takes another CPU. Settings
+    that a running nova-perf-agent keeps are refused ("owned").
 
     Exit code: 0 all is as planned; 1 some settings are not; 3 error. After an error nothing is
     changed, unless the message says that settings were written. After Ctrl-C (130), SIGTERM or
@@ -69,19 +69,19 @@ class Apply(command.PerfCommand):
             parser,
             "--rule",
             "ID",
-            "apply what this rule of 'nova-perf audit' proposes instead of the plan",
+            "apply the proposals of this rule of 'nova-perf audit' instead of the plan",
         )
         parser.add_argument(
             "--all-safe",
             action="store_true",
-            help="apply what all rules propose that are safe: in force at once, undone by one write, "
-            "no traffic interrupted, no guest moved",
+            help="apply the proposals of all rules that are safe: they act at once, are undone by one "
+            "write, interrupt no traffic and move no guest",
         )
         parser.add_argument(
             "--persist",
             action="store_true",
-            help="with --rule or --all-safe: also write files that bring it back after a reboot "
-            "(in sysctl.d, tmpfiles.d and udev/rules.d)",
+            help="also write files that set the same values after a reboot (in sysctl.d, tmpfiles.d "
+            "and udev/rules.d); requires --rule or --all-safe",
         )
         host_options.add_path(parser)
 

@@ -25,22 +25,26 @@ class Audit(command.PerfCommand):
     """Check this host, or a recorded one, against every published recommendation that has a rule.
 
     It changes nothing. A finding shows what was read, why it matters on this host, the remedy and
-    its source. It says whether 'nova-perf apply --rule' can do it. A rule that cannot judge the
-    host says what it lacks. Exit code: 0 clean, 1 findings of the level of --fail-on or more
+    its source. It says whether 'nova-perf apply --rule' can apply the remedy. A rule that cannot
+    judge the host names the data that it lacks. Exit code: 0 clean, 1 findings of the level of --fail-on or more
     severe, 3 error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         host_options.add_host(parser)
         host_options.add_path(parser)
-        options.add_repeated(parser, "--rule", "ID", "only this rule")
+        options.add_repeated(
+            parser, "--rule", "ID", "rule to judge the host by (default: all rules)"
+        )
         parser.add_argument(
             "--fail-on",
             choices=_LEVELS,
             default="warning",
             help="exit with 1 if a finding has this level or higher (default: warning)",
         )
-        options.add(parser, "--junit", "FILE", "also write JUnit XML, a test case a rule")
+        options.add(
+            parser, "--junit", "FILE", "also write JUnit XML with a test case for each rule"
+        )
         parser.add_argument(
             "--all", action="store_true", help="also list the rules that hold or cannot judge"
         )

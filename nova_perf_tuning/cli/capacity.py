@@ -15,10 +15,10 @@ from nova_perf_tuning.validation.results.reasons import ReasonError
 class Capacity(command.PerfCommand):
     """Say how many guests fit on a host before vhost workers, emulators or interrupts use up its shared CPUs.
 
-    Takes from results of 'nova-perf validate' the CPU that a unit of work cost beside the guest's
-    own vCPUs. Each guest does the work that --rate says, by default as much as the measured guest.
-    Plan with the number at the costly end of the interval. It is calculated, not tried: run that
-    many guests before you sell them.
+    It takes the CPU that a unit of work cost outside the guest's own vCPUs from results of
+    'nova-perf validate'. Each guest does the work that --rate says, by default as much as the
+    measured guest. Plan with the number at the costly end of the interval. The number is
+    calculated, not tried: run that many guests before you sell them.
 
     Example: nova-perf capacity results.json --benchmark iperf3 --rate 0.5 --shared 0-3
     """

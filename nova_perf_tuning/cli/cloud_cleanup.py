@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 class Cleanup(cloud_command.CloudLister):
     """Remove what runs that have died or were interrupted left on the cloud.
 
-    Without RUN: everything that may be left of runs whose process has ended. Runs of a live
-    process are never touched, nor are runs that began in another project or region than this one.
-    What cannot be removed is named, and the exit code is 3. A second call finds nothing.
+    Without RUN it removes everything that may be left of runs whose process has ended. Runs of a
+    live process are never touched, nor are runs that began in another project or region than this
+    one. It names each thing that cannot be removed, and ends with 3 then. A second call finds
+    nothing.
     """
 
     nothing = "no stacks of such runs are left"
@@ -32,9 +33,7 @@ class Cleanup(cloud_command.CloudLister):
             nargs="*",
             help="ids of runs (default: all that may have left something)",
         )
-        parser.add_argument(
-            "--list", action="store_true", help="only list runs; nothing is removed"
-        )
+        parser.add_argument("--list", action="store_true", help="list the runs and remove nothing")
         options.add(
             parser, "--database", "URL", "database of runs, as for 'openstack perf validate'"
         )

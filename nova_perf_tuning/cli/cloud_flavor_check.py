@@ -12,9 +12,9 @@ from nova_perf_tuning.specs import flavor_rules, profiles
 class FlavorCheck(cloud_command.CloudLister):
     """Check what flavors state: unknown keys, contradictions, what costs CPU.
 
-    Of one flavor it also says whether any host could take a guest now, and what excludes the
-    others; Nova and Placement tell administrators. Together with an image: openstack perf image
-    check IMAGE --flavor FLAVOR.
+    With admin rights it also says, for one flavor, whether any host could take a guest now, and
+    what excludes the others. To check a flavor together with an image: openstack perf image check
+    IMAGE --flavor FLAVOR.
 
     Exit code 0 without findings of the level of --fail-on, 1 with them.
     """
@@ -24,7 +24,7 @@ class FlavorCheck(cloud_command.CloudLister):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         which = parser.add_mutually_exclusive_group(required=True)
         which.add_argument("flavor", metavar="FLAVOR", nargs="?", help="name or id")
-        which.add_argument("--all", action="store_true", help="all flavors of the cloud")
+        which.add_argument("--all", action="store_true", help="check all flavors of the cloud")
         cloud_flavor.add_check_options(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:

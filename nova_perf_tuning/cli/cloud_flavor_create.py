@@ -17,7 +17,7 @@ class FlavorCreate(cloud_command.CloudShowOne):
     """Create a flavor with a profile's extra specs written out, Nova's own hw:* specs included.
 
     Specs that contradict each other are refused before Nova is asked, and Nova checks every spec.
-    Whatever it refuses, no half-made flavor stays.
+    If it refuses one, no half-made flavor stays.
 
     Example: openstack perf flavor create net.large --profile network-throughput --vcpus 4 --ram 8192
     """
@@ -38,7 +38,9 @@ class FlavorCreate(cloud_command.CloudShowOne):
         )
         options.add(parser, "--id", "ID", "id of the flavor (default: a UUID)")
         parser.add_argument(
-            "--private", action="store_true", help="only for projects that are given access later"
+            "--private",
+            action="store_true",
+            help="make a private flavor; give projects access to it later",
         )
         flavor_options.add_flavor(parser)
 

@@ -15,13 +15,13 @@ from nova_perf_tuning.specs import crosscheck, profiles
 class FlavorExplain(cloud_command.CloudLister):
     """Show what a flavor's specs become: Nova's own specs, domain XML, settings of the host.
 
-    As nova-perf explain, from the flavor (and the image) in the cloud.
+    It is 'nova-perf explain' for a flavor (and an image) of the cloud.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("flavor", metavar="FLAVOR", help="name or id")
         parser.add_argument(
-            "--image", metavar="IMAGE", help="the image that a guest is made of: name or id"
+            "--image", metavar="IMAGE", help="name or id of the image that a guest is made of"
         )
         flavor_options.add_profile_dir(parser)
 

@@ -19,7 +19,9 @@ class FlavorList(cloud_command.CloudLister):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "--all", action="store_true", help="all flavors, also those that state nothing"
+            "--all",
+            action="store_true",
+            help="list all flavors, including those that state nothing",
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:

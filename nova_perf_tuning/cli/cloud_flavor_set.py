@@ -12,15 +12,15 @@ from nova_perf_tuning.specs import crosscheck, flavor_rules, profiles
 class FlavorSet(cloud_command.CloudShowOne):
     """Change the extra specs of a flavor, with the profile written out; guests that exist keep theirs.
 
-    With another profile, what the old profile brought is taken out, and values that were set
-    otherwise stay. With no option at all, what the flavor's profile says today and what is missing
-    beside it is written.
+    With another profile, the old profile's values are removed, and values that were set otherwise
+    stay. Without any option, the present values of the flavor's profile are written, and other
+    specs that are missing.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("flavor", metavar="FLAVOR", help="name or id")
         flavor_options.add_flavor(parser)
-        options.add_repeated(parser, "--remove", "KEY", "take a spec out")
+        options.add_repeated(parser, "--remove", "KEY", "extra spec to remove")
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Shown:
         flavor = flavors.find(self.connection, parsed_args.flavor)

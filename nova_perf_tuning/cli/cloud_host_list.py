@@ -12,12 +12,13 @@ from nova_perf_tuning.placement import hosts
 class HostList(cloud_command.CloudLister):
     """List compute hosts: state, CUSTOM_PERF_* traits in Placement, why a host is disabled, latest verdict.
 
-    The verdict is what traits and service tell: PASS, FAIL, or nothing. Needs admin rights.
+    The verdict follows from the traits and the service: PASS, FAIL, or nothing. It needs admin
+    rights.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "--validated", action="store_true", help="only hosts with CUSTOM_PERF_VALIDATED"
+            "--validated", action="store_true", help="list only hosts with CUSTOM_PERF_VALIDATED"
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:

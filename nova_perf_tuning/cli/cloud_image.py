@@ -11,7 +11,7 @@ from nova_perf_tuning.specs import image_rules, profiles
 class ImageCheck(cloud_command.CloudLister):
     """Check the properties of an image: emulated devices and missing hints.
 
-    With a flavor, also whether the two contradict each other. Exit code 0 without findings, 1 with them.
+    With --flavor it also checks whether the two contradict each other. Exit code 0 without findings, 1 with them.
     """
 
     nothing = "no findings"
@@ -19,7 +19,7 @@ class ImageCheck(cloud_command.CloudLister):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("image", metavar="IMAGE", help="name or id")
         parser.add_argument(
-            "--flavor", metavar="FLAVOR", help="check it together with this flavor: name or id"
+            "--flavor", metavar="FLAVOR", help="name or id of a flavor to check the image with"
         )
         cloud_flavor.add_check_options(parser)
 

@@ -17,9 +17,9 @@ from nova_perf_tuning.validation.results import messages
 class Publish(cloud_command.CloudLister):
     """Give hosts the traits that their validation has earned, or take them away.
 
-    RESULT is the result file of one host, or what a validation wrote. Of a run over many hosts
-    every host in it is published, or the one of --host. With --budget its trials are judged now,
-    else the recorded verdicts are published; the column Judged tells which.
+    RESULT is the result file of one host, or what a validation wrote. For a run over many
+    hosts, every host in it is published, or only that of --host. With --budget its trials are
+    judged now, else the recorded verdicts are published; the column Judged says which.
 
     CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* are set in Placement, where flavors require them
     (trait:CUSTOM_PERF_VALIDATED=required). Traits set this way do not expire by themselves. Where
@@ -27,7 +27,8 @@ class Publish(cloud_command.CloudLister):
     host whose traits this command would have to change is refused.
 
     A result that is INVALID, too old or of another host is refused, and the exit code is 3. Other
-    hosts of RESULT are published all the same. A second run changes nothing. Needs admin rights.
+    hosts of RESULT are published all the same. A second run changes nothing. It needs admin
+    rights.
 
     Examples: openstack perf publish results.json --disable-on-fail;
     openstack perf publish --withdraw --host compute-7
@@ -35,7 +36,7 @@ class Publish(cloud_command.CloudLister):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("result", metavar="RESULT", nargs="?", help="result file (JSON)")
-        options.add(parser, "--host", "HOST", "the compute host (default: all that RESULT names)")
+        options.add(parser, "--host", "HOST", "compute host (default: all that RESULT names)")
         options.add(
             parser,
             "--budget",
@@ -51,7 +52,7 @@ class Publish(cloud_command.CloudLister):
             "enable it again, if this command disabled it",
         )
         parser.add_argument(
-            "--withdraw", action="store_true", help="take all CUSTOM_PERF_* traits away"
+            "--withdraw", action="store_true", help="remove all CUSTOM_PERF_* traits"
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:

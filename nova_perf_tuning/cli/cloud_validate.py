@@ -19,9 +19,10 @@ _RUN: Final = fleet_model.RunSettings()
 class Validate(cloud_command.CloudCommand):
     """Measure compute hosts in pairs, untuned and tuned guests in turn, and judge each host.
 
-    Every host meets several peers, which tells a bad host from a bad peer. It is in one pair at a
-    time. Everything is kept in a database: after Ctrl-C or a crash the run goes on with --resume.
-    Writes results.json and report.html. Needs admin rights, except with --hosts any.
+    Every host meets several peers, which distinguishes a bad host from a bad peer. It is in one
+    pair at a time. Everything is kept in a database: after Ctrl-C or a crash the run goes on with
+    --resume. The command writes results.json and report.html. It needs admin rights, except with
+    --hosts any.
 
     Exit code: 0 PASS, 1 FAIL (a bad host, or a broken budget), 2 INCONCLUSIVE, 3 INVALID (a host
     gave no result) or error. Interrupted by Ctrl-C: 130.
@@ -52,7 +53,7 @@ class Validate(cloud_command.CloudCommand):
             parser,
             "--time-limit",
             "TIME",
-            "time limit of the whole run, such as 90s, 8m or 1h; it ends by then with what it has (default: none)",
+            "time limit of the whole run, such as 90s, 8m or 1h; the results so far are kept (default: none)",
             _TIME,
         )
         validate_options.add_output(parser)
@@ -70,7 +71,7 @@ class Validate(cloud_command.CloudCommand):
             parser,
             "--flavor",
             "NAME",
-            "measure this flavor, which exists, instead of untuned against tuned",
+            "existing flavor to measure instead of untuned against tuned guests",
         )
         parser.add_argument(
             "--no-guest-tx-offload",
@@ -158,8 +159,8 @@ def _add_storage(parser: argparse.ArgumentParser) -> None:
         "--resume",
         "RUN",
         "go on with a run that was interrupted or has died; a complete run is judged and written "
-        "again. Beside it only --time-limit, --max-parallel, --max-loss, --bare-host, budgets and "
-        "files count",
+        "again. It can be combined with --time-limit, --max-parallel, --max-loss, --bare-host, "
+        "budgets and files only",
     )
     options.add(
         parser,
@@ -172,8 +173,8 @@ def _add_storage(parser: argparse.ArgumentParser) -> None:
         parser,
         "--database",
         "URL",
-        "SQLAlchemy URL of the database of runs; give one with a password in $NOVA_PERF_DATABASE, "
-        "which others do not see (default: a SQLite file in the state directory)",
+        "SQLAlchemy URL of the database of runs; pass a URL with a password in $NOVA_PERF_DATABASE, "
+        "which other users cannot see (default: a SQLite file in the state directory)",
     )
 
 

@@ -12,7 +12,7 @@ _WHAT = {"nova-conf": generate.nova_conf, "grub-args": generate.grub_args}
 
 
 class Generate(command.PerfCommand):
-    """Print configuration that fits this host or a recorded one, with comments; writes nothing.
+    """Print configuration that fits this host or a recorded one, with comments, and write nothing.
 
     It takes the CPU sets of nova.conf. Without any it proposes some. On each NUMA node the host
     gets the first cores, as many as the speed of its NICs needs; guests get the rest.

@@ -19,16 +19,20 @@ class History(command.PerfCommand):
     """Show what hosts measured from run to run, and where they changed.
 
     Figures are compared when benchmark, parameters, arm, profile, extra specs, CPU, memory,
-    accelerator and guest size are the same. Runs get into the database by --add and by validations
-    of a cloud.
+    accelerator and guest size are the same. Runs are added to the database by --add and by
+    validations of a cloud.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("host", metavar="HOST", nargs="?", help="only this host")
-        options.add_repeated(parser, "--add", "RESULTS.json", "keep these results")
-        options.add(parser, "--benchmark", "NAME", "only this benchmark")
-        options.add(parser, "--arm", "NAME", "only this arm")
-        options.add_repeated(parser, "--tag", "KEY=VALUE", "only runs with this tag")
+        parser.add_argument(
+            "host", metavar="HOST", nargs="?", help="host to show (default: all hosts)"
+        )
+        options.add_repeated(
+            parser, "--add", "RESULTS.json", "results file to add to the database"
+        )
+        options.add(parser, "--benchmark", "NAME", "benchmark to show (default: all)")
+        options.add(parser, "--arm", "NAME", "arm to show (default: all)")
+        options.add_repeated(parser, "--tag", "KEY=VALUE", "tag of the runs to show")
         options.add(
             parser,
             "--database",

@@ -80,7 +80,10 @@ class Paths(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "name", metavar="NAME", nargs="?", help="print the path of this one alone"
+            "name",
+            metavar="NAME",
+            nargs="?",
+            help="name of the file or directory whose path alone is printed",
         )
 
     def take_action(self, args: argparse.Namespace) -> None:

@@ -39,7 +39,7 @@ _ROLES = {
 
 
 class Plan(command.PerfCommand):
-    """Show how interrupts, vhost workers, emulator and I/O threads should be placed, and why; changes nothing."""
+    """Show how interrupts, vhost workers, emulator and I/O threads should be placed, and why; change nothing."""
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         host_options.add_plan(parser)

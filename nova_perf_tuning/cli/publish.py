@@ -31,12 +31,13 @@ class Publish(command.PerfCommand):
     Run it on the compute host. RESULT is what 'nova-perf validate' wrote, on this host or for
     many, or a result file. The verdict goes to the file of [nova_perf_tuning] result_file, in the
     state directory. nova-compute with this project's driver reads it within a minute and sets
-    CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* in Placement. They go again when the result
-    becomes too old, and with --withdraw. Needs the right to write that file, and no credentials.
+    CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* in Placement. It removes them when
+    the result becomes too old, and with --withdraw. The command needs the right to write that
+    file, and no credentials.
 
     With --budget the trials in RESULT are judged now. Without it the verdicts that a run over many
     hosts has recorded are published. A result that is INVALID, too old or of another host is
-    refused, and what is published stays.
+    refused, and the published result stays.
 
     Example: nova-perf publish results.json --budget network.yaml
     """
@@ -57,7 +58,7 @@ class Publish(command.PerfCommand):
         )
         result_options.add_host_group(parser)
         result_options.add_flavor(parser)
-        parser.add_argument("--withdraw", action="store_true", help="remove what is published")
+        parser.add_argument("--withdraw", action="store_true", help="remove the published result")
         options.add_repeated(
             parser,
             "--nova-config",

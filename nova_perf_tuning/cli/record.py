@@ -10,8 +10,9 @@ from nova_perf_tuning.host.input import record
 class Record(command.PerfCommand):
     """Record this host into FILE, for --sysroot of other commands on any machine.
 
-    It holds CPUs, NUMA nodes, PCI and network devices, queues and interrupts. Of nova.conf it holds the CPU sets,
-    of the kernel's command line what isolates CPUs, of guests name, pins, devices, perf: request and threads.
+    It holds CPUs, NUMA nodes, PCI and network devices, queues and interrupts. It also holds the CPU sets of
+    nova.conf, the options of the kernel's command line that isolate CPUs, and the names, pins, devices, perf: requests
+    and threads of guests.
     It does not hold command lines, environments, MAC and IP addresses, UUIDs, serial numbers, disks, or titles and
     owners of guests. Names of network devices and libvirt's names of guests are kept.
     """

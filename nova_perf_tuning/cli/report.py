@@ -21,8 +21,8 @@ _MAX_AUDIT = 4 << 20
 class Report(command.PerfCommand):
     """Make the report of recorded results: one HTML file that needs nothing else.
 
-    With -f json the same figures are printed for programs. With -f json or --ndjson HTML is
-    written only where -o is given.
+    With -f json the same figures are printed for programs. With -f json or --ndjson the
+    HTML file is written only if -o is given.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -37,13 +37,14 @@ class Report(command.PerfCommand):
             metavar="HOST.json",
             nargs="+",
             default=[],
-            help="files printed by 'nova-perf audit -f json' on many hosts instead, each named after its host",
+            help="files printed by 'nova-perf audit -f json' on many hosts, each named after its host, "
+            "instead of RESULTS.json",
         )
         parser.add_argument(
             "-o",
             "--output",
             metavar="FILE",
-            help="HTML file (default: report.html beside the results)",
+            help="HTML file (default: report.html in the directory of the results)",
         )
         options.add(
             parser, "--budget", "FILE", "show the verdict by these overhead budgets (YAML)"
@@ -52,7 +53,7 @@ class Report(command.PerfCommand):
             parser,
             "--ndjson",
             "FILE",
-            "write a JSON document a trial, one a line, for OpenSearch and the like",
+            "write a JSON document for each trial, one per line, for OpenSearch and the like",
         )
 
     def take_action(self, args: argparse.Namespace) -> None:

@@ -32,10 +32,11 @@ _PLAIN: Final = (
 class Restore(command.PerfCommand):
     """Put back everything that apply has changed.
 
-    Goes through the journal from the last write to the first. A value that another program has
-    changed since is left alone and reported, unless --force. While nova-perf-agent runs, what it
-    keeps stays; stop it first to undo everything. What a reboot has undone leaves the journal. It
-    works after a crash in the middle of apply or of restore. A second restore does nothing.
+    It goes through the journal from the last write to the first. A value that another program has
+    changed since is left alone and reported, unless --force. Settings that a running
+    nova-perf-agent keeps stay; stop it first to undo everything. Entries that a reboot has undone
+    leave the journal. It works after a crash in the middle of apply or of restore. A second
+    restore does nothing.
 
     Exit code: 0 all is as it was, except what the agent keeps; 1 something was left alone or
     failed; 3 error. After Ctrl-C (130), SIGTERM or SIGHUP the next restore puts back the rest.
@@ -46,7 +47,7 @@ class Restore(command.PerfCommand):
         parser.add_argument(
             "--force",
             action="store_true",
-            help="also put back what another program has changed since it was applied",
+            help="also put back values that another program has changed since they were applied",
         )
 
     def take_action(self, args: argparse.Namespace) -> int:

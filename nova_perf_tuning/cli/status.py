@@ -22,8 +22,8 @@ class Status(command.PerfCommand):
     """Show what is applied, since when, by which rule, and what has drifted.
 
     For what has drifted it names the programs running on this host that are known to write such
-    values (irqbalance, tuned, numad, bpftune). What nova-perf-agent says of itself follows (with
-    -f json all of it). Exit code 0, also where nothing is applied; 2 where only root may read the
+    values (irqbalance, tuned, numad, bpftune). The state of nova-perf-agent follows (complete with
+    -f json). Exit code 0, also where nothing is applied; 2 where only root may read the
     journal and the rest is shown; 3 error.
     """
 

@@ -41,7 +41,7 @@ NOISE_FILE: Final = "/var/lib/nova-perf-tuning/noise.json"
 class Validate(command.PerfCommand):
     """Measure what a flavor's tuning is worth on this host: untuned and tuned guests, and the host itself.
 
-    Boots two pairs of guests and runs the benchmarks in all arms in turn, in random order. It
+    It boots two pairs of guests and runs the benchmarks in all arms in turn, in random order. It
     boots anew several times and counts the host's CPU while they measure. It writes results.json
     and report.html. Those of an earlier run are renamed to results.previous.json and
     report.previous.html first. Everything that it made or changed is removed or restored at the
@@ -82,7 +82,7 @@ class Validate(command.PerfCommand):
             parser,
             "--time-limit",
             "TIME",
-            "time limit of the whole run, such as 90s, 8m or 1h; it ends by then with what it has "
+            "time limit of the whole run, such as 90s, 8m or 1h; the results so far are kept "
             "(default: 40m, with --budget 150m)",
             options.duration(20),
         )
@@ -98,7 +98,7 @@ class Validate(command.PerfCommand):
         parser.add_argument(
             "--ablation",
             action="store_true",
-            help="run guests with one extra spec left out at a time beside the tuned ones, and say "
+            help="also run guests with one extra spec left out at a time, and report "
             "which spec paid and which is removable. It takes a pair of guests and their time for each "
             "spec. With --budget it ends at half of its boots only if each spec is decided too",
         )
@@ -107,13 +107,13 @@ class Validate(command.PerfCommand):
             parser,
             "--collect",
             "KIND",
-            f"watch each trial by a tool: {collectors_here}; what it collects lies in {collectors.DIRECTORY}/",
+            f"tool that watches each trial: {collectors_here}; its data goes to {collectors.DIRECTORY}/",
         )
         options.add(
             parser,
             "--boots",
             "N",
-            f"number of boots (default: {BOOTS}; with --budget {BOOTS_JUDGED}, or half if that is clear)",
+            f"number of boots (default: {BOOTS}; with --budget {BOOTS_JUDGED}, or half if the verdict is clear then)",
             options.whole(1, 1000),
         )
 

@@ -12,11 +12,11 @@ from nova_perf_tuning.printing import counted
 
 
 class Verify(command.PerfCommand):
-    """Read back whether what was applied still holds.
+    """Read back whether the applied settings still hold.
 
     States of a setting: holds, drifted, gone, pending, unreadable. Another program has changed
-    what drifted. The object of what is gone does not exist any more, perhaps a guest's thread. A
-    pending interrupt moves when it fires next. Exit code: 0 all hold, 1 drift, 3 error.
+    a drifted setting. The object of a setting that is gone, such as a guest's thread, does not
+    exist any more. A pending interrupt moves when it fires next. Exit code: 0 all hold, 1 drift, 3 error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

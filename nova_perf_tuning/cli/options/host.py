@@ -56,11 +56,13 @@ def add_host(parser: argparse.ArgumentParser) -> None:
         parser,
         "--nova-config",
         "FILE",
-        "take CPU sets and what else counts from this nova.conf; later files win (default: where "
+        "nova.conf with CPU sets and other options that count; later files win (default: where "
         "RHOSO, kolla-ansible or packages keep it)",
     )
-    parser.add_argument("--no-nova-config", action="store_true", help="read no nova.conf")
-    options.add_repeated(parser, "--domain", "XML", "also look at this guest's domain XML")
+    parser.add_argument("--no-nova-config", action="store_true", help="do not read nova.conf")
+    options.add_repeated(
+        parser, "--domain", "XML", "domain XML of a guest that is also judged or placed"
+    )
 
 
 def files(args: argparse.Namespace) -> list[str]:

@@ -40,14 +40,14 @@ def add_measurement(parser: argparse.ArgumentParser) -> None:
         parser,
         "--seconds",
         "N",
-        f"length of each trial (default: {_SECONDS})",
+        f"length of each trial in seconds (default: {_SECONDS})",
         options.whole(1, 3600),
     )
     options.add_repeated(
         parser,
         "--tag",
         "KEY=VALUE",
-        "name the run, such as --tag kernel=new, for filters of 'nova-perf history'",
+        "tag of the run, such as kernel=new, by which 'nova-perf history' filters",
     )
 
 
