@@ -11,7 +11,7 @@ from nova_perf_tuning.validation.results.environment import FleetHost
 
 _RATIO = (
     "ratio: median of the ratios within each block, where a drift of the host cancels out, and turned so that more"
-    " than 1 is better; it is not the ratio of the medians beside it and may even point the other way"
+    " than 1 is better; it is not the ratio of the medians next to it and may even point the other way"
 )
 
 

@@ -141,7 +141,7 @@ CASES: dict[str, Case] = {
         "warning",
         "0 (eth0-TxRx-0)",
         message=(
-            "1 interrupt of eth0 (25000 Mbit/s) served by CPU 0 beside the timers of the whole host"
+            "1 interrupt of eth0 (25000 Mbit/s) served by CPU 0, which also serves the timers of the whole host"
         ),
     ),
     "nic-irq-remote-node": Case(

@@ -65,7 +65,7 @@ class NovaCpuSets(HostRule):
             split = _torn_cores(host, cpus)
             if split:
                 why = f"{option[1]} has one thread of {counted(len(split), 'core')} and not the other "
-                why += f"({named(split)}): whatever runs beside takes half of the core"
+                why += f"({named(split)}): whatever runs on the sibling takes half of the core"
                 yield self._about(host, option, why, Level.WARNING)
 
     def _unreadable(self, host: Host, option: _Option) -> Finding:
@@ -230,7 +230,7 @@ class LegacyPinSet(HostRule):
 
     id = "nova-vcpu-pin-set"
     why = (
-        "Pinned and floating guests share its CPUs, which count as dedicated here; cpu_shared_set beside it is "
+        "Pinned and floating guests share its CPUs, which count as dedicated here; cpu_shared_set then is "
         "for emulator threads alone. It is deprecated and will be removed from Nova."
     )
     remedy = (

@@ -117,6 +117,6 @@ class GuestPins(GuestRule):
             yield self.of(
                 guest,
                 [f"memory on node {nodes}", f"{named_vcpus} on {cpulist.named(cpus)}"],
-                f"{named_vcpus} of {guest.name} cannot run beside the memory on node {nodes}",
+                f"{named_vcpus} of {guest.name} cannot run near the memory on node {nodes}",
                 level=Level.WARNING,
             )

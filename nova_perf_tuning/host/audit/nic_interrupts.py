@@ -150,7 +150,7 @@ class OnCpu0(NicInterruptRule):
         for irq in there:
             setting = host.planned.get(("irq_affinity", f"irq:{irq.number}"))
             if setting is not None and cpulist.parse(setting.value) != {0}:
-                return there, "served by CPU 0 beside the timers of the whole host"
+                return there, "served by CPU 0, which also serves the timers of the whole host"
         return [], ""
 
 

@@ -142,7 +142,7 @@ TEXTS: Final[Mapping[NoteCode, str]] = {
     # -- what apply does not do, or not for ever
     NoteCode.RULE_UNKNOWN: "{rule}: cannot judge this host: {reason}",
     NoteCode.RULE_BROKEN: "rule {rule} is broken, please report: {error}",
-    NoteCode.RULE_MANUAL: "{rule}: not applied, only to be followed: {remedy}",
+    NoteCode.RULE_MANUAL: "{rule}: not applied automatically; follow its remedy: {remedy}",
     NoteCode.RULE_UNSAFE: "{rule}: not applied, since it is not safe here (--rule {rule}): {why}",
     NoteCode.NOT_PERSISTENT: "{kind} settings end with the next boot: run nova-perf apply again after it",
     NoteCode.NO_DIRECTORY: "{directory} is not there: {target} does not outlive a reboot",

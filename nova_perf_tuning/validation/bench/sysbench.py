@@ -128,7 +128,7 @@ class Sysbench(base.Benchmark):
         )
         if lost or failed > count / 10:
             raise self.fault(
-                f"{failed:g} errors beside {count:g} transactions, {lost:g} connections lost"
+                f"{failed:g} errors and {count:g} transactions, {lost:g} connections lost"
             )
         return [
             base.Reading(*self.primary, rate, primary=True),

@@ -96,7 +96,7 @@ def _too_many_names(trials: Sequence[model.Trial]) -> str:
         metrics = figures.setdefault(trial.benchmark, set())
         metrics.add(trial.metric)
         if len(arms) > MAX_ARMS + 1:
-            return f"trials[{index}].arm: results have at most {MAX_ARMS} arms beside the host; split them"
+            return f"trials[{index}].arm: results have at most {MAX_ARMS} arms besides the host; split them"
         if len(figures) > MAX_BENCHMARKS:
             return f"trials[{index}].benchmark: results have at most {MAX_BENCHMARKS} benchmarks; split them"
         if len(metrics) > MAX_FIGURES:
