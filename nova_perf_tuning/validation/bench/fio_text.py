@@ -16,6 +16,8 @@ _HEAD: Final = re.compile(
     r"^(.{0,200}?): \(g=([0-9]{1,5})\): rw=([a-z]{1,20}), bs=(.{1,100}?), ioengine=([\w:/.-]{1,60}),"
     r" iodepth=([0-9]{1,9})$"
 )
+#: Of --minimal and --output-format=terse.
+_TERSE: Final = re.compile(r"^[0-9];fio-[0-9]\.[0-9]{1,3}[^;]{0,30};")
 _STARTED: Final = re.compile(r"^Starting (.{1,60}?)$")
 _COUNT: Final = re.compile(r"([0-9]{1,5}) (?:process|thread)")
 _GROUP: Final = re.compile(
@@ -57,8 +59,9 @@ _CHOSEN: Final = (
 def printed(text: str) -> bool:
     """Return whether a text has a head or a group's line of fio's normal output."""
     for line in pasted.lines_of(text):
-        if _HEAD.match(line) or _GROUP.match(line) or _WAY.match(line) or VERSION.match(line):
-            return True
+        for mark in (_HEAD, _GROUP, _WAY, VERSION, _TERSE):
+            if mark.match(line):
+                return True
     return False
 
 
@@ -70,6 +73,8 @@ def read(tool: base.Benchmark, text: str) -> list[Group]:
     tool.check_length(text)
     lines = pasted.lines_of(text)
     starts = [at for at, line in enumerate(lines) if _GROUP.match(line)]
+    if not starts and any(_TERSE.match(line) for line in lines):
+        raise tool.fault(f"the terse form of fio is not read{tool.wanted_form()}")
     if not starts:
         raise tool.fault(f"the output has no line of a finished job{tool.wanted_form()}")
     heads = _heads(lines)
@@ -98,6 +103,11 @@ def _check_whole(tool: base.Benchmark, lines: Sequence[str], jobs: int) -> None:
         wanted = sum(int(count) for count in _COUNT.findall(started[1]))
         if wanted and jobs < wanted:
             raise tool.fault(f"the output is cut off: {jobs} of {wanted} jobs are reported")
+        if wanted and jobs > wanted:
+            raise tool.fault(
+                f"the output has several reports of its {wanted} jobs (--status-interval);"
+                " keep the last"
+            )
 
 
 def _heads(lines: Sequence[str]) -> list[re.Match[str]]:

@@ -13,6 +13,14 @@ _DIRECTION: Final = base.Choice(
 )
 
 
+#: Of the sums of the way back in a bidirectional run, since 3.12.
+_REVERSE: Final = "_bidir_reverse"
+
+
+def _is_bidirectional(end: object) -> bool:
+    return isinstance(end, dict) and f"sum_sent{_REVERSE}" in end
+
+
 def fan(argv: Sequence[str], processes: int, port: int) -> tuple[str, ...]:
     """Return the command that runs ``argv`` on so many ports side by side; ``@PORT@`` in it is the port."""
     if processes == 1:
@@ -72,6 +80,11 @@ class _Iperf(base.Benchmark):
         found = base.Report(self.parse(output), remarks=dict(self.remarks(output)))
         document = self.documents(output)[0]
         found.workload = self._workload(document)
+        if _is_bidirectional(document["end"]):
+            found.workload["direction"] = "client to server and server to client"
+            found.remarks["both_directions"] = (
+                "both directions ran at once: none of them is judged"
+            )
         found.left_out.append("single intervals and streams, windows, round trip times")
         return found
 
@@ -144,7 +157,7 @@ class _Iperf(base.Benchmark):
                 "the output is the server's, whose CPU and losses are the other side's; give the client's"
             )
         end = self.find(document, "end")
-        if isinstance(end, dict) and "sum_sent_bidir_reverse" in end:
+        if self.protocol == "UDP" and _is_bidirectional(end):
             raise self.fault(
                 "the output is of a bidirectional run; measure one direction at a time"
             )
@@ -224,6 +237,8 @@ class Iperf3(_Iperf):
         if self.is_text(text):
             return iperf3_text.report(self, text).readings
         ends = [self.find(document, "end") for document in self.documents(text)]
+        if any(_is_bidirectional(end) for end in ends):
+            return self._both_directions(ends)
         rates = [self.number(end, "sum_received", "bits_per_second") for end in ends]
         if not all(rates):
             raise self.fault("the receiver got nothing (0 bit/s)")
@@ -237,6 +252,26 @@ class Iperf3(_Iperf):
         retransmits = self._retransmits(ends)
         if retransmits is not None:
             readings.append(base.Reading("retransmits", "segments", "lower", retransmits))
+        return readings + self.cpu_shares(ends)
+
+    def _both_directions(self, ends: Sequence[object]) -> list[base.Reading]:
+        """Return the figures of a run of both directions at once, of which none is judged."""
+        readings = []
+        for prefix, suffix in (("client_to_server", ""), ("server_to_client", _REVERSE)):
+            received = [
+                self.number(end, f"sum_received{suffix}", "bits_per_second") for end in ends
+            ]
+            sent = [self.number(end, f"sum_sent{suffix}", "bits_per_second") for end in ends]
+            if not all(received):
+                raise self.fault(f"nothing arrived of '{prefix}' (0 bit/s)")
+            for name, rates in (("throughput", received), ("sent_throughput", sent)):
+                rate = sum(rates) / 1e6
+                readings.append(base.Reading(f"{prefix}_{name}", "Mbit/s", "higher", rate))
+            counts = [self.mapping(end, f"sum_sent{suffix}").get("retransmits") for end in ends]
+            if None not in counts:
+                count = sum(self.check_number("retransmits", count) for count in counts)
+                metric = f"{prefix}_retransmits"
+                readings.append(base.Reading(metric, "segments", "lower", count))
         return readings + self.cpu_shares(ends)
 
     def _retransmits(self, ends: Sequence[object]) -> float | None:
@@ -286,9 +321,13 @@ class Packets(_Iperf):
         # The receiver's own bytes: as lost it tells the gaps alone, and not what is missing after
         # its last packet.
         length = self.number(document, "start", "test_start", "blksize")
-        arrived = self.number(end, "sum_received", "bytes") / max(1.0, length)
-        # Of the receiver: it has counted until the last packet came.
-        seconds = self.number(end, "sum_received", "seconds")
+        if "sum_received" in self.mapping(end):
+            arrived = self.number(end, "sum_received", "bytes") / max(1.0, length)
+            # Of the receiver: it has counted until the last packet came.
+            seconds = self.number(end, "sum_received", "seconds")
+        else:  # iperf3 before 3.7 has one sum of both sides
+            arrived = sent - self.number(end, "sum", "lost_packets")
+            seconds = self.number(end, "sum", "seconds")
         if not 0 < arrived <= sent or seconds == 0:
             raise self.fault(
                 f"{arrived:g} packets arrived in {seconds:g} s, of {sent:g} that were sent"
@@ -300,6 +339,7 @@ class Packets(_Iperf):
             base.Reading(
                 "sent_per_second", "1/s", "higher", self.check_number("rate", sent / seconds)
             ),
+            base.Reading("throughput", "Mbit/s", "higher", arrived * length * 8 / seconds / 1e6),
             base.Reading("lost_share", "%", "lower", 100 * (1 - arrived / sent)),
             base.Reading("jitter", "ms", "lower", self.number(end, "sum", "jitter_ms")),
             base.Reading("received", self.work_unit, "higher", arrived / 1e3),

@@ -35,14 +35,16 @@ _TRANSACTIONS: Final = ("new_order", "payment", "order_status", "delivery", "sto
 
 #: In any language: "524288000 octets (524 MB, 500 MiB) copiés, 1,24566 s, 421 MB/s".
 _COPIED: Final = re.compile(
-    r"^([0-9]{1,18})[ ]\w{1,20}(?:[ ]\([^()]{1,40}\))?[ ]?[^,()0-9]{2,40},[ ]([0-9.,e+-]{1,20})[ ]\w{1,12}\.?,"
-    r"[ ]?([0-9.,]{1,12})[ ]?([kKMGT]?)(i?)B/s$"
+    r"^([0-9]{1,18})[ ]\w{1,20}(?:[ ]\([^()]{1,40}\))?[ ]?[^,()0-9]{2,40},[ ]+([0-9.,e+-]{1,20})[ ]+\w{1,12}\.?[ ]*,"
+    r"[ ]*([0-9.,]{1,12})[ ]?([kKMGT]?)(i?)B/[ ]?s$"
 )
 #: Of BSD: "1073741824 bytes transferred in 0.585 secs (1835008922 bytes/sec)".
 _TRANSFERRED: Final = re.compile(
     r"^([0-9]{1,18}) bytes transferred in ([0-9.]{1,20}) secs? \(([0-9]{1,18}) bytes/sec\)$"
 )
-_RECORDS: Final = re.compile(r"^[0-9]{1,12}\+[0-9]{1,12}[ ]\S")
+_RECORDS: Final = re.compile(r"^[^0-9+]{0,10}[0-9]{1,12}\+[0-9]{1,12}[ ]\S")
+#: Chinese and Japanese texts: wide signs, and the unit of a second.
+_WIDE: Final = str.maketrans({"（": " (", "）": ")", "，": ", ", "秒": " s ", "字": " 字"})
 _RTLA: Final = (
     r"^[ \t]*(?:.{0,80}\brtla[ ]+(?:osnoise|timerlat|hwnoise)\b|Operating System Noise$"
     r"|Timer Latency[ \t]*$|RTLA timerlat|# RTLA (?:osnoise|timerlat))"
@@ -196,13 +198,11 @@ class Dd(base.ForeignTool):
     summary = "the rate of dd, with what it does not measure"
     primary = ("throughput", "MB/s", "higher")
     form = "dd (GNU coreutils, BusyBox or BSD)"
-    marks = (
-        r"^[ \t]*[0-9]{1,12}\+[0-9]{1,12}[ ](?:records|enregistrements|Datens|\S{2,20}[ ]\S{2,20})"
-    )
+    marks = r"^[ \t]*[0-9]{1,12}\+[0-9]{1,12}[ ](?:records|enregistrements|Datens|\S{2,20}[ ]\S{2,20})|^记录了[0-9]"
 
     def report(self, output: str) -> base.Report:
         self.check_length(output)
-        lines = pasted.lines_of(output)
+        lines = pasted.lines_of(output.translate(_WIDE))
         runs = []
         for before, line in zip(lines, lines[1:], strict=False):
             # Lines of status=progress have no records before them.

@@ -30,13 +30,21 @@ class _RtTests(base.Benchmark):
 
     packages = ("rt-tests",)
 
-    def threads(self, text: str) -> Iterator[tuple[object, dict[float, float]]]:
-        """Yield what the output says of each thread, and its histogram: latency -> count."""
+    def threads(
+        self, text: str, needed: bool = True
+    ) -> Iterator[tuple[object, dict[float, float]]]:
+        """Yield what the output says of each thread, and its histogram: latency -> count.
+
+        :param needed: a thread without a histogram is refused; else it has an empty one.
+        """
         threads = self.mapping(self.load_json(text), "thread")
         if not 1 <= len(threads) <= 8192:
             raise self.fault("the output has no threads")
         for name, thread in threads.items():
             if "histogram" not in self.mapping(threads, name):
+                if not needed:
+                    yield thread, {}
+                    continue
                 raise self.fault(f"thread {name[:20]} has no histogram{self.wanted_form()}")
             histogram: dict[float, float] = {}
             for late in self.mapping(thread, "histogram"):
@@ -44,6 +52,24 @@ class _RtTests(base.Benchmark):
                     raise self.fault(f"'{late[:20]}' is no latency")
                 histogram[float(late)] = self.number(thread, "histogram", late)
             yield thread, histogram
+
+    def json_workload(self, text: str) -> dict[str, str]:
+        """Return what the run was, as the document repeats it."""
+        data = self.load_json(text)
+        workload: dict[str, str] = {}
+        for name, key in (
+            ("threads", "num_threads"),
+            ("command", "cmdline:"),
+            ("command", "cmdline"),
+            ("version", "rt_test_version:"),
+            ("version", "rt_test_version"),
+        ):
+            if key in data:
+                workload[name] = one_line(data[key], 200)
+        system = data.get("sysinfo")
+        if isinstance(system, dict) and "release" in system:
+            workload["kernel"] = one_line(system["release"], 60)
+        return workload
 
 
 class Cyclictest(_RtTests):
@@ -107,7 +133,11 @@ class Cyclictest(_RtTests):
     def report(self, text: str) -> base.Report:
         if not self.has_json(text) and rt_text.is_cyclictest(text):
             return self._report_text(rt_text.read_cyclictest(self, text))
-        return base.Report(self._parse_json(text), self._json_workload(text))
+        return self._report_json(text)
+
+    def _has_histograms(self, text: str) -> bool:
+        threads = self.mapping(self.load_json(text), "thread")
+        return any("histogram" in self.mapping(threads, name) for name in threads)
 
     def _report_text(self, found: rt_text.Cyclictest) -> base.Report:
         shown = base.Report(workload=found.workload)
@@ -155,30 +185,14 @@ class Cyclictest(_RtTests):
                 f"{found.beyond:g} of {count:g} wake-ups ({share:.2g} %) lie beyond the histogram"
             )
 
-    def _json_workload(self, text: str) -> dict[str, str]:
-        data = self.load_json(text)
-        workload = {}
-        for name, key in (
-            ("threads", "num_threads"),
-            ("command", "cmdline:"),
-            ("command", "cmdline"),
-            ("version", "rt_test_version:"),
-            ("version", "rt_test_version"),
-        ):
-            if key in data:
-                workload[name] = one_line(data[key], 200)
-        system = data.get("sysinfo")
-        if isinstance(system, dict) and "release" in system:
-            workload["kernel"] = one_line(system["release"], 60)
-        return workload
-
-    def _parse_json(self, text: str) -> list[base.Reading]:
+    def _report_json(self, text: str) -> base.Report:
         per_us = self._per_us(text)
+        taken = self._has_histograms(text)
         maxima: dict[str, float] = {}
         least: list[float] = []
         seen: dict[float, float] = {}
         cycles = total = longest = 0.0
-        for thread, histogram in self.threads(text):
+        for thread, histogram in self.threads(text, needed=taken):
             for late, count in histogram.items():
                 seen[late] = seen.get(late, 0) + count
             count = self.number(thread, "cycles")
@@ -192,27 +206,49 @@ class Cyclictest(_RtTests):
             if "cpu" in fields:
                 cpu = f"cpu{self.number(thread, 'cpu'):.0f}"
                 maxima[cpu] = max(maxima.get(cpu, 0.0), self.number(thread, "max") / per_us)
+        if not cycles:
+            raise self.fault("no wake-up was counted")
+        shown = base.Report(workload=self.json_workload(text))
+        if taken:
+            self._add_json_tails(shown, seen, cycles, longest, per_us)
+        else:
+            shown.left_out.append("percentiles: no histogram was taken (--histogram=10000)")
+        mean = self.check_number("avg", total / cycles / per_us)
+        shown.readings += [
+            base.Reading("latency_mean", "µs", "lower", mean),
+            base.Reading("latency_max", "µs", "lower", longest / per_us),
+            base.Reading("wake_ups", self.work_unit, "higher", cycles / 1e3),
+        ]
+        if least:
+            shown.readings.append(base.Reading("latency_min", "µs", "lower", min(least) / per_us))
+        shown.readings += _maxima(maxima)
+        return shown
+
+    def _add_json_tails(
+        self,
+        shown: base.Report,
+        seen: Mapping[float, float],
+        cycles: float,
+        longest: float,
+        per_us: float,
+    ) -> None:
         beyond = cycles - sum(seen.values())
-        if not (cycles and seen) or beyond < 0:
+        if not seen or beyond < 0:
             raise self.fault(
                 f"{cycles:g} wake-ups were counted, {sum(seen.values()):g} are in the histogram"
             )
         most = max(longest, 1.0 + max(seen))  # beyond the histogram
-        tails = []
         for share in _SHARES:
             metric = base.percentile_name(round(share * 100, 2))
             late_us = _quantile(seen, cycles, most, share) / per_us
-            tails.append(base.Reading(metric, "µs", "lower", late_us, primary=share == 0.99))
-        return [
-            *tails,
-            base.Reading(
-                "latency_mean", "µs", "lower", self.check_number("avg", total / cycles / per_us)
-            ),
-            base.Reading("latency_max", "µs", "lower", longest / per_us),
-            base.Reading("wake_ups", self.work_unit, "higher", cycles / 1e3),
-            *(base.Reading("latency_min", "µs", "lower", low / per_us) for low in _lowest(least)),
-            *_maxima(maxima),
-        ]
+            shown.readings.append(
+                base.Reading(metric, "µs", "lower", late_us, primary=share == 0.99)
+            )
+        if beyond:
+            shown.remarks["beyond_histogram"] = (
+                f"{beyond:g} of {cycles:g} wake-ups lie beyond the histogram:"
+                " a percentile among them is the longest of all"
+            )
 
     def _per_us(self, text: str) -> float:
         """Return how many units of the output's times are a microsecond: with ``--nsecs`` they are nanoseconds."""
@@ -276,7 +312,8 @@ class Oslat(_RtTests):
 
     def report(self, text: str) -> base.Report:
         if self.has_json(text) or not rt_text.is_oslat(text):
-            return base.Report(self._parse_json(text))
+            readings = self._parse_json(text)
+            return base.Report(readings, self.json_workload(text))
         found = rt_text.read_oslat(self, text)
         rates = found.gaps / found.seconds
         maxima = {}
@@ -336,10 +373,3 @@ def _maxima(longest: Mapping[str, float]) -> list[base.Reading]:
     if len(names) > _MOST_SHOWN:
         names = sorted(longest, key=lambda name: -longest[name])[:_NOISIEST]
     return [base.Reading(f"latency_max_{name}", "µs", "lower", longest[name]) for name in names]
-
-
-def _lowest(least: Sequence[float]) -> Sequence[float]:
-    """Return the least of some latencies, if any."""
-    if not least:
-        return ()
-    return (min(least),)

@@ -288,12 +288,34 @@ class EqualKeysTest(testcase.TestCase):
 
     def test_one_direction_of_two_is_not_taken(self):
         """iperf3 3.12 and later names the sums of the way back apart."""
-        text = GOOD[iperf3.Iperf3].replace(
-            '"sum_sent":', '"sum_sent_bidir_reverse": {}, "sum_sent":'
+        data = json.loads(GOOD[iperf3.Iperf3])
+        end = data["end"]
+        for name in ("sum_sent", "sum_received"):
+            back = json.loads(json.dumps(end[name]))
+            back["bits_per_second"] *= 2
+            end[f"{name}_bidir_reverse"] = back
+        text = json.dumps(data)
+        report = iperf3.Iperf3().report(text)
+        shown = {reading.metric: reading.value for reading in report.readings}
+        forward, back = (
+            shown["client_to_server_throughput"],
+            shown["server_to_client_throughput"],
         )
-        self.assertRaisesRegex(
-            base.BenchmarkOutputError, "bidirectional", iperf3.Iperf3().parse, text
-        )
+        self.assertAlmostEqual(2 * forward, back)
+        self.assertNotIn("throughput", shown)
+        self.assertIn("both_directions", report.remarks)
+        self.assertRaises(base.BenchmarkOutputError, iperf3.Iperf3().readings, 0, text, "")
+        del end["sum_received_bidir_reverse"]
+        self.assertRaises(base.BenchmarkOutputError, iperf3.Iperf3().parse, json.dumps(data))
+
+    def test_one_sum_of_both_sides(self):
+        """iperf3 before 3.7 has no 'sum_received' of UDP."""
+        data = json.loads(GOOD[iperf3.Packets])
+        del data["end"]["sum_received"]
+        total = data["end"]["sum"]
+        shown = figures(iperf3.Packets, json.dumps(data))
+        arrived = total["packets"] - total["lost_packets"]
+        self.assertAlmostEqual(arrived / total["seconds"], shown["packets_per_second"])
 
 
 class DocumentsTest(testcase.TestCase):
@@ -656,6 +678,19 @@ class CyclictestTest(testcase.TestCase):
                     base.BenchmarkOutputError, rt_tests.Cyclictest().parse, histogram(thread)
                 )
         self.assertRaises(base.BenchmarkOutputError, rt_tests.Cyclictest().parse, histogram())
+
+    def test_without_a_histogram_the_maximum_is_there(self):
+        """As cyclictest prints without --histogram: none of its figures is a percentile."""
+        thread = {"cycles": 100, "min": 2, "avg": 3.5, "max": 40, "cpu": 4}
+        text = json.dumps({"thread": {"0": thread}})
+        report = rt_tests.Cyclictest().report(text)
+        shown = {reading.metric: reading.value for reading in report.readings}
+        self.assertEqual(
+            (40, 3.5, 2), tuple(shown[f"latency_{of}"] for of in ("max", "mean", "min"))
+        )
+        self.assertNotIn("latency_p99", shown)
+        self.assertIn("percentiles", report.left_out[0])
+        self.assertRaises(base.BenchmarkOutputError, rt_tests.Cyclictest().readings, 0, text, "")
 
     def test_a_guest_on_a_cloud_keeps_all_of_the_histogram(self):
         for threads in range(1, 17):

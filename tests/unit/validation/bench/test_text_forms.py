@@ -3,6 +3,7 @@
 
 from nova_perf_tuning.validation.bench import (
     base,
+    fio,
     iperf2,
     iperf3,
     netperf_text,
@@ -232,3 +233,70 @@ Throughput:
         self.assertRaisesRegex(
             base.BenchmarkOutputError, "sysbench cpu.memory", plugins.recognise, text
         )
+
+
+class FioTest(testcase.TestCase):
+    HEAD = (
+        "job: (g=0): rw=randread, bs=4K-4K/4K-4K/4K-4K, ioengine=libaio, iodepth=16\nfio-2.2.10\n"
+    )
+    JOB = """job: (groupid=0, jobs=1): err= 0: pid=2619: Mon Apr 23 15:41:29 2018
+  read : io=3200.0KB, bw=1935.9KB/s, iops=483, runt=  1653msec
+    clat (usec): min=1695, max=18617, avg=2036.36, stdev=703.40
+    clat percentiles (usec):
+     |  1.00th=[ 1752], 50.00th=[ 1960], 99.00th=[ 3792], 99.90th=[18560]
+     issued    : total=r=800/w=0/d=0, short=r=0/w=0/d=0, drop=r=0/w=0/d=0
+"""
+
+    def test_version_2(self):
+        text = f"{self.HEAD}Starting 1 process\n{self.JOB}"
+        report = fio.Fio().report(text)
+        shown = {reading.metric: reading.value for reading in report.readings}
+        self.assertEqual((483, 0.8), (shown["iops"], shown["requests"]))
+        self.assertAlmostEqual(1935.9 * 1024 / 1e6, shown["bandwidth"])
+        self.assertEqual((3792, 18617), (shown["latency_p99"], shown["latency_max"]))
+        self.assertEqual("4K", report.workload["block size"])
+        self.assertIn("old_units", report.remarks)
+
+    def test_jobs_that_are_missing_or_repeated(self):
+        for started, jobs, words in (
+            ("Starting 2 processes", 1, "1 of 2 jobs"),
+            ("Starting 1 process", 2, "--status-interval"),
+        ):
+            text = f"{self.HEAD}{started}\n{self.JOB * jobs}"
+            with self.subTest(started):
+                self.assertRaisesRegex(base.BenchmarkOutputError, words, fio.Fio().parse, text)
+
+    def test_jobs_one_by_one(self):
+        text = f"{self.HEAD}Starting 2 processes\n{self.JOB * 2}"
+        shown = figures(fio.Fio(), text)
+        self.assertEqual((483, 483), (shown["job_1_iops"], shown["job_2_iops"]))
+        self.assertNotIn("iops", shown)
+
+    def test_the_terse_form_is_named(self):
+        text = "3;fio-3.16;job;0;0;3200;1935;483;1653\n"
+        self.assertRaisesRegex(base.BenchmarkOutputError, "terse", plugins.recognise, text)
+
+
+class DdTest(testcase.TestCase):
+    def test_results_of_other_systems(self):
+        for text, rate in (
+            (
+                "1024+0 records in\n1024+0 records out\n"
+                "104857600 bytes (100.0MB) copied, 0.05 seconds, 1.9GB/s\n",
+                2097.152,
+            ),
+            (
+                "1+0 records in\n1+0 records out\n"
+                "1073741824 bytes transferred in 0.5 secs (2147483648 bytes/sec)\n",
+                2147.483648,
+            ),
+            (
+                "记录了1000+0 的读入\n记录了1000+0 的写出\n"
+                "1048576000字节（1.0 GB）已复制，2.0 秒，524 MB/秒\n",
+                524.288,
+            ),
+        ):
+            with self.subTest(text):
+                tool = plugins.recognise(text)
+                self.assertEqual("dd", tool.kind)
+                self.assertAlmostEqual(rate, figures(tool, text)["throughput"])
