@@ -126,17 +126,21 @@ def judge(results: model.Results, budgets: Sequence[verdict.Budget] = ()) -> lis
     levels = _levels(results, len(without_knob), len(trials))
     limits = budget_file.limits(budgets)
     of_tuned = [budget for budget in budgets if budget.arm == FULL]
-    met_with = _met(results, of_tuned, FULL)
+    measured = verdict.Measured(results)
+    met_with = _met(measured, of_tuned, FULL)
+    figures = {label: trial_filter.Figure.of(mine) for label, mine in trials.items()}
+    gaps = trial_filter.Gaps.of(results.environment)
+    accelerator = results.environment.accelerator
     judged = []
     for arm, left_out in without_knob.items():
         findings: dict[str, KnobEffect] = {}
         calls: list[Call] = []
-        for label, mine in trials.items():
-            picked = trial_filter.select(results, mine, FULL, arm, limits)
+        for label, figure in figures.items():
+            picked = trial_filter.select_of(figure, gaps, accelerator, FULL, arm, limits)
             finding = _finding(picked, arm, levels)
             findings[label] = finding
             calls.append(finding.call)
-        met = _met(results, of_tuned, arm)
+        met = _met(measured, of_tuned, arm)
         call = _call(calls, met_with, met)
         judged.append(Knob(left_out.spec, left_out.value, arm, findings, call, met))
     return judged
@@ -159,12 +163,12 @@ def _levels(results: model.Results, knobs: int, benchmarks: int) -> tuple[float,
 
 
 def _met(
-    results: model.Results,
+    measured: verdict.Measured,
     budgets: Sequence[verdict.Budget],
     arm: str,
 ) -> verdict.Verdict | None:
     of_arm = [dataclasses.replace(budget, arm=arm) for budget in budgets]
-    judged = verdict.judge_all(results, of_arm)
+    judged = measured.judge(of_arm)
     if not judged:
         return None
     return verdict.overall(judged)

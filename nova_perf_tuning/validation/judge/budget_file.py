@@ -227,34 +227,43 @@ def for_measured(
     return chosen
 
 
-def for_results(budgets: Sequence[Budget], results: model.Results) -> list[Budget]:
-    environment = results.environment
-    kinds, arms = _measured(results)
-    chosen = for_measured(budgets, kinds, arms, accelerator(environment))
-    primary: dict[str, str] = {}
-    for trial in results.trials:
-        if trial.primary:
-            primary.setdefault(trial.benchmark, trial.metric)
-    return applicable(chosen, environment.places, primary)
+@dataclasses.dataclass(frozen=True, slots=True)
+class Coverage:
+    """What results cover, read once for all budgets.
 
-
-def _measured(results: model.Results) -> tuple[dict[str, str], set[str]]:
-    """Return label -> kind of the benchmarks, and the arms, that were measured or ought to be.
-
-    An arm whose guests never booted was not left out.
+    :ivar kinds: label -> kind of the benchmarks that were measured or ought to be.
+    :ivar arms: those too; an arm whose guests never booted was not left out.
+    :ivar primary: label -> metric.
     """
-    environment = results.environment
-    kinds: dict[str, str] = {}
-    arms = set(environment.arms)
-    for trial in results.trials:
-        kinds[trial.benchmark] = ""
-        arms.add(trial.arm)
-    for label, run in environment.benchmarks.items():
-        kinds[label] = run.kind
-    for incident in environment.errors:
-        if incident.arm:
-            arms.add(incident.arm)
-    return kinds, arms
+
+    environment: Environment
+    kinds: Mapping[str, str]
+    arms: Collection[str]
+    primary: Mapping[str, str]
+
+    @classmethod
+    def of(cls, results: model.Results) -> "Coverage":
+        environment = results.environment
+        kinds: dict[str, str] = {}
+        primary: dict[str, str] = {}
+        arms = set(environment.arms)
+        for trial in results.trials:
+            kinds[trial.benchmark] = ""
+            arms.add(trial.arm)
+            if trial.primary:
+                primary.setdefault(trial.benchmark, trial.metric)
+        for label, run in environment.benchmarks.items():
+            kinds[label] = run.kind
+        for incident in environment.errors:
+            if incident.arm:
+                arms.add(incident.arm)
+        return cls(environment, kinds, arms, primary)
+
+    def applicable(self, budgets: Sequence[Budget]) -> list[Budget]:
+        """Return the budgets that the results are judged by."""
+        known = accelerator(self.environment)
+        chosen = for_measured(budgets, self.kinds, self.arms, known)
+        return applicable(chosen, self.environment.places, self.primary)
 
 
 def left_out(results: model.Results, budgets: Sequence[Budget]) -> list[Reason]:
@@ -263,7 +272,8 @@ def left_out(results: model.Results, budgets: Sequence[Budget]) -> list[Reason]:
     Those for another host group or flavor than that of the results are not among them.
     """
     environment = results.environment
-    kinds, arms = _measured(results)
+    coverage = Coverage.of(results)
+    kinds, arms = coverage.kinds, coverage.arms
     measured = {*kinds, *kinds.values()}
     unplaced: dict[tuple[str, ...], dict[str, None]] = {}  # what is not known -> budgets
     unmeasured: dict[str, None] = {}

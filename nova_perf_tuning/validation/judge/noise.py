@@ -54,9 +54,13 @@ def floors(results: model.Results) -> dict[str, dict[str, float]]:
     ordered = sorted(results.trials, key=lambda trial: not trial.primary)
     figures = grouped(((trial.benchmark, trial.metric), trial) for trial in ordered)
     first, again = model.AA_ARMS
+    gaps = trial_filter.Gaps.of(results.environment)
+    accelerator = results.environment.accelerator
+    limits = trial_filter.Limits()
     for (label, metric), trials in figures.items():
         judged = trials[0].primary
-        picked = trial_filter.select(results, trials, again, first)
+        figure = trial_filter.Figure.of(trials)
+        picked = trial_filter.select_of(figure, gaps, accelerator, again, first, limits)
         if picked.invalid is not None:
             if judged:
                 raise reasons.ReasonError(_C.NO_FLOOR, benchmark=label, why=(picked.invalid,))

@@ -223,9 +223,10 @@ def _missing(figure: Figure, gaps: Gaps, arm: str) -> tuple[set[Block], int]:
     absent = set(figure.blocks) - blocks(figure.arms.get(arm, ()))
     lacking = collections.Counter(boot for boot, _ in absent)
     last = dict(figure.blocks)
-    cut = {max(last, default=0), *gaps.cut}
+    last_boot = max(last, default=0)
     for boot, block in last.items():
-        if boot in cut and lacking[boot] == 1:
+        cut = boot == last_boot or boot in gaps.cut
+        if cut and lacking[boot] == 1:
             absent.discard((boot, block))
     if gaps.many:  # there a pair that failed was tried again, or has no results
         return absent, 0
@@ -234,7 +235,8 @@ def _missing(figure: Figure, gaps: Gaps, arm: str) -> tuple[set[Block], int]:
         return absent, 0
     usual = round(statistics.median(sizes.values()))
     unbooted = gaps.unbooted.get(arm, frozenset())
-    return absent, len(unbooted - sizes.keys()) * usual
+    measured = sum(boot in unbooted for boot in sizes)
+    return absent, (len(unbooted) - measured) * usual
 
 
 def run(trial: model.Trial) -> Run:

@@ -104,17 +104,7 @@ def judge_all(results: model.Results, budgets: Sequence[Budget]) -> list[Judgeme
     on one figure are one chance. PASS as a whole needs every figure to pass, so that it needs no
     correction (intersection-union test, Berger 1982).
     """
-    measured = _Measured(results)
-    looks = results.environment.looks
-    cases: list[tuple[_Case, list[_Gate]]] = []
-    all_gates: list[_Gate] = []
-    for budget in dict.fromkeys(budget_file.for_results(budgets, results)):
-        case = measured.case(budget)
-        gates = case.gates(looks, measured.boots)
-        cases.append((case, gates))
-        all_gates += gates
-    _correct(all_gates)
-    return [case.judgement(gates) for case, gates in cases]
+    return Measured(results).judge(budgets)
 
 
 def overall(judgements: Sequence[Judgement]) -> Verdict:
@@ -289,21 +279,35 @@ class _Case:
         return dataclasses.replace(ratio, value=1 - ratio.value, low=low, high=high)
 
 
-class _Measured:
-    """Results, looked up by many budgets; :ivar boots: number of boots that they cover."""
+class Measured:
+    """Results, read once for all budgets that are held against them."""
 
     def __init__(self, results: model.Results) -> None:
-        self._results = results
         self._environment = results.environment
+        self._coverage = budget_file.Coverage.of(results)
+        self._gaps = trial_filter.Gaps.of(results.environment)
         boots: set[int] = set()
         trials: dict[str, list[model.Trial]] = {}
         for trial in results.trials:
             boots.add(trial.boot)
             trials.setdefault(trial.benchmark, []).append(trial)
-        self.boots = len(boots)
+        self._boots = len(boots)
         self._trials = trials
 
-    def case(self, budget: Budget) -> _Case:
+    def judge(self, budgets: Sequence[Budget]) -> list[Judgement]:
+        """Return the verdict on every budget that applies; see :func:`judge_all`."""
+        looks = self._environment.looks
+        cases: list[tuple[_Case, list[_Gate]]] = []
+        all_gates: list[_Gate] = []
+        for budget in dict.fromkeys(self._coverage.applicable(budgets)):
+            case = self._case(budget)
+            gates = case.gates(looks, self._boots)
+            cases.append((case, gates))
+            all_gates += gates
+        _correct(all_gates)
+        return [case.judgement(gates) for case, gates in cases]
+
+    def _case(self, budget: Budget) -> _Case:
         """Return a budget with what it limits, or why it cannot be judged."""
         metric = budget.metric or self._judged_by(budget.benchmark)
         # What an arm costs needs no other to compare with.
@@ -320,7 +324,14 @@ class _Measured:
             return _Case(budget, fault)
         # All arms show which blocks there ought to be.
         arm = budget.arm
-        picked = trial_filter.select(self._results, trials, arm, baseline, budget.guards)
+        picked = trial_filter.select_of(
+            trial_filter.Figure.of(trials),
+            self._gaps,
+            self._environment.accelerator,
+            arm,
+            baseline,
+            budget.guards,
+        )
         fault = picked.invalid
         if fault is None:
             floor = self._environment.noise_floor

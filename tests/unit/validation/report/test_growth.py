@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The time of a report is proportional to its input, and the names in results are bounded."""
 
+import collections.abc
 import gc
 import time
 
-from nova_perf_tuning.validation.judge import trial_filter
+from nova_perf_tuning.validation.judge import ablation, budget_file, noise, trial_filter, verdict
 from nova_perf_tuning.validation.measure import results_file
 from nova_perf_tuning.validation.report import report, summary
 from nova_perf_tuning.validation.results import environment as environments
@@ -22,6 +23,29 @@ def results_of(arms):
             samples.trial(arm=trial.arm, boot=trial.boot, order=trial.order, value=2.0, **figure)
         )
     return data
+
+
+class Read(list):
+    """Incidents that count how often they are read from end to end."""
+
+    times = 0
+
+    def __iter__(self):
+        self.times += 1
+        return super().__iter__()
+
+
+class Boots(collections.abc.Set):
+    """Boots of which one may ask, but that are too many to be read for every figure."""
+
+    def __contains__(self, boot):
+        return boot < 100_000
+
+    def __iter__(self):
+        raise AssertionError("every boot is read")
+
+    def __len__(self):
+        return 100_000
 
 
 def seconds(work):
@@ -56,6 +80,42 @@ class GrowthTest(testcase.TestCase):
         figure = trial_filter.Figure.of(data.trials)
         self.assertEqual(2, trial_filter.lost(figure, gaps, "tuned").missing)
         self.assertEqual(0, trial_filter.lost(figure, gaps, "host").missing)
+
+    def readings(self, work, *, labels, knobs=0):
+        """Return how often ``work`` reads the incidents of results."""
+        without = [f"no-{number}" for number in range(knobs)]
+        arms = dict.fromkeys(["host", "untuned", "tuned", "again", *without], 100.0)
+        data = samples.results(arms, boots=3, blocks=1)
+        for number in range(1, labels):
+            for trial in samples.results(arms, boots=3, blocks=1).trials:
+                trial.benchmark = f"b{number}"
+                data.trials.append(trial)
+        left_out = {arm: {"spec": f"perf:{arm}", "value": "1"} for arm in without}
+        samples.tell(data, ablation=left_out)
+        data.environment.errors = Read([environments.Incident("no boot", 1, "tuned")])
+        work(data)
+        return data.environment.errors.times
+
+    def test_incidents_are_read_as_often_however_many_figures_there_are(self):
+        budgets = []
+        for number in range(8):
+            label = f"b{number}" if number else "iperf3"
+            budgets.append(budget_file.Budget(label, "tuned", 0.5, optional=True))
+        for what, work, knobs in (
+            ("ablation", lambda results: ablation.judge(results, budgets), 8),
+            ("budgets", lambda results: verdict.judge_all(results, budgets), 0),
+            ("noise floors", noise.floors, 0),
+            ("summary", summary.summarise, 0),
+        ):
+            with self.subTest(what):
+                once = self.readings(work, labels=1, knobs=min(knobs, 1))
+                self.assertEqual(once, self.readings(work, labels=8, knobs=knobs))
+
+    def test_boots_of_incidents_are_not_read_for_every_figure(self):
+        data = samples.results({"host": 3.0, "tuned": 2.0}, boots=3, blocks=2)
+        gaps = trial_filter.Gaps(many=False, cut=Boots(), unbooted={"tuned": Boots()})
+        figure = trial_filter.Figure.of(data.trials)
+        self.assertEqual(2 * (100_000 - 3), trial_filter.lost(figure, gaps, "tuned").missing)
 
 
 class NamesTest(testcase.TestCase):
