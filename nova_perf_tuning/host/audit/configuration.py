@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from nova_perf_tuning import cpulist
+from nova_perf_tuning.host.audit import boot
 from nova_perf_tuning.host.audit.base import HostRule
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.input import novaconf
@@ -31,6 +32,16 @@ class NovaCpuSets(HostRule):
     source = "Nova's documentation of CPU topologies; TripleO: a core of each node for the host"
 
     def check(self, host: Host) -> Iterator[Finding]:
+        yield from self._offline(host)
+        if not host.dedicated:
+            yield from self._bare_nodes(host)
+        yield from self.faults(host)
+
+    def faults(self, host: Host) -> Iterator[Finding]:
+        """Yield what is wrong with the sets themselves, whatever is offline at this moment.
+
+        :raises NotApplicableError: there are none.
+        """
         given: dict[_Option, frozenset[int]] = {}
         if host.dedicated:
             given[host.dedicated_option] = host.dedicated
@@ -49,7 +60,6 @@ class NovaCpuSets(HostRule):
             if cpus - host.present:
                 missing, there = cpulist.named(cpus - host.present), cpulist.named(host.present)
                 yield self._about(host, option, f"it names {missing}; this host has only {there}")
-        yield from self._offline(host)
         if host.pin_set is None:
             yield from self._contradictions(host, list(given))
             yield from self._without_memory(host)
@@ -97,6 +107,23 @@ class NovaCpuSets(HostRule):
             remedy = f"{_bring_online(host, cpus)}, or take them out of {option[1]}"
             why = f"it names {cpulist.named(cpus)}, offline: {so}"
             yield self._about(host, option, why, level, remedy)
+
+    def _bare_nodes(self, host: Host) -> Iterator[Finding]:
+        """Yield online CPUs without memory beside them, of a host whose guests have no CPUs yet."""
+        bare = host.sets.online & layout.without_memory(host.facts)
+        if bare:
+            nodes = host.nodes_of(bare)
+            evidence: list[tuple[str, object]] = []
+            for node in sorted(nodes)[:3]:
+                evidence.append((f"/sys/devices/system/node/node{node}/meminfo", "MemTotal: 0 kB"))
+            yield self.finding(
+                evidence,
+                f"{cpulist.named(bare)} are on {cpulist.named(nodes, 'node')}, without memory: no pinned guest fits "
+                "there, and all others fetch every byte from another node",
+                "memory for these nodes (DIMMs, the firmware's interleaving), or leave these CPUs to the host "
+                "(nova-perf generate nova-conf{given})",
+                level=Level.WARNING,
+            )
 
     def _without_memory(self, host: Host) -> Iterator[Finding]:
         """Yield dedicated CPUs where no pinned guest fits: nova/virt/hardware.py, _numa_fit_instance_cell."""
@@ -270,15 +297,6 @@ class SharedSetMissing(HostRule):
             yield self.finding([(source, f"{text}; no cpu_shared_set")])
 
 
-_CMDLINE = "/proc/cmdline"
-_NOHZ_FULL = "/sys/devices/system/cpu/nohz_full"
-#: Where interrupts start that are made from now on.
-_DEFAULT_AFFINITY = "proc/irq/default_smp_affinity"
-_SEAPATH = (
-    "seapath/ansible #865, TuneD realtime-virtual-host, kernel documentation of these parameters"
-)
-
-
 class HousekeepingUnset(HostRule):
     """The host's own work is confined to housekeeping CPUs."""
 
@@ -300,15 +318,17 @@ class HousekeepingUnset(HostRule):
         if host.dedicated is not None and confined:
             return
         evidence = isolation(host) or [(owners.ISOLATED_AT_BOOT, "none")]
-        evidence += _not_isolating(host)
+        evidence += boot.not_isolating(host)
         if host.sets.tickless & dedicated:
-            evidence.append((_NOHZ_FULL, f"{host.facts.nohz_full} (it stops the tick alone)"))
+            evidence.append((boot.NOHZ_FULL, f"{host.facts.nohz_full} (it stops the tick alone)"))
         others = host.sets.online - dedicated
         if host.dedicated is None:
             evidence.append(host.owned)
             level, remedy = None, ""
         else:
             level = Level.INFO
+            if boot.not_isolating(host):  # isolation was asked for, and there is none
+                level = Level.WARNING
             remedy = (
                 f"CPUAffinity={cpulist.format(others)} in /etc/systemd/system.conf and a reboot, "
             )
@@ -328,19 +348,6 @@ class HousekeepingUnset(HostRule):
             remedy,
             level=level,
         )
-
-
-def _not_isolating(host: Host) -> list[tuple[str, str]]:
-    """Return isolcpus= as evidence where it keeps no CPU from the scheduler.
-
-    With flags it does so only with ``domain`` among them: housekeeping_isolcpus_setup() in
-    kernel/sched/isolation.c. nohz_full= never does.
-    """
-    value = host.boot.get("isolcpus", "")
-    flags = set(value.split(","))
-    if "domain" in flags or not flags & {"managed_irq", "nohz"}:
-        return []
-    return [(_CMDLINE, f"isolcpus={value} (without the flag domain)")]
 
 
 def _affinity_of_services(host: Host) -> frozenset[int] | None:
@@ -410,7 +417,7 @@ class IsolatedUnused(HostRule):
     id = "isolated-not-dedicated"
     why = "Isolated CPUs that are not dedicated run nothing; dedicated ones not isolated do the host's work."
     remedy = "add the dedicated CPUs to isolcpus= (nova-perf generate grub-args{given})"
-    source = _SEAPATH
+    source = boot.SEAPATH
 
     def check(self, host: Host) -> Iterator[Finding]:
         dedicated = known(host.dedicated, "no [compute] cpu_dedicated_set")
@@ -475,115 +482,3 @@ def others(host: Host) -> list[owners.Claim]:
             if claim.owner is Owner.PROGRAM or claim.name in slices:
                 found.append(claim)
     return found
-
-
-class NohzFull(HostRule):
-    """nohz_full names dedicated CPUs only, and the kernel obeys it."""
-
-    id = "nohz-full-mismatch"
-    why = "Without the tick every entry into the kernel costs more; it pays only where one thread has the CPU."
-    remedy = "nohz_full= the same CPUs as cpu_dedicated_set (nova-perf generate grub-args{given})"
-    source = _SEAPATH
-
-    def check(self, host: Host) -> Iterator[Finding]:
-        full = cpulist.parse(host.facts.nohz_full)
-        ignored = self._ignored(host) - full
-        need(full or ignored, "no nohz_full")
-        if ignored:
-            shown = host.text(_NOHZ_FULL[1:])
-            if shown is None:
-                shown = "not there"
-            yield self.finding(
-                [(_CMDLINE, f"nohz_full={host.boot['nohz_full']}"), (_NOHZ_FULL, shown or "none")],
-                f"nohz_full= asks for {cpulist.named(ignored)}, and the kernel keeps the tick there: it is built "
-                "without CONFIG_NO_HZ_FULL, or the list is at fault",
-                "a kernel with CONFIG_NO_HZ_FULL=y (dmesg | grep -i housekeeping says what it refused), or no "
-                "nohz_full=",
-            )
-        beyond = (
-            full
-            - host.sets.reserved
-            - cpulist.union((host.facts.isolated, host.facts.isolated_now))
-        )
-        if beyond:
-            evidence = [(_NOHZ_FULL, host.facts.nohz_full), host.owned, *_not_isolating(host)]
-            yield self.finding(
-                evidence,
-                f"{cpulist.named(beyond)}: without a tick, but in the scheduler's domains: several threads share "
-                f"them. {self.why}",
-            )
-
-    def _ignored(self, host: Host) -> frozenset[int]:
-        """Return the CPUs of nohz_full= on the command line.
-
-        The file in sysfs is there only with CONFIG_NO_HZ_FULL (drivers/base/cpu.c), that of
-        isolated CPUs always.
-        """
-        value = host.boot.get("nohz_full")
-        if value is None:
-            return frozenset()
-        seen = host.has(_NOHZ_FULL[1:]) or host.has(owners.ISOLATED_AT_BOOT[1:])
-        need(seen, f"{_NOHZ_FULL} is not in this record", NoDataError)
-        asked = known(host.cpus_of_parameter(value), "nohz_full= is no list of CPUs", NoDataError)
-        return asked & host.present
-
-
-class BootIrqAffinity(HostRule):
-    """irqaffinity= is the complement of the dedicated and isolated CPUs."""
-
-    id = "irqaffinity-on-dedicated"
-    why = "New interrupts start on guests' CPUs and stay there until they are moved."
-    remedy = "irqaffinity= the housekeeping CPUs (nova-perf generate grub-args{given})"
-    source = (
-        "seapath/ansible #865; kernel/irq/irqdesc.c: without irqaffinity= the default is all CPUs"
-    )
-
-    def check(self, host: Host) -> Iterator[Finding]:
-        isolcpus = host.boot.get("isolcpus", "")
-        isolated = host.sets.quiet | (host.cpus_of_parameter(isolcpus) or frozenset())
-        taken = isolated | host.sets.reserved
-        need(taken, "no dedicated or isolated CPUs")
-        need(host.sets.housekeeping, "no CPU is left for interrupts")
-        evidence, may = self._starts(host)
-        wrong = may & taken
-        if not wrong:
-            return
-        also = ""
-        if isolcpus:
-            evidence.append((_CMDLINE, f"isolcpus={isolcpus}"))
-            also = "; isolcpus= has no managed_irq: those that the kernel itself places may be there, too"
-        if "managed_irq" in isolcpus.split(","):
-            also = "; isolcpus=managed_irq keeps off only those that the kernel itself places"
-        level = Level.WARNING
-        if "irqaffinity" not in host.boot and not isolated:
-            level = Level.INFO
-        yield self.finding(
-            evidence,
-            f"new interrupts may start on {cpulist.named(wrong)}, dedicated or isolated{also}",
-            f"irqaffinity={cpulist.format(host.sets.housekeeping)} on the kernel's command line "
-            "(nova-perf generate grub-args{given})",
-            level=level,
-        )
-
-    def _starts(self, host: Host) -> tuple[list[tuple[str, str]], frozenset[int]]:
-        """Return where new interrupts start, at boot and now, with the evidence."""
-        evidence: list[tuple[str, str]] = []
-        may: frozenset[int] = frozenset()
-        value = host.boot.get("irqaffinity")
-        if value is not None:
-            evidence.append((_CMDLINE, f"irqaffinity={value}"))
-            listed = host.cpus_of_parameter(value)
-            may |= known(listed, "irqaffinity= is no list of CPUs", NoDataError)
-        mask = host.text(_DEFAULT_AFFINITY)
-        if mask is not None and cpulist.is_mask(mask.strip()):
-            evidence.append((f"/{_DEFAULT_AFFINITY}", mask))
-            may |= cpulist.parse_mask(mask)
-        if not evidence:
-            need(
-                host.content(_CMDLINE[1:]) is not None,
-                "neither /proc/cmdline nor /proc/irq/default_smp_affinity is in this record",
-                NoDataError,
-            )
-            evidence.append((_CMDLINE, "no irqaffinity="))
-            may = host.sets.online
-        return evidence, may

@@ -176,7 +176,7 @@ class WindowsEnlightenments(GuestRule):
                 guest,
                 [f"<qemu:arg value='-cpu'/> {guest.inventory.cpu_override}"],
                 f"-cpu in <qemu:commandline> of {guest.name} replaces the CPU that libvirt makes: "
-                f"{', '.join(sorted(lost))} of <hyperv> are without effect, and <cpu> is, too",
+                f"{', '.join(sorted(lost))} of <hyperv> have no effect, nor has <cpu>",
                 level=Level.ERROR,
             )
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Configuration that fits a host, with comments, for review: nothing here is written anywhere."""
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterable, Iterator
 
 from nova_perf_tuning import cpulist, rules
 from nova_perf_tuning.host.audit import configuration, physnets
@@ -158,7 +159,7 @@ def _cores(
 
 def _faults(host: Host) -> list[str]:
     try:
-        return [finding.why for finding in configuration.NovaCpuSets().check(host)]
+        return [finding.why for finding in configuration.NovaCpuSets().faults(host)]
     except rules.NotApplicableError:
         return []
 
@@ -186,8 +187,19 @@ def nova_conf(host: Host) -> str:
         lines.append(f"cpu_dedicated_set = {cpulist.format(dedicated)}")
     else:
         lines.append("# No CPU is dedicated.")
+    lines += _comments(_offline(host, shared, dedicated))
     lines += _physnets(host)
     return "\n".join(lines) + "\n"
+
+
+def _offline(host: Host, shared: frozenset[int], dedicated: frozenset[int]) -> Iterator[str]:
+    """Yield which CPUs of the sets are offline: they stay in them, since they may come back."""
+    sets = dataclasses.replace(
+        host.cpu_sets, shared=cpulist.format(shared), dedicated=cpulist.format(dedicated)
+    )
+    offline = frozenset[int]().union(*layout.offline_in_sets(host.facts, sets).values())
+    if offline:
+        yield f"{cpulist.named(offline)} are offline: Nova rejects the sets until they are online."
 
 
 def _comments(texts: Iterable[str]) -> list[str]:

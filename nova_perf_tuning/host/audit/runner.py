@@ -10,6 +10,7 @@ from importlib import metadata
 from nova_perf_tuning import errors, rules
 from nova_perf_tuning.host.audit import (
     base,
+    boot,
     configuration,
     devices,
     guest_pins,
@@ -27,6 +28,7 @@ from nova_perf_tuning.host.audit.host import Host
 #: :data:`_MODULES`.
 GROUP = "nova_perf_tuning.audit"
 _MODULES = (
+    boot,
     configuration,
     devices,
     guest_pins,

@@ -27,15 +27,16 @@ class TicklessTest(testcase.TestCase):
     def test_the_host_may_still_run_on_them(self) -> None:
         tickless = {f"{_CPU}/isolated": "\n", f"{_CPU}/nohz_full": hosts.DEDICATED}
         flags = f"isolcpus=managed_irq,nohz,{hosts.DEDICATED}"
-        for cmdline, evidence in (
-            ("quiet", []),
-            (flags, [("/proc/cmdline", f"{flags} (without the flag domain)")]),
+        shown_flags = [("/proc/cmdline", f"{flags} (without the flag domain)")]
+        for cmdline, evidence, level in (
+            ("quiet", [], rules.Level.INFO),
+            (flags, shown_flags, rules.Level.WARNING),
         ):
             changes = {**tickless, "proc/cmdline": f"{cmdline}\n"}
             (finding,) = audit_cases.judge("housekeeping-unset", changes).findings
             shown = [tuple(item) for item in finding.evidence if item.path == "/proc/cmdline"]
             self.assertEqual(evidence, shown)
-            self.assertEqual(rules.Level.INFO, finding.level)
+            self.assertEqual(level, finding.level)
 
     def test_isolation_elsewhere_confines_nothing(self) -> None:
         changes = {f"{_CPU}/isolated": "0-1\n", f"{_CPU}/nohz_full": "\n"}

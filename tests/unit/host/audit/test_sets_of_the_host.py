@@ -56,6 +56,15 @@ class OfflineTest(testcase.TestCase):
             with self.subTest(name):
                 self.assertEqual(expected, said({**_OFFLINE, **sets}))
 
+    def test_generated_sets_keep_them(self) -> None:
+        """They may come back, as second threads do with SMT: a set is never cut to what runs now."""
+        sets = "cpu_dedicated_set = 2-3,10-11\ncpu_shared_set = 0-1,8-9"
+        for libvirt, said_so in (("", 1), ("cpu_power_management = true", 0)):
+            changes = {**_OFFLINE, **_GUESTS, **conf(sets, libvirt)}
+            text = generate.nova_conf(hosts.view(hosts.changed(hosts.good(), changes)))
+            self.assertIn("\ncpu_dedicated_set = 2-3,10-11\n", text)
+            self.assertEqual(said_so, text.count("# CPUs 10-11 are offline"), text)
+
     def test_plan_and_audit_name_the_same(self) -> None:
         for libvirt in ("", "cpu_power_management = true"):
             for default in ("", "vcpu_pin_set = 2-3,10-11"):
@@ -95,15 +104,21 @@ class WithoutMemoryTest(testcase.TestCase):
         self.assertIn("cpu_dedicated_set = 2-3,10-11,", finding.remedy)
 
     def test_what_may_be_there(self) -> None:
-        """Floating guests without NUMA cells run there; and where no memory is known nothing is said."""
+        """Where no memory is known nothing is said."""
         unknown = {f"sys/devices/system/node/node{node}/meminfo": None for node in range(2)}
         for name, changes in (
-            ("shared", {**_EMPTY, **conf("cpu_shared_set = 0-15")}),
             ("the other node", {**_EMPTY, **conf("cpu_dedicated_set = 2-3,10-11")}),
             ("unknown", {**unknown, **conf(f"cpu_dedicated_set = {hosts.DEDICATED}")}),
         ):
             with self.subTest(name):
                 self.assertEqual([], audit_cases.judge("nova-cpu-sets", changes).findings)
+
+    def test_guests_without_cpus_of_their_own_run_there_from_afar(self) -> None:
+        """Also where no nova.conf is known: it is the machine that is at fault."""
+        for sets in (conf("cpu_shared_set = 0-15"), {_NOVA: None}):
+            (finding,) = audit_cases.judge("nova-cpu-sets", {**_EMPTY, **sets}).findings
+            self.assertEqual(_WARNING, finding.level)
+            self.assertTrue(finding.why.startswith("CPUs 4-7,12-15 are on node 1,"), finding.why)
 
     def test_generated_sets_leave_them_out(self) -> None:
         sets = conf(f"cpu_dedicated_set = {hosts.DEDICATED}")

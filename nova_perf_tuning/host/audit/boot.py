@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters of the kernel's command line: what they ask for, what they leave out, what the kernel does."""
+
+from collections.abc import Iterator
+
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.host.audit.base import HostRule
+from nova_perf_tuning.host.audit.host import Host
+from nova_perf_tuning.host.model import owners
+from nova_perf_tuning.rules import Finding, Level, NoDataError, known, need
+
+_CMDLINE = "/proc/cmdline"
+NOHZ_FULL = "/sys/devices/system/cpu/nohz_full"
+#: Where interrupts start that are made from now on.
+_DEFAULT_AFFINITY = "proc/irq/default_smp_affinity"
+SEAPATH = (
+    "seapath/ansible #865, TuneD realtime-virtual-host, kernel documentation of these parameters"
+)
+
+
+def not_isolating(host: Host) -> list[tuple[str, str]]:
+    """Return isolcpus= as evidence where it keeps no CPU from the scheduler.
+
+    With flags it does so only with ``domain`` among them: housekeeping_isolcpus_setup() in
+    kernel/sched/isolation.c. nohz_full= never does.
+    """
+    value = host.boot.get("isolcpus", "")
+    flags = set(value.split(","))
+    if "domain" in flags or not flags & {"managed_irq", "nohz"}:
+        return []
+    return [(_CMDLINE, f"isolcpus={value} (without the flag domain)")]
+
+
+class NohzFull(HostRule):
+    """nohz_full names dedicated CPUs only, and the kernel obeys it."""
+
+    id = "nohz-full-mismatch"
+    why = "Without the tick every entry into the kernel costs more; it pays only where one thread has the CPU."
+    remedy = "nohz_full= the same CPUs as cpu_dedicated_set (nova-perf generate grub-args{given})"
+    source = SEAPATH
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        full = cpulist.parse(host.facts.nohz_full)
+        ignored = self._ignored(host) - full
+        need(full or ignored, "no nohz_full")
+        if ignored:
+            shown = host.text(NOHZ_FULL[1:])
+            if shown is None:
+                shown = "not there"
+            yield self.finding(
+                [(_CMDLINE, f"nohz_full={host.boot['nohz_full']}"), (NOHZ_FULL, shown or "none")],
+                f"nohz_full= asks for {cpulist.named(ignored)}, and the kernel keeps the tick there: it is built "
+                "without CONFIG_NO_HZ_FULL, or the list is at fault",
+                "a kernel with CONFIG_NO_HZ_FULL=y (dmesg | grep -i housekeeping says what it refused), or no "
+                "nohz_full=",
+            )
+        beyond = (
+            full
+            - host.sets.reserved
+            - cpulist.union((host.facts.isolated, host.facts.isolated_now))
+        )
+        if beyond:
+            evidence = [(NOHZ_FULL, host.facts.nohz_full), host.owned, *not_isolating(host)]
+            yield self.finding(
+                evidence,
+                f"{cpulist.named(beyond)}: without a tick, but in the scheduler's domains: several threads share "
+                f"them. {self.why}",
+            )
+
+    def _ignored(self, host: Host) -> frozenset[int]:
+        """Return the CPUs of nohz_full= on the command line.
+
+        The file in sysfs is there only with CONFIG_NO_HZ_FULL (drivers/base/cpu.c), that of
+        isolated CPUs always.
+        """
+        value = host.boot.get("nohz_full")
+        if value is None:
+            return frozenset()
+        seen = host.has(NOHZ_FULL[1:]) or host.has(owners.ISOLATED_AT_BOOT[1:])
+        need(seen, f"{NOHZ_FULL} is not in this record", NoDataError)
+        asked = known(host.cpus_of_parameter(value), "nohz_full= is no list of CPUs", NoDataError)
+        return asked & host.present
+
+
+class BootIrqAffinity(HostRule):
+    """irqaffinity= is the complement of the dedicated and isolated CPUs."""
+
+    id = "irqaffinity-on-dedicated"
+    why = "New interrupts start on guests' CPUs and stay there until they are moved."
+    remedy = "irqaffinity= the housekeeping CPUs (nova-perf generate grub-args{given})"
+    source = (
+        "seapath/ansible #865; kernel/irq/irqdesc.c: without irqaffinity= the default is all CPUs"
+    )
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        isolcpus = host.boot.get("isolcpus", "")
+        isolated = host.sets.quiet | (host.cpus_of_parameter(isolcpus) or frozenset())
+        taken = isolated | host.sets.reserved
+        need(taken, "no dedicated or isolated CPUs")
+        need(host.sets.housekeeping, "no CPU is left for interrupts")
+        evidence, may = self._starts(host)
+        wrong = may & taken
+        if not wrong:
+            return
+        also = ""
+        if isolcpus:
+            evidence.append((_CMDLINE, f"isolcpus={isolcpus}"))
+            also = "; isolcpus= has no managed_irq: those that the kernel itself places may be there, too"
+        if "managed_irq" in isolcpus.split(","):
+            also = "; isolcpus=managed_irq keeps off only those that the kernel itself places"
+        level = Level.WARNING
+        if "irqaffinity" not in host.boot and not isolated:
+            level = Level.INFO
+        yield self.finding(
+            evidence,
+            f"new interrupts may start on {cpulist.named(wrong)}, dedicated or isolated{also}",
+            f"irqaffinity={cpulist.format(host.sets.housekeeping)} on the kernel's command line "
+            "(nova-perf generate grub-args{given})",
+            level=level,
+        )
+
+    def _starts(self, host: Host) -> tuple[list[tuple[str, str]], frozenset[int]]:
+        """Return where new interrupts start, at boot and now, with the evidence."""
+        evidence: list[tuple[str, str]] = []
+        may: frozenset[int] = frozenset()
+        value = host.boot.get("irqaffinity")
+        if value is not None:
+            evidence.append((_CMDLINE, f"irqaffinity={value}"))
+            listed = host.cpus_of_parameter(value)
+            may |= known(listed, "irqaffinity= is no list of CPUs", NoDataError)
+        mask = host.text(_DEFAULT_AFFINITY)
+        if mask is not None and cpulist.is_mask(mask.strip()):
+            evidence.append((f"/{_DEFAULT_AFFINITY}", mask))
+            may |= cpulist.parse_mask(mask)
+        if not evidence:
+            need(
+                host.content(_CMDLINE[1:]) is not None,
+                "neither /proc/cmdline nor /proc/irq/default_smp_affinity is in this record",
+                NoDataError,
+            )
+            evidence.append((_CMDLINE, "no irqaffinity="))
+            may = host.sets.online
+        return evidence, may
