@@ -163,6 +163,7 @@ class Inventory:
     :ivar encryption: ``sev``, ``sev-es``, ``sev-snp``, ``tdx`` ... of ``<launchSecurity>``; empty:
         none.
     :ivar windows: image properties or libosinfo say so, else it has what only Windows uses.
+    :ivar idle_iothreads: numbers of its I/O threads that no disk or controller names.
     :ivar rx_queue_sizes, mtus: of each interface; what the XML does not say is empty or None.
     """
 
@@ -179,6 +180,7 @@ class Inventory:
     windows: bool = False
     disks: tuple[Disk, ...] = ()
     controllers: tuple[Controller, ...] = ()
+    idle_iothreads: tuple[int, ...] = ()
     rx_queue_sizes: tuple[str, ...] = ()
     mtus: tuple[int | None, ...] = ()
 

@@ -37,6 +37,8 @@ _MAX_AMOUNT: Final = 99_999_999_999  # of KiB, of bytes
 _NOVA: Final = f"{{{NOVA_NAMESPACE}}}"
 #: What shows that Nova made a domain; older releases wrote 1.0, without extra specs.
 INSTANCES: Final = (f"{_NOVA}instance", f"{_NOVA.replace('1.1', '1.0')}instance")
+#: Number of an I/O thread.
+_IOTHREAD: Final = re.compile("[1-9][0-9]{0,8}").fullmatch
 #: Arguments that are passed on to QEMU as they are.
 _QEMU: Final = "{http://libvirt.org/schemas/domain/qemu/1.0}"
 _PROPERTY: Final = f"{_NOVA}property"
@@ -218,6 +220,7 @@ def parse_inventory(xml: str | bytes) -> domain.Inventory:
         windows=windows,
         disks=tuple(_disk(disk) for disk in root.iterfind("devices/disk")),
         controllers=tuple(_controller(device) for device in root.iterfind("devices/controller")),
+        idle_iothreads=_idle_iothreads(root),
         rx_queue_sizes=tuple(rx_queue_sizes),
         mtus=tuple(mtus),
     )
@@ -241,6 +244,25 @@ def _disk(disk: etree._Element) -> domain.Disk:
 def _controller(device: etree._Element) -> domain.Controller:
     queues = _shown(device, "driver", "queues")
     return domain.Controller(_shown(device, ".", "type"), _shown(device, ".", "model"), queues)
+
+
+def _idle_iothreads(root: etree._Element) -> tuple[int, ...]:
+    """Return the I/O threads that nothing names; those without an id have the first free numbers."""
+    count = iothreads(root)
+    every: set[int] = set()
+    for thread in root.iterfind("iothreadids/iothread"):
+        text = thread.get("id", "")
+        if _IOTHREAD(text) and len(every) < MAX_IOTHREADS:
+            every.add(int(text))
+    for candidate in range(1, 2 * MAX_IOTHREADS):
+        if len(every) >= count:
+            break
+        every.add(candidate)
+    for device in root.iterfind("devices/*/driver"):
+        texts = [device.get("iothread", "")]
+        texts.extend(thread.get("id", "") for thread in device.iterfind("iothreads/iothread"))
+        every -= {int(text) for text in texts if _IOTHREAD(text)}
+    return tuple(sorted(every))
 
 
 def _cell_memory(root: etree._Element) -> Iterator[tuple[str, str]]:

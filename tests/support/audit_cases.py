@@ -515,6 +515,14 @@ CASES: dict[str, Case] = {
         "<controller type='scsi'>: model lsilogic",
         message="scsi with 2 vCPUs has its disks on a SCSI controller: model lsilogic",
     ),
+    "guest-idle-iothreads": Case(
+        {
+            _GUEST: hosts.domain().replace("<vcpu>", "<iothreads>2</iothreads><vcpu>"),
+        },
+        "info",
+        "<iothreads>2</iothreads>, disks on virtio",
+        message="2 I/O threads of instance-1 without a disk: 1, 2",
+    ),
     "windows-without-hyperv": Case(
         {_WINDOWS: hosts.domain("windows", pins=("10", "11"), os_type="windows", features="")},
         "warning",

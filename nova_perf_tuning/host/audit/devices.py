@@ -129,6 +129,31 @@ class EmulatedController(GuestRule):
             return
 
 
+class IdleIothreads(GuestRule):
+    """I/O threads of guests serve a disk."""
+
+    id = "guest-idle-iothreads"
+    level = Level.INFO
+    why = (
+        "Only virtio disks and virtio-scsi controllers that name a thread leave QEMU's main loop."
+    )
+    remedy = "hw_disk_bus=virtio, or scsi with hw_scsi_model=virtio-scsi, for the image: such disks take the threads"
+    plain = "<driver iothread='N'/> of a virtio disk or of a virtio-scsi controller, or fewer <iothreads>"
+    source = "libvirt: IOThreads allocation, driver iothread"
+
+    def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
+        idle = guest.inventory.idle_iothreads
+        if idle:
+            buses = sorted({disk.bus for disk in guest.inventory.disks if disk.kind == "disk"})
+            yield self.of(
+                guest,
+                [
+                    f"<iothreads>{guest.domain.iothreads}</iothreads>, disks on {named(buses) or 'nothing'}"
+                ],
+                f"{counted(len(idle), 'I/O thread')} of {guest.name} without a disk: {named(map(str, idle))}",
+            )
+
+
 class WindowsEnlightenments(GuestRule):
     """Windows guests are offered Hyper-V enlightenments and its clock."""
 

@@ -150,6 +150,8 @@ class GuestsTest(FieldCase):
         self.assert_found(case, tree, rule, "qemu:arg -cpu", override, *words)
         self.assert_found(case, tree, rule, "vpindex, synic", "vpindex", "synic", "stimer")
         self.assert_found(case, tree, "guest-pins", "host CPU 0", "owns CPU 0")
+        words = ("1 I/O thread", "sata", "virtio-scsi")
+        self.assert_found(case, tree, "guest-idle-iothreads", "iothread 1 unused", *words)
         self.assertEqual([], self.findings(tree, "emulator-on-dedicated"))
 
     def test_14_no_numatune(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows guests: what tells that they are, and which Hyper-V enlightenments they get in the end."""
+"""Windows guests, which Hyper-V enlightenments they get in the end; and I/O threads that serve nothing."""
 
 from nova_perf_tuning import rules
 from nova_perf_tuning.guest import parsing
@@ -83,3 +83,26 @@ class WindowsTest(testcase.TestCase):
         for arguments in (("-cpu", every), ("-cpu", named), ("-cpu", "host", "-cpu", every)):
             with self.subTest(arguments):
                 self.assertEqual([], self.findings(xml(arguments=arguments)))
+
+
+class IdleIothreadsTest(testcase.TestCase):
+    def idle(self, threads: str, *drivers: str) -> tuple[int, ...]:
+        disks = "".join(f"<disk>{driver}</disk>" for driver in drivers)
+        text = f"<domain type='kvm'><name>a</name>{threads}<devices>{disks}</devices></domain>"
+        return parsing.parse_inventory(text).idle_iothreads
+
+    def test_threads_that_nothing_names(self) -> None:
+        two = "<iothreads>2</iothreads>"
+        mapped = "<driver><iothreads><iothread id='1'/><iothread id='2'/></iothreads></driver>"
+        for threads, drivers, expected in (
+            ("", (), ()),
+            (two, (), (1, 2)),
+            (two, ("<driver iothread='2'/>",), (1,)),
+            (two, (mapped,), ()),
+            (f"{two}<iothreadids><iothread id='5'/></iothreadids>", (), (1, 5)),
+            ("<iothreadids><iothread id='5'/></iothreadids>", ("<driver iothread='5'/>",), ()),
+            (two, ("<driver iothread='x'/>",), (1, 2)),
+            (f"{two}<iothreadids><iothread id='x'/></iothreadids>", (), (1, 2)),
+        ):
+            with self.subTest(threads=threads, drivers=drivers):
+                self.assertEqual(expected, self.idle(threads, *drivers))
