@@ -5,8 +5,9 @@ import argparse
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import cloud_command, cloud_flavor
+from nova_perf_tuning.cli.options import flavor as flavor_options
 from nova_perf_tuning.placement import flavor_hosts, flavors
-from nova_perf_tuning.specs import flavor_rules, profiles
+from nova_perf_tuning.specs import crosscheck, flavor_rules, profiles
 
 
 class FlavorCheck(cloud_command.CloudLister):
@@ -34,9 +35,18 @@ class FlavorCheck(cloud_command.CloudLister):
         else:
             checked = [flavors.find(self.connection, parsed_args.flavor)]
         findings = []
+        unjudged = None
         for flavor in checked:
-            for finding in flavor_rules.findings(flavor.vcpus, flavor.extra_specs, known):
+            found = flavor_rules.findings(flavor.vcpus, flavor.extra_specs, known)
+            for finding in flavor_options.combinations(flavor.extra_specs, flavor.vcpus):
+                if finding.rule == flavor_options.UNJUDGED:
+                    unjudged = crosscheck.message(finding)
+                else:
+                    found.append(finding)
+            for finding in found:
                 findings.append((flavor.name, finding))
+        if unjudged and parsed_args.formatter == "table":  # programs read what was found
+            self.warn(unjudged)
         if not parsed_args.all:
             [flavor] = checked
             try:

@@ -19,9 +19,10 @@ from nova_perf_tuning.specs.request import AUTO, Request
 #: The rule that Nova's own specs are in the flavor.
 NATIVE_MISSING: Final = "native-specs-missing"
 MULTIQUEUE: Final = "hw:vif_multiqueue_enabled"
+EMULATOR: Final = "hw:emulator_threads_policy"
 #: Nova looks for these in the flavor alone, for others in the image as well
 #: (nova/virt/hardware.py).
-_OF_FLAVORS: Final = frozenset({"hw:emulator_threads_policy", "hw:pmem"})
+_OF_FLAVORS: Final = frozenset({EMULATOR, "hw:pmem"})
 #: CPUs of its own by Placement's resource class; with it Nova refuses ``hw:cpu_policy``
 #: (nova/virt/hardware.py).
 _PCPUS: Final = re.compile(r"resources(?:[1-9][0-9]*)?:PCPU")
@@ -162,10 +163,16 @@ def _with_novas(facts: SpecFacts) -> Iterator[Finding]:
                 "Nova gives nodes to guests with a NUMA topology alone; others float over the host.",
                 level,
             )
-    if (
-        request.emulator_placement == "numa"
-        and facts.native("hw:emulator_threads_policy") == "isolate"
-    ):
+    confined = facts.pinned and facts.native(EMULATOR) != "share"
+    if confined and request.vhost_placement in ("numa", "spread"):
+        yield wrong(
+            "vhost-needs-shared-emulator",
+            f"{facts.stated('vhost_placement')} has no effect on a pinned guest without {EMULATOR}=share",
+            f"set {EMULATOR}=share, with [compute] cpu_shared_set on the hosts",
+            "libvirt confines vhost workers to the CPUs of the emulator threads, which are the guest's own.",
+            Level.WARNING,
+        )
+    if request.emulator_placement == "numa" and facts.native(EMULATOR) == "isolate":
         yield wrong(
             "emulator-numa-or-isolate",
             f"{facts.stated('emulator_placement')} contradicts hw:emulator_threads_policy=isolate, which gives "

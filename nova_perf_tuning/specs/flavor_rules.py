@@ -14,7 +14,7 @@ from nova_perf_tuning.specs.profiles import Profile
 
 PROFILE: Final = "perf:profile"
 POLICY: Final = "hw:cpu_policy"
-EMULATOR: Final = "hw:emulator_threads_policy"
+EMULATOR: Final = crosscheck.EMULATOR
 
 _OURS: Final = re.compile(r"(hw:)?perf[_:]?\w|hw_perf_", re.IGNORECASE)
 

@@ -9,6 +9,8 @@ from nova_perf_tuning.cli import options
 from nova_perf_tuning.nova import native_specs
 from nova_perf_tuning.specs import crosscheck, flavor_rules, parsing, profiles, vocabulary
 
+#: The rule that specs were not judged together.
+UNJUDGED = "native-combination-unjudged"
 _PROFILE = f"{vocabulary.PREFIX}profile"
 
 
@@ -80,7 +82,29 @@ def single_warnings(
         parsed = parsing.parse(readable, profiles=known)
         faults += crosscheck.findings(parsed, readable, vcpus=vcpus, native=False)
         raise crosscheck.ContradictionError("; and ".join(map(crosscheck.message, faults)))
+    if vcpus is not None:
+        native = parsing.parse(readable, profiles=known).native
+        faults += crosscheck.refuse(combinations({**native, **specs}, vcpus))
     return faults
+
+
+def combinations(specs: Mapping[str, str], vcpus: int) -> list[rules.Finding]:
+    """Return what the Nova that is installed here says of a flavor's specs together.
+
+    Without Nova, and where specs need it, a warning that they were not judged.
+    """
+    if not any(native_specs.is_combined(key) for key in specs):
+        return []
+    judge = native_specs.combinations()
+    if judge is None:
+        found = "combinations of Nova's own specs were not judged: Nova is not installed here"
+        why = "Nova refuses some specs only together, such as masks, policies and NUMA nodes."
+        return [crosscheck.wrong(UNJUDGED, found, "", why, rules.Level.WARNING)]
+    refused = judge(specs, vcpus)
+    if refused is None:
+        return []
+    why = "Nova refuses the flavor, or builds no guest of it."
+    return [crosscheck.wrong("native-combination", f"Nova refuses it: {refused}", "", why)]
 
 
 def flavor(args: argparse.Namespace, default_profile: str | None = None) -> dict[str, str]:

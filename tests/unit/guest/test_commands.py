@@ -131,7 +131,14 @@ class ExplainTest(CommandTest):
         document = json.loads(out)
         rows = [(row["spec"], row["origin"]) for row in document["specs"]]
         self.assertEqual((0, [("hw:numa_nodes", "flavor"), ("hw:later", "flavor")]), (code, rows))
-        self.assertEqual(["native-unknown"], [warning["code"] for warning in document["warnings"]])
+        codes = [warning["code"] for warning in document["warnings"]]
+        self.assertEqual(["native-unknown", "native-combination-unjudged"], codes)
+        document = json.loads(
+            program.run(
+                "explain", "--vcpus", "2", "--spec", "hw:vif_multiqueue_enabled=true", "-f", "json"
+            )[1]
+        )
+        self.assertEqual([], document["warnings"])
         specs = ("hw:pmu=2", "perf:vif_queues=0", "perf:disk_queues=9")
         refused = program.run(*options, *(part for spec in specs for part in ("--spec", spec)))
         for key in ("hw:later=1", *specs):

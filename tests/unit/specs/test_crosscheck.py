@@ -64,6 +64,16 @@ BROKEN = {
             "share",
         )
     ],
+    "vhost-needs-shared-emulator": [
+        (
+            {"perf:vhost_placement": placement, **PINNED, **policy},
+            {},
+            4,
+            "hw:emulator_threads_policy=share",
+        )
+        for placement in ("numa", "spread")
+        for policy in ({}, {"hw:emulator_threads_policy": "isolate"})
+    ],
     "offload-needs-checksum": [
         (
             {"perf:vif_host_offload.csum": "off", "perf:vif_host_offload.tso6": "on"},
@@ -85,6 +95,8 @@ FITTING = [
     ({"perf:emulator_placement": "numa", "hw:mem_page_size": "large"}, {}, 4),
     ({"perf:emulator_placement": "default"}, {}, 4),
     ({"perf:emulator_placement": "numa", **PINNED}, {"hw_emulator_threads_policy": "isolate"}, 4),
+    ({"perf:vhost_placement": "numa", **PINNED, "hw:emulator_threads_policy": "share"}, {}, 4),
+    ({"perf:vhost_placement": "spread"}, {}, 4),
     ({"perf:iothreads": "1"}, {"hw_emulator_threads_policy": "none"}, 4),
     ({"perf:vif_host_offload.csum": "off", "perf:vif_host_offload.tso4": "off"}, {}, 4),
 ]

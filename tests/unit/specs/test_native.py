@@ -8,9 +8,10 @@ from tests.support import testcase
 GOOD = (
     ("hw:numa_nodes", "2"), ("hw:numa_cpus.1", "0-3,^2"), ("hw:numa_mem.10", "512"), ("hw:mem_page_size", "2048"),
     ("hw:mem_page_size", "1GB"), ("hw:pmu", "Yes"), ("hw:cpu_policy", "mixed"), ("hw:mem_encryption_model", "new"),
-    ("resources:PCPU", "x"), ("trait:HW_NUMA", "required"), ("nodes", "0"),
+    ("hw:mem_page_size", "1Gib"), ("resources:PCPU", "x"), ("trait:HW_NUMA", "required"), ("nodes", "0"),
 )  # fmt: skip
 WRONG = (
+    ("hw:mem_page_size", "1G"), ("hw:mem_page_size", "2048kB"),
     ("hw:numa_nodes", "0"), ("hw:numa_nodes", "two"), ("hw:numa_cpus.0", "all"), ("hw:mem_page_size", "huge"),
     ("hw:pmu", "maybe"), ("hw:cpu_policy", "pinned"), ("hw:cpu_thread_policy", ""), ("hw:cpu_max_cores", "-1"),
 )  # fmt: skip
