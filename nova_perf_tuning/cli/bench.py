@@ -18,7 +18,7 @@ def show(
     used: dict[str, str],
     readings: list[base.Reading],
     environment: Environment | None = None,
-    report: base.Report | None = None,
+    report: base.BenchmarkReport | None = None,
 ) -> None:
     """Show a benchmark's figures as the option ``-f`` says, with warnings and all that a report says."""
     warnings: list[Reason] = []

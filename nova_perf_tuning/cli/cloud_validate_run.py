@@ -145,7 +145,9 @@ class Run:
 
     # -- after
 
-    def _reported(self, run: fleet_model.StoredRun, measured: fleet_validation.Measured) -> int:
+    def _reported(
+        self, run: fleet_model.StoredRun, measured: fleet_validation.FleetMeasurement
+    ) -> int:
         """Judge, write and print what was measured; return the exit code, or raise why there is none."""
         ended = measured.ended
         if measured.has_leftovers:

@@ -58,7 +58,7 @@ class Span:
 
 
 @dataclasses.dataclass(slots=True)
-class Report:
+class BenchmarkReport:
     """All that an output says.
 
     :ivar readings: the figures; of several runs in one output none is judged.
@@ -320,9 +320,9 @@ class Benchmark(abc.ABC):
         """Return whether a text has the marks of this tool, whether or not it can be read."""
         return bool(self.marks) and re.search(self.marks, output, re.MULTILINE) is not None
 
-    def report(self, output: str) -> Report:
+    def report(self, output: str) -> BenchmarkReport:
         """Return all that an output says; raises what :meth:`parse` raises."""
-        return Report(self.parse(output), remarks=dict(self.remarks(output)))
+        return BenchmarkReport(self.parse(output), remarks=dict(self.remarks(output)))
 
     def remarks(self, output: str) -> Mapping[str, str]:
         """Return what to know of an output that :meth:`parse` has read: code -> text for a person."""
@@ -455,7 +455,7 @@ class ReportBenchmark(Benchmark):
     """A benchmark that is read by :meth:`report` as a whole."""
 
     @abc.abstractmethod
-    def report(self, output: str) -> Report:
+    def report(self, output: str) -> BenchmarkReport:
         """Return all that an output says; OutputError: it is cut off, empty or foreign."""
 
     def parse(self, output: str) -> list[Reading]:

@@ -88,7 +88,7 @@ class Fio(base.ReportBenchmark):
             timeout_s += jobs * size / min(10e6, block * 200)
         return (base.Step(tuple(argv), "client", timeout_s),)
 
-    def report(self, text: str) -> base.Report:
+    def report(self, text: str) -> base.BenchmarkReport:
         groups = self._groups(text)
         found = fio_figures.report(self, groups)
         version = groups[0].workload.get("version", "")
@@ -111,7 +111,7 @@ class Fio(base.ReportBenchmark):
     def printed(self, output: str) -> bool:
         return '"fio version"' in output or fio_text.printed(output)
 
-    def _groups(self, text: str) -> list[fio_figures.Group]:
+    def _groups(self, text: str) -> list[fio_figures.JobGroup]:
         if not self.has_json(text) and fio_text.printed(text):
             return fio_text.read(self, text)
         return fio_json.read(self, text)

@@ -50,7 +50,7 @@ class Way:
 
 
 @dataclasses.dataclass(slots=True)
-class Group:
+class JobGroup:
     """One job, or a group of jobs that fio has added up (group_reporting)."""
 
     name: str
@@ -59,7 +59,7 @@ class Group:
     workload: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
-def report(tool: base.Benchmark, groups: Sequence[Group]) -> base.Report:
+def report(tool: base.Benchmark, groups: Sequence[JobGroup]) -> base.BenchmarkReport:
     """Return the figures of all groups; those of one group have no prefix, of several none is judged.
 
     :raises base.BenchmarkOutputError: a group did nothing, its figures contradict each other, or there are
@@ -77,7 +77,7 @@ def report(tool: base.Benchmark, groups: Sequence[Group]) -> base.Report:
         found = _of_group(tool, group)
         found.workload = dict(group.workload)
         return found
-    shown = base.Report()
+    shown = base.BenchmarkReport()
     prefixes = pasted.distinct([group.name for group in groups])
     for prefix, group in zip(prefixes, groups, strict=True):
         part = _of_group(tool, group)
@@ -94,9 +94,9 @@ def report(tool: base.Benchmark, groups: Sequence[Group]) -> base.Report:
     return shown
 
 
-def _of_group(tool: base.Benchmark, group: Group) -> base.Report:
+def _of_group(tool: base.Benchmark, group: JobGroup) -> base.BenchmarkReport:
     ways = group.ways
-    found = base.Report()
+    found = base.BenchmarkReport()
     found.readings += [
         base.Reading(*tool.primary, sum(way.iops for way in ways), primary=True),
         base.Reading("bandwidth", "MB/s", "higher", sum(way.bandwidth for way in ways) / 1e6),

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base, fio_figures
-from nova_perf_tuning.validation.bench.fio_figures import Group, Times, Way
+from nova_perf_tuning.validation.bench.fio_figures import JobGroup, Times, Way
 
 _SHARE: Final = re.compile(r"[0-9]{1,3}\.[0-9]{1,6}")
 #: Options of a job -> their names in the workload.
@@ -33,7 +33,7 @@ _OPTIONS: Final[Mapping[str, str]] = {
 }
 
 
-def read(tool: base.Benchmark, text: str) -> list[Group]:
+def read(tool: base.Benchmark, text: str) -> list[JobGroup]:
     """Return the groups of fio's JSON; OutputError: a job failed, or the document is of fio 2."""
     document = tool.load_json(text)
     jobs = tool.find(document, "jobs")
@@ -53,8 +53,8 @@ def read(tool: base.Benchmark, text: str) -> list[Group]:
     return groups
 
 
-def _group(tool: base.Benchmark, job: dict[str, Any]) -> Group:
-    group = Group(one_line(job.get("jobname", "job"), 60))
+def _group(tool: base.Benchmark, job: dict[str, Any]) -> JobGroup:
+    group = JobGroup(one_line(job.get("jobname", "job"), 60))
     for name in _names(tool, job):
         part = tool.mapping(job, name)
         if "bw_bytes" not in part or "clat_ns" not in part:
@@ -109,7 +109,7 @@ def _times(tool: base.Benchmark, part: dict[str, Any], key: str) -> Times | None
     return Times(mean, least, most, tails)
 
 
-def _workload(common: object, own: object, group: Group, version: object) -> dict[str, str]:
+def _workload(common: object, own: object, group: JobGroup, version: object) -> dict[str, str]:
     """Return what a job did, by the options that fio repeats; a job's own come before those of all."""
     workload: dict[str, str] = {}
     for options in (common, own):

@@ -7,7 +7,7 @@ from typing import Final
 
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base, pasted
-from nova_perf_tuning.validation.bench.fio_figures import Group, Times, Way
+from nova_perf_tuning.validation.bench.fio_figures import JobGroup, Times, Way
 
 _NUMBER: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([kKMG]?)"
 _AMOUNT: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)[ ]?([KkMGTP]?)(i?)B"
@@ -65,7 +65,7 @@ def printed(text: str) -> bool:
     return False
 
 
-def read(tool: base.Benchmark, text: str) -> list[Group]:
+def read(tool: base.Benchmark, text: str) -> list[JobGroup]:
     """Return the groups of fio's normal output.
 
     :raises base.BenchmarkOutputError: a job failed, a group is cut off, or jobs are missing.
@@ -116,7 +116,7 @@ def _heads(lines: Sequence[str]) -> list[re.Match[str]]:
 
 
 def _workload(
-    heads: Sequence[re.Match[str]], of: re.Match[str], group: Group, lines: Sequence[str]
+    heads: Sequence[re.Match[str]], of: re.Match[str], group: JobGroup, lines: Sequence[str]
 ) -> dict[str, str]:
     """Return what the jobs of a group did; ``of`` is the group's line."""
     own = [head for head in heads if head[2] == of[2] and head[1] == of[1]]
@@ -161,12 +161,12 @@ class _Section:
         found = _GROUP.match(lines[0])
         assert found is not None
         self._found = found
-        self._group = Group(found[1])
+        self._group = JobGroup(found[1])
         #: Where percentiles belong that follow.
         self._tails: dict[float, float] | None = None
         self._tail_unit = 1.0
 
-    def read(self) -> Group:
+    def read(self) -> JobGroup:
         code = int(self._found[4])
         if code:
             said = re.search(r"error=([^)]{1,200})", self._found[5])

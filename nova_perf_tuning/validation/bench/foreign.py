@@ -17,7 +17,7 @@ TOOLS: Final[Sequence[type[base.Benchmark]]] = (
     iperf2.Iperf2,
     netperf_text.NetperfRequests,
     netperf_text.NetperfUdp,
-    sysbench_reports.Memory,
+    sysbench_reports.MemoryReport,
     sysbench_reports.FileIo,
     sysbench_reports.Sql,
     sysbench_reports.Unknown,

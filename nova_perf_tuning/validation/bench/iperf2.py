@@ -8,7 +8,7 @@ from typing import Final
 
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base, iperf_rows, pasted
-from nova_perf_tuning.validation.bench.iperf_rows import Row
+from nova_perf_tuning.validation.bench.iperf_rows import IperfRow
 
 _CLIENT: Final = re.compile(r"^Client connecting to (\S{1,200}), (TCP|UDP) port ([0-9]{1,5})")
 _SERVER: Final = re.compile(r"^Server listening on (TCP|UDP) port ([0-9]{1,5})")
@@ -28,8 +28,8 @@ _ARRIVED: Final = "the server, what arrived"
 @dataclasses.dataclass(slots=True)
 class _Direction:
     name: str
-    rows: list[Row] = dataclasses.field(default_factory=list)
-    report: Row | None = None
+    rows: list[IperfRow] = dataclasses.field(default_factory=list)
+    report: IperfRow | None = None
     streams: int = 0
 
 
@@ -45,7 +45,7 @@ class Iperf2(base.ForeignTool):
         r"|Server listening on (?:TCP|UDP) port [0-9])"
     )
 
-    def report(self, output: str) -> base.Report:
+    def report(self, output: str) -> base.BenchmarkReport:
         self.check_length(output)
         lines = pasted.lines_of(output)
         if not self.printed(output):
@@ -58,7 +58,7 @@ class Iperf2(base.ForeignTool):
             if _FAILED.match(line):
                 raise self.fault(f"it said '{one_line(line, 160)}'")
         directions = self._directions(lines, bool(clients))
-        shown = base.Report()
+        shown = base.BenchmarkReport()
         for direction in directions:
             readings = self._readings(direction, lines)
             if len(directions) > 1:
@@ -136,9 +136,9 @@ class Iperf2(base.ForeignTool):
                 )
         return readings
 
-    def _total(self, direction: _Direction, lines: Sequence[str]) -> Row:
+    def _total(self, direction: _Direction, lines: Sequence[str]) -> IperfRow:
         """Return the row that sums the test up: from its begin to its end, of all streams."""
-        longest: dict[str, Row] = {}
+        longest: dict[str, IperfRow] = {}
         last = 0.0
         for row in direction.rows:
             last = max(last, row.end)

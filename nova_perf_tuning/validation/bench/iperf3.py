@@ -74,10 +74,10 @@ class _Iperf(base.Benchmark):
             udp = iperf3_text.is_udp(output)
         return of_iperf3 and udp == (self.protocol == "UDP")
 
-    def report(self, output: str) -> base.Report:
+    def report(self, output: str) -> base.BenchmarkReport:
         if self.is_text(output):
             return iperf3_text.report(self, output)
-        found = base.Report(self.parse(output), remarks=dict(self.remarks(output)))
+        found = base.BenchmarkReport(self.parse(output), remarks=dict(self.remarks(output)))
         document = self.documents(output)[0]
         found.workload = self._workload(document)
         if _is_bidirectional(document["end"]):

@@ -8,7 +8,7 @@ from typing import Final
 
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base, iperf_rows, pasted
-from nova_perf_tuning.validation.bench.iperf_rows import Row
+from nova_perf_tuning.validation.bench.iperf_rows import IperfRow
 
 _MARKS: Final = re.compile(
     r"^(?:Connecting to host .{1,200}, port [0-9]{1,5}|iperf 3\.[0-9].*|iperf Done\.|iperf3: .{1,300}"
@@ -54,11 +54,11 @@ class _Direction:
     """The two totals of one direction."""
 
     name: str
-    sent: Row | None
-    received: Row
+    sent: IperfRow | None
+    received: IperfRow
 
 
-def report(tool: base.Benchmark, text: str) -> base.Report:
+def report(tool: base.Benchmark, text: str) -> base.BenchmarkReport:
     """Return the figures of one test.
 
     :param tool: the benchmark of TCP or of UDP.
@@ -71,7 +71,7 @@ def report(tool: base.Benchmark, text: str) -> base.Report:
     if is_udp(text) != udp:
         raise tool.fault("the output is of a test of the other protocol (TCP or UDP)")
     directions = _directions(tool, lines)
-    shown = base.Report()
+    shown = base.BenchmarkReport()
     for direction in directions:
         if udp:
             readings = _udp_readings(tool, direction)

@@ -20,7 +20,7 @@ SUM: Final = "SUM"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Row:
+class IperfRow:
     """One line of figures.
 
     :ivar stream: its number, or ``SUM``; :ivar role: ``TX-C`` and the like, or empty.
@@ -44,7 +44,7 @@ class Row:
         return float(found[1]), float(found[2]), float(found[3])
 
 
-def row(line: str) -> Row | None:
+def row(line: str) -> IperfRow | None:
     found = _ROW.match(line)
     if not found:
         return None
@@ -53,12 +53,12 @@ def row(line: str) -> Row | None:
     rate = float(found[7]) * pasted.DECIMAL[found[8]]
     if found[9] == "Bytes":
         rate = float(found[7]) * pasted.BINARY[found[8]] * 8
-    return Row(
+    return IperfRow(
         found[1], found[2] or "", float(found[3]), float(found[4]), amount, rate, found[10].strip()
     )
 
 
-def total(tool: base.Benchmark, rows: Sequence[Row], what: str, streams: int = 1) -> Row:
+def total(tool: base.Benchmark, rows: Sequence[IperfRow], what: str, streams: int = 1) -> IperfRow:
     """Return the one row that is of all streams.
 
     :param rows: rows of one direction as one side counted it; :param what: their name for errors.

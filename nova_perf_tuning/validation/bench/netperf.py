@@ -68,12 +68,14 @@ class Netperf(base.Benchmark):
         """Return whether it is netperf's output for people, or of figures that somebody chose."""
         return f"{_UNITS}\n" not in text and self.printed(text)
 
-    def report(self, output: str) -> base.Report:
+    def report(self, output: str) -> base.BenchmarkReport:
         if self._is_table(output):
             return self._report_table(output)
-        return base.Report(self.parse(output), {"protocol": "TCP"}, dict(self.remarks(output)))
+        return base.BenchmarkReport(
+            self.parse(output), {"protocol": "TCP"}, dict(self.remarks(output))
+        )
 
-    def _report_table(self, text: str) -> base.Report:
+    def _report_table(self, text: str) -> base.BenchmarkReport:
         tests = netperf_text.read(self, text)
         if len(tests) == 1 and not tests[0].is_stream:
             raise self.fault(

@@ -117,9 +117,9 @@ def read(tool: base.Benchmark, text: str) -> list[Test]:
     return tests
 
 
-def report(tool: base.Benchmark, tests: Sequence[Test]) -> base.Report:
+def report(tool: base.Benchmark, tests: Sequence[Test]) -> base.BenchmarkReport:
     """Return the figures of tests; those of several have the test's name before theirs."""
-    shown = base.Report()
+    shown = base.BenchmarkReport()
     names = pasted.distinct([test.name.lower() for test in tests])
     for name, test in zip(names, tests, strict=True):
         shown.left_out += test.left_out
@@ -289,7 +289,7 @@ class _OneTest(base.ForeignTool):
 
     tests: ClassVar[Sequence[str]]
 
-    def report(self, output: str) -> base.Report:
+    def report(self, output: str) -> base.BenchmarkReport:
         tests = read(self, output)
         if len(tests) > 1 or tests[0].name not in self.tests:
             names = ", ".join(test.name for test in tests[:5])

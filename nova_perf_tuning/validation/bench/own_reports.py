@@ -60,7 +60,7 @@ class Himenobmtxp(base.ForeignTool):
     form = "himenobmtxp SIZE"
     marks = r"^[ \t]*(?:MFLOPS measured[ ]*:|Start rehearsal measurement process|Score based on .{1,60}:)"
 
-    def report(self, output: str) -> base.Report:
+    def report(self, output: str) -> base.BenchmarkReport:
         self.check_length(output)
         lines = pasted.lines_of(output)
         starts = [at for at, line in enumerate(lines) if _LOOPS.match(line)]
@@ -68,7 +68,7 @@ class Himenobmtxp(base.ForeignTool):
             raise self.fault(
                 f"the output is cut off or foreign: no line 'Loop executed'{self.wanted_form()}"
             )
-        shown = base.Report()
+        shown = base.BenchmarkReport()
         ends = [*starts[1:], len(lines)]
         for number, (begin, end) in enumerate(zip(starts, ends, strict=True), start=1):
             prefix = ""
@@ -83,7 +83,7 @@ class Himenobmtxp(base.ForeignTool):
         return shown
 
     def _add_run(
-        self, shown: base.Report, lines: Sequence[str], part: tuple[int, int], prefix: str
+        self, shown: base.BenchmarkReport, lines: Sequence[str], part: tuple[int, int], prefix: str
     ) -> None:
         begin, end = part
         found = score = None
@@ -119,7 +119,7 @@ class TpccMysql(base.ForeignTool):
     form = "tpcc_start"
     marks = r"^[ \t]*(?:\*+ ###easy### TPC-C Load Generator|<TpmC>|<Constraint Check>)"
 
-    def report(self, output: str) -> base.Report:
+    def report(self, output: str) -> base.BenchmarkReport:
         self.check_length(output)
         lines = pasted.lines_of(output)
         rates = [found for found in map(_TPMC.match, lines) if found is not None]
@@ -134,7 +134,7 @@ class TpccMysql(base.ForeignTool):
         }
         if rate == 0 or "0" not in rows:
             raise self.fault("no New-Order was finished, or the raw results are cut off")
-        shown = base.Report([base.Reading(*self.primary, rate, primary=True)])
+        shown = base.BenchmarkReport([base.Reading(*self.primary, rate, primary=True)])
         seconds = self._seconds(lines)
         self._check_rate(rows["0"], rate, seconds)
         for at, name in enumerate(_TRANSACTIONS):
@@ -170,7 +170,9 @@ class TpccMysql(base.ForeignTool):
         if abs(counted - rate) > 0.01 * rate + 1:
             raise self.fault(f"{rate:g} TpmC contradict the raw results ({counted:g})")
 
-    def _add_tails(self, shown: base.Report, lines: Sequence[str], seconds: float | None) -> None:
+    def _add_tails(
+        self, shown: base.BenchmarkReport, lines: Sequence[str], seconds: float | None
+    ) -> None:
         """Add the percentiles of New-Order where one interval is the whole run."""
         rows = [found for found in map(_INTERVAL.match, lines) if found is not None]
         if len(rows) != 1 or seconds is None or float(rows[0][1]) != seconds:
@@ -181,7 +183,7 @@ class TpccMysql(base.ForeignTool):
             metric = f"new_order_latency_{name}"
             shown.readings.append(base.Reading(metric, "ms", "lower", float(value)))
 
-    def _add_constraints(self, shown: base.Report, lines: Sequence[str]) -> None:
+    def _add_constraints(self, shown: base.BenchmarkReport, lines: Sequence[str]) -> None:
         found = [row for row in map(_CONSTRAINT.match, lines) if row is not None]
         failed = [f"{row[1]} {row[2]} %" for row in found if row[3] == "NG"]
         if failed:
@@ -200,7 +202,7 @@ class Dd(base.ForeignTool):
     form = "dd (GNU coreutils, BusyBox or BSD)"
     marks = r"^[ \t]*[0-9]{1,12}\+[0-9]{1,12}[ ](?:records|enregistrements|Datens|\S{2,20}[ ]\S{2,20})|^记录了[0-9]"
 
-    def report(self, output: str) -> base.Report:
+    def report(self, output: str) -> base.BenchmarkReport:
         self.check_length(output)
         lines = pasted.lines_of(output.translate(_WIDE))
         runs = []
@@ -210,7 +212,7 @@ class Dd(base.ForeignTool):
                 runs.append(self._run(line))
         if not runs:
             raise self.fault(f"the output has no result of dd{self.wanted_form()}")
-        shown = base.Report()
+        shown = base.BenchmarkReport()
         commands = [line for line in lines if re.search(r"\bdd [a-z]{1,9}=", line)]
         for number, (size, seconds) in enumerate(runs, start=1):
             prefix = ""
@@ -247,7 +249,9 @@ class Dd(base.ForeignTool):
             raise self.fault(f"'{one_line(text, 20)}' is no number of seconds")
         return float(written)
 
-    def _add_remarks(self, shown: base.Report, commands: Sequence[str], runs: int) -> None:
+    def _add_remarks(
+        self, shown: base.BenchmarkReport, commands: Sequence[str], runs: int
+    ) -> None:
         if runs > 1:
             shown.remarks["several_runs"] = f"the text has {runs} runs: none of them is judged"
         flushed = [
@@ -273,7 +277,7 @@ class Rtla(base.ForeignTool):
     form = "oslat --json=- or cyclictest --json=- --histogram=10000"
     marks = _RTLA
 
-    def report(self, output: str) -> base.Report:
+    def report(self, output: str) -> base.BenchmarkReport:
         self.check_length(output)
         tool = "rtla"
         for name in ("osnoise", "timerlat", "hwnoise"):

@@ -130,7 +130,7 @@ class Cyclictest(_RtTests):
     def remarks(self, text: str) -> Mapping[str, str]:
         return self.report(text).remarks
 
-    def report(self, text: str) -> base.Report:
+    def report(self, text: str) -> base.BenchmarkReport:
         if not self.has_json(text) and rt_text.is_cyclictest(text):
             return self._report_text(rt_text.read_cyclictest(self, text))
         return self._report_json(text)
@@ -139,8 +139,8 @@ class Cyclictest(_RtTests):
         threads = self.mapping(self.load_json(text), "thread")
         return any("histogram" in self.mapping(threads, name) for name in threads)
 
-    def _report_text(self, found: rt_text.Cyclictest) -> base.Report:
-        shown = base.Report(workload=found.workload)
+    def _report_text(self, found: rt_text.Cyclictest) -> base.BenchmarkReport:
+        shown = base.BenchmarkReport(workload=found.workload)
         threads, per_us = found.threads, found.per_us
         longest = max(thread.longest for thread in threads)
         least = min(thread.least for thread in threads)
@@ -165,7 +165,9 @@ class Cyclictest(_RtTests):
             )
         return shown
 
-    def _add_tails(self, shown: base.Report, found: rt_text.Cyclictest, count: float) -> None:
+    def _add_tails(
+        self, shown: base.BenchmarkReport, found: rt_text.Cyclictest, count: float
+    ) -> None:
         """Add the percentiles that lie within the histogram; of others only their least is known."""
         for share in _SHARES:
             metric = base.percentile_name(round(share * 100, 2))
@@ -185,7 +187,7 @@ class Cyclictest(_RtTests):
                 f"{found.beyond:g} of {count:g} wake-ups ({share:.2g} %) lie beyond the histogram"
             )
 
-    def _report_json(self, text: str) -> base.Report:
+    def _report_json(self, text: str) -> base.BenchmarkReport:
         per_us = self._per_us(text)
         taken = self._has_histograms(text)
         maxima: dict[str, float] = {}
@@ -208,7 +210,7 @@ class Cyclictest(_RtTests):
                 maxima[cpu] = max(maxima.get(cpu, 0.0), self.number(thread, "max") / per_us)
         if not cycles:
             raise self.fault("no wake-up was counted")
-        shown = base.Report(workload=self.json_workload(text))
+        shown = base.BenchmarkReport(workload=self.json_workload(text))
         if taken:
             self._add_json_tails(shown, seen, cycles, longest, per_us)
         else:
@@ -226,7 +228,7 @@ class Cyclictest(_RtTests):
 
     def _add_json_tails(
         self,
-        shown: base.Report,
+        shown: base.BenchmarkReport,
         seen: Mapping[float, float],
         cycles: float,
         longest: float,
@@ -310,10 +312,10 @@ class Oslat(_RtTests):
     def parse(self, text: str) -> list[base.Reading]:
         return self.report(text).readings
 
-    def report(self, text: str) -> base.Report:
+    def report(self, text: str) -> base.BenchmarkReport:
         if self.has_json(text) or not rt_text.is_oslat(text):
             readings = self._parse_json(text)
-            return base.Report(readings, self.json_workload(text))
+            return base.BenchmarkReport(readings, self.json_workload(text))
         found = rt_text.read_oslat(self, text)
         rates = found.gaps / found.seconds
         maxima = {}
@@ -331,7 +333,7 @@ class Oslat(_RtTests):
         remarks = {
             "interruptions": "'interruptions' counts gaps above the usual pass of the loop, a CPU"
         }
-        return base.Report(readings, found.workload, remarks, left_out)
+        return base.BenchmarkReport(readings, found.workload, remarks, left_out)
 
     def _parse_json(self, text: str) -> list[base.Reading]:
         longest: dict[int, float] = {}

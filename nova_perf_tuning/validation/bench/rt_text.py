@@ -44,7 +44,7 @@ def is_oslat(text: str) -> bool:
 
 
 @dataclasses.dataclass(slots=True)
-class Thread:
+class MeasuredThread:
     """One thread of cyclictest, times in the output's unit.
 
     :ivar cycles: None: the output does not count them.
@@ -68,7 +68,7 @@ class Cyclictest:
     :ivar beyond: wake-ups beyond the histogram, :ivar reach: where it ends.
     """
 
-    threads: list[Thread]
+    threads: list[MeasuredThread]
     per_us: float
     unit_known: bool
     bins: dict[float, float] = dataclasses.field(default_factory=dict)
@@ -82,7 +82,7 @@ def read_cyclictest(tool: base.Benchmark, text: str) -> Cyclictest:
     tool.check_length(text)
     lines = pasted.lines_of(text)
     words = pasted.command(text, "cyclictest")
-    by_number: dict[str, Thread] = {}
+    by_number: dict[str, MeasuredThread] = {}
     for line in lines:
         found = _THREAD.match(line)
         if found:
@@ -113,10 +113,10 @@ def read_cyclictest(tool: base.Benchmark, text: str) -> Cyclictest:
     return found_all
 
 
-def _thread(tool: base.Benchmark, found: re.Match[str], last: bool) -> Thread:
+def _thread(tool: base.Benchmark, found: re.Match[str], last: bool) -> MeasuredThread:
     if last and len(found[7]) + len(found[8]) < _MAX_PLACES:
         raise tool.fault("the output is cut off within the maximum of its last line")
-    thread = Thread(found[1], float(found[5]), float(found[6]), float(found[8]))
+    thread = MeasuredThread(found[1], float(found[5]), float(found[6]), float(found[8]))
     thread.cycles, thread.interval, thread.priority = float(found[4]), found[3], found[2]
     if not thread.least <= thread.longest:
         raise tool.fault(f"thread {thread.number} has a minimum above its maximum")
@@ -135,14 +135,14 @@ def _summaries(tool: base.Benchmark, lines: Sequence[str]) -> dict[str, list[flo
     return summaries
 
 
-def _threads_of(tool: base.Benchmark, summaries: dict[str, list[float]]) -> list[Thread]:
+def _threads_of(tool: base.Benchmark, summaries: dict[str, list[float]]) -> list[MeasuredThread]:
     """Return threads by the lines below the histogram alone, as cyclictest prints them with -q."""
     columns = [summaries.get(f"{name} Latencies", []) for name in ("Min", "Avg", "Max")]
     if len({len(column) for column in columns}) != 1:
         raise tool.fault("the lines below the histogram differ in their threads")
     threads = []
     for at, (least, mean, longest) in enumerate(zip(*columns, strict=True)):
-        threads.append(Thread(str(at), least, mean, longest))
+        threads.append(MeasuredThread(str(at), least, mean, longest))
     return threads
 
 
@@ -173,7 +173,7 @@ def _add_histogram(
 
 
 def _cyclictest_workload(
-    lines: Sequence[str], words: Sequence[str], threads: Sequence[Thread]
+    lines: Sequence[str], words: Sequence[str], threads: Sequence[MeasuredThread]
 ) -> dict[str, str]:
     workload = {"threads": str(len(threads))}
     for line in lines:
@@ -250,7 +250,7 @@ def read_oslat(tool: base.Benchmark, text: str) -> Oslat:
     workload = {}
     for row, name in (
         ("Total runtime", "duration"),
-        ("Thread priority", "priority"),
+        ("MeasuredThread priority", "priority"),
         ("CPU list", "cpus"),
         ("CPU for main thread", "CPU of the main thread"),
         ("Workload", "workload"),

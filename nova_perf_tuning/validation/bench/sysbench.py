@@ -102,8 +102,8 @@ class Sysbench(base.Benchmark):
                 )
         return remarks
 
-    def report(self, output: str) -> base.Report:
-        report = base.Report(self.parse(output), remarks=dict(self.remarks(output)))
+    def report(self, output: str) -> base.BenchmarkReport:
+        report = base.BenchmarkReport(self.parse(output), remarks=dict(self.remarks(output)))
         report.workload = self.workload(output)
         report.left_out = ["single reports, the least latency and the sum, the threads' shares"]
         return report

@@ -22,7 +22,7 @@ class _Report(sysbench.Sysbench, base.ForeignTool):
     def parse(self, output: str) -> list[base.Reading]:
         """Return the figures; OutputError: see :meth:`check`."""
 
-    def report(self, output: str) -> base.Report:
+    def report(self, output: str) -> base.BenchmarkReport:
         return sysbench.Sysbench.report(self, output)
 
     def remarks(self, output: str) -> dict[str, str]:
@@ -40,7 +40,7 @@ class _Report(sysbench.Sysbench, base.ForeignTool):
             )
 
 
-class Memory(_Report):
+class MemoryReport(_Report):
     """Writing or reading memory in blocks."""
 
     kind = "sysbench_memory"
@@ -111,7 +111,7 @@ class FileIo(_Report):
             raise self.fault("the run has neither read nor written")
         return [*readings, *self.latencies(output)]
 
-    def report(self, output: str) -> base.Report:
+    def report(self, output: str) -> base.BenchmarkReport:
         report = super().report(output)
         metrics = {reading.metric for reading in report.readings}
         for way in ("read", "write"):

@@ -183,10 +183,10 @@ class UnixBench(base.Benchmark):
                 f"the report is of version {versions[0]}; figures compare only with {_VERSION}'s"
             )
 
-    def report(self, output: str) -> base.Report:
+    def report(self, output: str) -> base.BenchmarkReport:
         self.check_length(output)
         parts = self.parts(output)
-        shown = base.Report(remarks=dict(self.remarks(output)))
+        shown = base.BenchmarkReport(remarks=dict(self.remarks(output)))
         head = _HEADER.search(output)
         if head:
             shown.workload["version"] = head[1]

@@ -58,7 +58,7 @@ class Started:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Measured:
+class FleetMeasurement:
     """How measuring a run ended.
 
     :ivar has_leftovers: stacks of the run may be left.
@@ -189,14 +189,14 @@ def measure(
     store: run_store.RunStore,
     started: Started,
     progress: Callable[[session.Progress], None],
-) -> Measured:
+) -> FleetMeasurement:
     """Measure what is left of a run; an error is returned, since what was measured counts.
 
     :raises run_store.TakenOverError: another process has the run; results, files and stacks are
         for that one.
     """
     if started.launcher is None:
-        return Measured(Ended.COMPLETE, started.run.leftovers)
+        return FleetMeasurement(Ended.COMPLETE, started.run.leftovers)
     going = fleet_run.FleetRun(store, started.launcher, started.run, progress)
     ended = Ended.ERROR
     stopped_for: errors.PerfTuningError | None = None
@@ -206,7 +206,7 @@ def measure(
         raise
     except errors.PerfTuningError as error:
         stopped_for = error
-    return Measured(ended, going.unclean, going.stopped_by, stopped_for)
+    return FleetMeasurement(ended, going.unclean, going.stopped_by, stopped_for)
 
 
 def why_no_result(run: fleet_model.StoredRun, ended: Ended) -> errors.PerfTuningError:

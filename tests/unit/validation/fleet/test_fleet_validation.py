@@ -109,7 +109,8 @@ class TakeUpTest(ValidationCase):
         again = self.take_up(before, fleet_case.SimulatedCloud)
         self.assertEqual((before, None), (again.run, again.launcher))
         self.assertEqual(
-            fleet_validation.Measured(Ended.COMPLETE, has_leftovers=False), self.measure(again)
+            fleet_validation.FleetMeasurement(Ended.COMPLETE, has_leftovers=False),
+            self.measure(again),
         )
 
     def test_it_goes_on_by_the_plan_that_is_given(self):
@@ -144,7 +145,9 @@ class TakeUpTest(ValidationCase):
 class MeasureTest(ValidationCase):
     def test_a_whole_run(self):
         measured = self.measure(self.create())
-        self.assertEqual(fleet_validation.Measured(Ended.COMPLETE, has_leftovers=False), measured)
+        self.assertEqual(
+            fleet_validation.FleetMeasurement(Ended.COMPLETE, has_leftovers=False), measured
+        )
 
     def test_an_error_is_returned_since_what_was_measured_counts(self):
         started = self.create()
@@ -173,7 +176,7 @@ class MeasureTest(ValidationCase):
         )
         measured = self.measure(started)
         self.assertEqual(
-            fleet_validation.Measured(Ended.INTERRUPTED, True, signal.SIGTERM), measured
+            fleet_validation.FleetMeasurement(Ended.INTERRUPTED, True, signal.SIGTERM), measured
         )
 
     @staticmethod
