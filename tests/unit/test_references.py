@@ -26,8 +26,9 @@ FILE = re.compile(r"(?<![\w./<{$*:-])((?:[\w-]+/)*[\w-]+\.(?:py|rst|toml|sh|jq))
 PLACE = re.compile(r"``([a-z_]+(?:/[a-z_]+)+)``")
 #: Where the kernel keeps its own pages.
 KERNEL = "Documentation/"
-#: Files of Nova and of DevStack, and a name that no module may have.
+#: Files of Nova, of QEMU and of DevStack, and a name that no module may have.
 OTHERS = {
+    "docs/system/i386/hyperv.rst",
     "nova/scheduler/utils.py",
     "nova/virt/__init__.py",
     "nova/virt/hardware.py",
