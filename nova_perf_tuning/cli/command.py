@@ -148,7 +148,7 @@ def print_table(
     cannot serve here: it continues a wide field in the next line after any hyphen, so that a range
     of CPUs is torn in two and looks like other CPUs.
 
-    :param most: how many rows; one line tells of the others.
+    :param most: how many rows; one line says how many are left out.
     """
     if not rows:
         return

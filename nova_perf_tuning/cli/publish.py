@@ -209,7 +209,7 @@ def _own_name(verdicts: host_results.HostResults, service: str | None) -> str:
 
 def _withdraw(args: argparse.Namespace, conf: _NovaConf) -> None:
     if args.result is not None:
-        raise options.OptionError("--withdraw takes away what is published; leave out RESULT")
+        raise options.OptionError("--withdraw removes the published result; leave out RESULT")
     path = os.path.join(conf.directory, conf.name)
     removed = False
     if os.path.lexists(path):

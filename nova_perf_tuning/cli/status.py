@@ -100,7 +100,7 @@ def _journal(args: argparse.Namespace) -> dict[str, Any]:
 def _print_journal(journal: Mapping[str, Any]) -> None:
     if journal["journal_fault"]:
         command.say(
-            f"what is applied is not known: the journal was not read: {journal['journal_fault']}"
+            f"the applied settings are not known, since the journal was not read: {journal['journal_fault']}"
         )
         return
     head = ("state", "kind", "target", "value", "original", "since", "rule", "detail")

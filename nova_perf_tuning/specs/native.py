@@ -65,5 +65,5 @@ def findings(specs: Mapping[str, str], check: Check | None = None) -> Iterator[F
             allowed = str(wrong)
             if known and known[0]:
                 allowed = f"allowed: {known[0]}"
-            why = "Nova refuses the flavor, or builds no guest of it."
+            why = "Nova refuses the flavor, or cannot build a guest from it."
             yield crosscheck.wrong("native-value", shown, allowed, why)

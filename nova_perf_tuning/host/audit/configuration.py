@@ -245,7 +245,7 @@ class PowerOverlap(HostRule):
         if 0 in dedicated:
             yield self.finding(
                 [managed, (host.nova[DEDICATED].source, cpulist.format(dedicated))],
-                "CPU 0 is never powered down: Nova warns of it at each start and passes it over",
+                "CPU 0 is never powered down: Nova warns at each start and ignores it",
                 "take CPU 0 out of cpu_dedicated_set",
                 level=Level.INFO,
             )

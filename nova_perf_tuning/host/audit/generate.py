@@ -58,7 +58,7 @@ def split(host: Host) -> tuple[frozenset[int], frozenset[int], list[str]]:
         if not shared:
             shared = online - dedicated - isolated - taken
             reasons.append(
-                "not as in nova.conf: cpu_shared_set is what is left, for emulator threads and the like"
+                "not as in nova.conf: cpu_shared_set gets the remaining CPUs, for emulator threads and the like"
             )
         return shared, dedicated, reasons or [_AS_THEY_ARE]
     if shared and not host.dedicated:
@@ -67,7 +67,7 @@ def split(host: Host) -> tuple[frozenset[int], frozenset[int], list[str]]:
     if whole:
         start = "nova.conf has no CPU sets to start from: pinned guests get what the kernel isolates now"
         if whole != isolated:
-            start += ", but for torn cores and the core of CPU 0"
+            start += ", except torn cores and the core of CPU 0"
         reasons.append(start)
         return online - whole - taken, whole, reasons
     keep, why = _proposal(host, taken)
