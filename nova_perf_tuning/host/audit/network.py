@@ -337,7 +337,13 @@ class ChannelCount(HostRule):
         taken = host.sets.reserved | host.sets.quiet
         need(taken, "no dedicated or isolated CPUs: interrupts may go anywhere")
         unknown: list[str] = []
+        nowhere: list[str] = []
+        lost = not host.nodes_of(host.sets.online)
         for nic in host.links:
+            # Of a host with several nodes: how many CPUs serve the NIC is not known.
+            if len(host.facts.nodes) > 1 and (lost or nic.node is None):
+                nowhere.append(nic.name)
+                continue
             link = host.ethtool.get(nic.name)
             if link is not None and link.channels:
                 yield from self._judge(host, nic, link.channels, f"ethtool -l {nic.name}")
@@ -353,6 +359,7 @@ class ChannelCount(HostRule):
             f"channels unknown (ethtool): {named(unknown)}",
             NoDataError,
         )
+        need(not nowhere, f"nodes unknown: {named(nowhere)}", NoDataError)
 
     def _judge(
         self, host: Host, nic: host_model.Nic, channels: Mapping[str, int], where: str
