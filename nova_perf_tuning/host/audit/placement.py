@@ -140,7 +140,11 @@ class FloatsOnIsolated(HostRule):
 def _vcpu_threads(host: Host) -> Iterator[Placed]:
     """Yield where vCPUs of all guests may run, also of those whose XML is not known."""
     for guest in host.guests:
-        yield from guest_threads.placed(host, guest, ("vcpu",))
+        threads = list(guest_threads.placed(host, guest, ("vcpu",)))
+        yield from threads
+        if not threads and guest.process is None:  # it is off: its pins say where they will be
+            for text in guest.domain.vcpu_pins.values():
+                yield Placed(guest.name, (guest.path, f"<vcpupin cpuset='{text}'>"), text)
     judged = {guest.name for guest in host.guests}
     for process in host.facts.guests:
         if process.name not in judged:
