@@ -260,6 +260,9 @@ def _idle_iothreads(root: etree._Element) -> tuple[int, ...]:
         every.add(candidate)
     for device in root.iterfind("devices/*/driver"):
         texts = [device.get("iothread", "")]
+        mapping = device.find("iothreads")
+        if mapping is not None and not len(mapping):
+            return ()  # recorded without its threads
         texts.extend(thread.get("id", "") for thread in device.iterfind("iothreads/iothread"))
         every -= {int(text) for text in texts if _IOTHREAD(text)}
     return tuple(sorted(every))

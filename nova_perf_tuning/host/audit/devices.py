@@ -143,7 +143,7 @@ class IdleIothreads(GuestRule):
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         idle = guest.inventory.idle_iothreads
-        if idle:
+        if idle and guest.inventory.disks:
             buses = sorted({disk.bus for disk in guest.inventory.disks if disk.kind == "disk"})
             yield self.of(
                 guest,

@@ -91,6 +91,16 @@ class IdleIothreadsTest(testcase.TestCase):
         text = f"<domain type='kvm'><name>a</name>{threads}<devices>{disks}</devices></domain>"
         return parsing.parse_inventory(text).idle_iothreads
 
+    def test_a_guest_without_disks_is_not_judged(self) -> None:
+        """There is none that could be served; and older recordings have no disks at all."""
+        text = (
+            "<domain type='kvm'><name>idle</name><uuid>u</uuid><iothreads>1</iothreads>%s</domain>"
+        )
+        disk = "<devices><disk><target dev='sda' bus='sata'/></disk></devices>"
+        for devices_, expected in (("", []), (disk, ["idle"])):
+            report = audit_cases.judge("guest-idle-iothreads", {_IDLE: text % devices_})
+            self.assertEqual(expected, [finding.subject for finding in report.findings])
+
     def test_threads_that_nothing_names(self) -> None:
         two = "<iothreads>2</iothreads>"
         mapped = "<driver><iothreads><iothread id='1'/><iothread id='2'/></iothreads></driver>"
@@ -99,6 +109,7 @@ class IdleIothreadsTest(testcase.TestCase):
             (two, (), (1, 2)),
             (two, ("<driver iothread='2'/>",), (1,)),
             (two, (mapped,), ()),
+            (two, ("<driver><iothreads/></driver>",), ()),
             (f"{two}<iothreadids><iothread id='5'/></iothreadids>", (), (1, 5)),
             ("<iothreadids><iothread id='5'/></iothreadids>", ("<driver iothread='5'/>",), ()),
             (two, ("<driver iothread='x'/>",), (1, 2)),
