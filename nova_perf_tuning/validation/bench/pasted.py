@@ -49,12 +49,20 @@ _PROMPT: Final = r"(?:^|[#$%>][ \t]*|[ \t/])"
 
 
 def clean(text: str) -> str:
-    """Return a paste without what stands before its lines: quotes of mails, times of logs, colours."""
+    """Return a paste without what stands before its lines: quotes of mails, times of logs, colours.
+
+    Spaces around lines and further empty lines are left out, too: nothing depends on them, and a
+    file of nothing else would take long to search.
+    """
     shown = _ESCAPE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     lines = shown.split("\n")
     for prefix in (_STAMP, _QUOTE):
         lines = _without(lines, prefix)
-    return "\n".join(lines)
+    kept: list[str] = []
+    for line in map(str.strip, lines):
+        if line or not kept or kept[-1]:
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def _without(lines: Sequence[str], prefix: re.Pattern[str]) -> list[str]:

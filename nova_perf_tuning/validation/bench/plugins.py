@@ -76,7 +76,11 @@ def recognise(text: str) -> base.Benchmark:
     """
     readers = []
     refusals: dict[str, base.BenchmarkOutputError] = {}
-    for benchmark in [*load_all(), *(tool() for tool in foreign.TOOLS)]:
+    tools = load_all()
+    for foreign_tool in (tool() for tool in foreign.TOOLS):
+        if foreign_tool.printed(text):
+            tools.append(foreign_tool)
+    for benchmark in tools:
         try:
             benchmark.parse(text)
         except base.BenchmarkOutputError as error:
