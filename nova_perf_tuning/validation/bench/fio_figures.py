@@ -130,7 +130,8 @@ def _of_group(tool: base.Benchmark, group: JobGroup) -> base.BenchmarkReport:
             "fio has added up reads and writes (unified_rw_reporting)"
         )
     found.left_out.append(
-        "submission latencies, samples of bandwidth and IOPS, distributions, CPU, disk statistics"
+        "other percentiles, the least and submission latencies, samples of bandwidth and IOPS,"
+        " distributions, CPU, disk statistics"
     )
     return found
 

@@ -71,8 +71,12 @@ class Netperf(base.Benchmark):
     def report(self, output: str) -> base.BenchmarkReport:
         if self._is_table(output):
             return self._report_table(output)
+        others = netperf_text.chosen(self, output)
+        readings = self.parse(output)
+        readings += [reading for reading in others.figures if not reading.primary]
+        workload = {"protocol": "TCP", **others.workload}
         return base.BenchmarkReport(
-            self.parse(output), {"protocol": "TCP"}, dict(self.remarks(output))
+            readings, workload, dict(self.remarks(output)), others.left_out
         )
 
     def _report_table(self, text: str) -> base.BenchmarkReport:

@@ -92,6 +92,10 @@ class Test:
 
     @property
     def is_stream(self) -> bool:
+        """Whether it is bulk data over TCP; an omni test may say that it is not."""
+        if self.name.upper().startswith("OMNI"):
+            over_tcp = self.workload.get("protocol", "TCP") == "TCP"
+            return over_tcp and self.figures[0].metric == "throughput"
         return self.name in _STREAMS
 
 
@@ -144,7 +148,7 @@ def report(tool: base.Benchmark, tests: Sequence[Test]) -> base.BenchmarkReport:
 def _test(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
     columns = _omni_columns(lines)
     if columns:
-        # Its last number has no mark of its end.
+        # The last number has no mark of its end.
         if lines[-1]:
             raise tool.fault("the output is cut off: its last line has no end")
         return _omni(tool, name, columns)
@@ -183,6 +187,8 @@ def _stream(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
     workload["sockets"] = f"{row[1]} and {row[2]} bytes"
     figures = [base.Reading("throughput", "Mbit/s", "higher", rate, primary=True)]
     test = Test(name, figures, workload)
+    if re.search(r"[0-9]\.[0-9]+[ ]+[0-9.]+[ ]+-?[0-9.]", row[0]):
+        test.left_out.append("CPU utilisation and service demand")
     if any("Interim result" in line for line in lines):
         test.left_out.append("interim results")
     return test
@@ -226,6 +232,11 @@ def _rate(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
         workload,
         [f"percentiles of latency: the table of {name} has none"],
     )
+
+
+def chosen(tool: base.Benchmark, text: str) -> Test:
+    """Return what key=value lines say beside the throughput."""
+    return _omni(tool, "TCP", _omni_columns(pasted.lines_of(text)))
 
 
 def _omni_columns(lines: Sequence[str]) -> dict[str, str]:

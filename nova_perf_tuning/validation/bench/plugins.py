@@ -62,7 +62,8 @@ def load_reader(kind: str) -> base.Benchmark:
     for tool in foreign.TOOLS:
         if tool.kind == kind:
             return tool()
-    if kind in installed(NAMESPACE):
+    _classes, faults = _imported(NAMESPACE)
+    if kind in installed(NAMESPACE) or kind in faults:
         return load(kind)
     known = ", ".join([*installed(NAMESPACE), *(tool.kind for tool in foreign.TOOLS)])
     raise UnknownBenchmarkError(f"there is no benchmark '{kind[:40]}'; there are {known}")

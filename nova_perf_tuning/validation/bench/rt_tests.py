@@ -178,7 +178,8 @@ class Cyclictest(_RtTests):
                     f" at least {at_least:g} µs"
                 )
                 continue
-            late = _quantile(found.bins, count, found.reach, share) / found.per_us
+            longest = max(thread.longest for thread in found.threads)
+            late = min(longest, _quantile(found.bins, count, found.reach, share)) / found.per_us
             shown.readings.append(base.Reading(metric, "µs", "lower", late, primary=share == 0.99))
         shown.readings.append(base.Reading("wake_ups", self.work_unit, "higher", count / 1e3))
         if found.beyond:
@@ -242,7 +243,7 @@ class Cyclictest(_RtTests):
         most = max(longest, 1.0 + max(seen))  # beyond the histogram
         for share in _SHARES:
             metric = base.percentile_name(round(share * 100, 2))
-            late_us = _quantile(seen, cycles, most, share) / per_us
+            late_us = min(_quantile(seen, cycles, most, share), longest) / per_us
             shown.readings.append(
                 base.Reading(metric, "µs", "lower", late_us, primary=share == 0.99)
             )

@@ -169,6 +169,9 @@ def _add_histogram(
             f"the histogram has {count:g} wake-ups, its total says {sum(totals):g}: lines are missing"
         )
     found.beyond = sum(beyond[: len(found.threads)])
+    for at, thread in enumerate(found.threads):
+        if thread.cycles is None and at < len(totals) and at < len(beyond):
+            thread.cycles = totals[at] + beyond[at]
     found.reach = max(found.bins) + 1.0
 
 
