@@ -48,6 +48,7 @@ _RATE_ROW: Final = re.compile(
     rf"^[0-9]{{1,12}}[ ]+[0-9]{{1,12}}[ ]+([0-9]{{1,9}})[ ]+([0-9]{{1,9}})[ ]+{_NUMBER}[ ]+{_NUMBER}"
     r"(?:[ ]+-?[0-9.]+)*$"
 )
+_FAILED: Final = re.compile(r"^(?:netperf: \w{2,40}: |establish control: |send_data: ).{1,200}$")
 _KEY: Final = re.compile(r"^([A-Z][A-Z0-9_]{2,40})=(.{0,100})$")
 #: Names of omni's columns and keys -> metric, unit.
 _COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
@@ -104,6 +105,9 @@ def read(tool: base.Benchmark, text: str) -> list[Test]:
     tool.check_length(text)
     lines = pasted.lines_of(text)
     starts = [at for at, line in enumerate(lines) if BANNER.match(line)]
+    for line in lines:
+        if _FAILED.match(line):
+            raise tool.fault(f"it said '{one_line(line, 160)}'")
     if not starts:
         raise tool.fault(
             f"the output has no banner of a test ('… TEST from …'){tool.wanted_form()}"
@@ -175,7 +179,10 @@ def _stream(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
     factor = _unit(tool, lines)
     rows = [found for found in map(_STREAM_ROW.match, lines) if found is not None]
     if len(rows) != 1:
-        raise tool.fault(f"the output is cut off: {len(rows)} rows of {name}")
+        raise tool.fault(
+            f"the output is cut off, or its columns are those of -O: {len(rows)} rows of {name};"
+            " the table of its test and the forms of -o and -k are read"
+        )
     [row] = rows
     rate = float(row[5]) * factor
     if rate == 0:
@@ -220,7 +227,10 @@ def _rate(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
         raise tool.fault("the output is cut off or its unit is missing ('per sec')")
     rows = [found for found in map(_RATE_ROW.match, lines) if found is not None]
     if len(rows) != 1:
-        raise tool.fault(f"the output is cut off: {len(rows)} rows of {name}")
+        raise tool.fault(
+            f"the output is cut off, or its columns are those of -O: {len(rows)} rows of {name};"
+            " the table of its test and the forms of -o and -k are read"
+        )
     [row] = rows
     rate = float(row[4])
     if rate == 0:

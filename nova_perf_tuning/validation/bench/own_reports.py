@@ -9,8 +9,10 @@ from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base, pasted
 
 _MFLOPS: Final = re.compile(
-    rf"^MFLOPS(?: measured)?[ ]*:[ ]*{base.NUMBER}[ ]+(?:cpu|time\(s\))[ ]*:[ ]*{base.NUMBER}\b"
+    rf"^MFLOPS(?: measured)?[ ]*:[ ]*{base.NUMBER}(?:[ ]+(?:cpu|time\(s\))[ ]*:[ ]*{base.NUMBER}\b.*)?$"
 )
+#: Of the older programs, which print the time in a line of its own before the loops.
+_CPU: Final = re.compile(rf"^cpu[ ]*:[ ]*{base.NUMBER} sec\.$")
 _LOOPS: Final = re.compile(r"^Loop executed for[ ]+([0-9]{1,9})[ ]+times")
 _SCORE: Final = re.compile(rf"^Score based on (.{{1,60}}?)[ ]*:[ ]*{base.NUMBER}$")
 _GRID: Final = re.compile(
@@ -92,9 +94,12 @@ class Himenobmtxp(base.ForeignTool):
             score = score or _SCORE.match(line)
         if found is None or score is None:
             raise self.fault("the output is cut off: a run has no line 'Score based on'")
-        rate, seconds = float(found[1]), float(found[2])
-        if rate == 0 or seconds == 0:
-            raise self.fault("a run has 0 MFLOPS or took 0 s")
+        rate = float(found[1])
+        times = [line[1] for line in map(_CPU.match, lines[:begin]) if line is not None]
+        if found[2]:
+            times.append(found[2])
+        if rate == 0:
+            raise self.fault("a run has 0 MFLOPS")
         low, high = _PENTIUM_III
         if "Pentium III" in score[1] and not low < rate / max(float(score[2]), 1e-9) < high:
             raise self.fault(f"{rate:g} MFLOPS contradict the score {score[2]}")
@@ -104,7 +109,8 @@ class Himenobmtxp(base.ForeignTool):
         loops = _LOOPS.match(lines[begin])
         if loops:
             shown.workload[f"{prefix}loops"] = loops[1]
-        shown.workload[f"{prefix}seconds"] = f"{seconds:g}"
+        if times:
+            shown.workload[f"{prefix}seconds"] = f"{float(times[-1]):g}"
         grids = [grid for grid in map(_GRID.match, lines[:begin]) if grid is not None]
         if grids:
             shown.workload[f"{prefix}grid"] = " x ".join(grids[-1].groups())
@@ -204,7 +210,7 @@ class Dd(base.ForeignTool):
 
     def report(self, output: str) -> base.BenchmarkReport:
         self.check_length(output)
-        lines = pasted.lines_of(output.translate(_WIDE))
+        lines = [line for line in pasted.lines_of(output.translate(_WIDE)) if line]
         runs = []
         for before, line in zip(lines, lines[1:], strict=False):
             # Lines of status=progress have no records before them.

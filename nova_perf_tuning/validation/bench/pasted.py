@@ -75,8 +75,8 @@ def _without(lines: Sequence[str], prefix: re.Pattern[str]) -> list[str]:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines of a paste, without the spaces around each."""
-    return [line.strip() for line in text.split("\n")]
+    """Return the lines of a paste, without the spaces around each; tabs are spaces."""
+    return [line.strip().replace("\t", " ") for line in text.split("\n")]
 
 
 def command(text: str, program: str) -> list[str]:

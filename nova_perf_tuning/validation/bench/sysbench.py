@@ -60,6 +60,9 @@ class Sysbench(base.Benchmark):
             raise self.fault(
                 f"the output of sysbench {old[1].rstrip('.')} is not read; use 1.0 or later"
             )
+        reports = len(re.findall(r"^[ \t]*total number of events:", text, re.MULTILINE))
+        if reports > 1:
+            raise self.fault(f"the text has {reports} reports of sysbench; keep one")
         if held := re.search(r"^[ \t]*Target transaction rate: ([0-9]{1,12})", text, re.MULTILINE):
             raise self.fault(f"the run was held to {held[1]} a second (--rate): it shows no speed")
 
@@ -141,12 +144,13 @@ class Sysbench(base.Benchmark):
 
     def _times(self, text: str) -> tuple[float, dict[float, float], float]:
         """Return the mean latency, the percentiles, none with ``--percentile=0``, and the maximum."""
-        self.figure(text, "sum")  # the last line of the latencies
         mean = self.figure(text, "avg")
         tails = {}
         for share, value in _PERCENTILE.findall(text):
             if float(value) > 0:
                 tails[float(share)] = float(value)
+        if not _PERCENTILE.search(text):
+            self.figure(text, "sum")  # what follows the maximum, where there is no percentile
         least, most = self.figure(text, "min"), self.figure(text, "max")
         self.check_latencies(tails, mean, least, most, _ROUNDING_MS)
         return mean, tails, most

@@ -107,6 +107,14 @@ P99_LATENCY=88
         without = text.replace("THROUGHPUT_UNITS=Trans/s\n", "")
         self.assertRaises(base.BenchmarkOutputError, tool.parse, without)
 
+    def test_what_netperf_said(self):
+        text = """MIGRATED UDP STREAM TEST from 0.0.0.0 () port 0 AF_INET to 192.0.2.1 () port 0
+netperf: send_omni: send_data failed: Network is unreachable
+"""
+        self.assertRaisesRegex(
+            base.BenchmarkOutputError, "Network is unreachable", plugins.recognise, text
+        )
+
     def test_omni_s_columns(self):
         text = """OMNI Send TEST from 0.0.0.0 () port 0 AF_INET to 192.0.2.1 () port 0
 Throughput,Throughput Units,Elapsed Time (sec),Protocol
@@ -241,6 +249,10 @@ Throughput:
 {self.END}"""
         self.assertEqual("sysbench_oltp", plugins.recognise(text).kind)
 
+    def test_two_reports_are_not_one(self):
+        text = f"CPU speed:\n    events per second:   100.00\n{self.END * 2}"
+        self.assertRaisesRegex(base.BenchmarkOutputError, "2 reports", plugins.recognise, text)
+
     def test_a_test_that_is_not_read(self):
         text = f"sysbench 1.0.20 (using bundled LuaJIT)\n{self.END}"
         self.assertRaisesRegex(
@@ -288,6 +300,29 @@ class FioTest(testcase.TestCase):
     def test_the_terse_form_is_named(self):
         text = "3;fio-3.16;job;0;0;3200;1935;483;1653\n"
         self.assertRaisesRegex(base.BenchmarkOutputError, "terse", plugins.recognise, text)
+
+
+class HimenoTest(testcase.TestCase):
+    def test_the_time_in_a_line_of_its_own(self):
+        """As the static programs print it, and with the tabs of the others."""
+        for text, seconds in (
+            (
+                "cpu : 11.5 sec.\nLoop executed for 200 times\nGosa : 1e-4 \n"
+                "MFLOPS measured : 3227.0\nScore based on MMX Pentium 200MHz : 100.0\n",
+                "11.5",
+            ),
+            (
+                " Loop executed for 57 times\n Gosa : 4.8e-04 \n MFLOPS measured : 820.0\tcpu : 59.5\n"
+                " Score based on Pentium III 600MHz : 10.0\n",
+                "59.5",
+            ),
+        ):
+            with self.subTest(seconds):
+                tool = plugins.recognise(text)
+                self.assertEqual("himenobmtxp", tool.kind)
+                self.assertEqual(seconds, tool.report(text).workload["seconds"])
+                cut = text[: text.index("Score")]
+                self.assertRaises(base.BenchmarkOutputError, tool.parse, cut)
 
 
 class DdTest(testcase.TestCase):
