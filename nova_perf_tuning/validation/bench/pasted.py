@@ -44,6 +44,10 @@ _QUOTE: Final = re.compile(r"^[ \t]*(?:>[ \t]?)+")
 _STAMP: Final = re.compile(
     r"^[ \t]*\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}[0-9.,:Z+-]{0,20}\]?[ \t]"
 )
+#: A name that a log puts before each line: of a container, a machine or a stream.
+_LABEL: Final = re.compile(
+    r"^[ \t]*(?:\[(?!SUM\])[A-Za-z][\w ./:-]{0,60}\][ \t]|[\w./-]{1,60}[ \t]*\|[ \t]|std(?:out|err):[ \t])"
+)
 #: What a line of a program's command has before it: the prompt of a shell.
 _PROMPT: Final = r"(?:^|[#$%>][ \t]*|[ \t/])"
 
@@ -56,7 +60,7 @@ def clean(text: str) -> str:
     """
     shown = _ESCAPE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     lines = shown.split("\n")
-    for prefix in (_STAMP, _QUOTE):
+    for prefix in (_STAMP, _LABEL, _QUOTE):
         lines = _without(lines, prefix)
     kept: list[str] = []
     for line in map(str.strip, lines):

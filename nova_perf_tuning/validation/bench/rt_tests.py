@@ -148,7 +148,7 @@ class Cyclictest(_RtTests):
         if found.bins and count:
             self._add_tails(shown, found, count)
         else:
-            shown.left_out.append("percentiles: no histogram was taken (--histogram=10000)")
+            shown.left_out.append("percentiles: the output has no histogram (--histogram=10000)")
         weights = [thread.cycles or 1.0 for thread in threads]
         total = sum(thread.mean * weight for thread, weight in zip(threads, weights, strict=True))
         mean = total / sum(weights)
@@ -215,7 +215,7 @@ class Cyclictest(_RtTests):
         if taken:
             self._add_json_tails(shown, seen, cycles, longest, per_us)
         else:
-            shown.left_out.append("percentiles: no histogram was taken (--histogram=10000)")
+            shown.left_out.append("percentiles: the output has no histogram (--histogram=10000)")
         mean = self.check_number("avg", total / cycles / per_us)
         shown.readings += [
             base.Reading("latency_mean", "µs", "lower", mean),

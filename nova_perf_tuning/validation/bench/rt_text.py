@@ -152,6 +152,11 @@ def _add_histogram(
     lines: Sequence[str],
     summaries: dict[str, list[float]],
 ) -> None:
+    totals, beyond = summaries.get("Total"), summaries.get("Histogram Overflows")
+    if totals is not None and beyond is not None:
+        for at, thread in enumerate(found.threads):
+            if thread.cycles is None and at < min(len(totals), len(beyond)):
+                thread.cycles = totals[at] + beyond[at]
     rows = [row for row in map(_BIN.match, lines) if row is not None]
     if not rows:
         return
@@ -159,19 +164,15 @@ def _add_histogram(
         numbers = [float(number) for number in row[2].split()]
         late = float(row[1])
         found.bins[late] = found.bins.get(late, 0.0) + sum(numbers[: len(found.threads)])
-    count = sum(found.bins.values())
-    totals, beyond = summaries.get("Total"), summaries.get("Histogram Overflows")
     if totals is None or beyond is None:
         raise tool.fault("the output is cut off: the histogram has no line 'Histogram Overflows'")
+    count = sum(found.bins.values())
     # With several threads and -h the last column of newer versions sums the others up.
     if count != sum(totals[: len(found.threads)]):
         raise tool.fault(
             f"the histogram has {count:g} wake-ups, its total says {sum(totals):g}: lines are missing"
         )
     found.beyond = sum(beyond[: len(found.threads)])
-    for at, thread in enumerate(found.threads):
-        if thread.cycles is None and at < len(totals) and at < len(beyond):
-            thread.cycles = totals[at] + beyond[at]
     found.reach = max(found.bins) + 1.0
 
 

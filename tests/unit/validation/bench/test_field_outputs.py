@@ -405,11 +405,15 @@ class AnswersTest(testcase.TestCase):
             whole = tool.report(text)
             quoted = "\n".join(f"> {line}" for line in text.split("\n"))
             logged = "\n".join(f"2026-11-29T10:00:00Z {line}" for line in text.split("\n"))
+            labelled = "\n".join(f"[VM 1] {line}" for line in text.split("\n"))
+            composed = "\n".join(f"bench-1  | {line}" for line in text.split("\n"))
             indented = "\n".join(f"    {line}" for line in text.split("\n"))
             windows = text.replace("\n", "\r\n")
             for form, changed in (
                 ("quoted", quoted.encode()),
                 ("logged", logged.encode()),
+                ("labelled", labelled.encode()),
+                ("composed", composed.encode()),
                 ("indented", indented.encode()),
                 ("CR LF", windows.encode()),
                 ("UTF-16", windows.encode("utf-16")),
