@@ -27,8 +27,8 @@ class Publish(cloud_command.CloudLister):
     host whose traits this command would have to change is refused.
 
     A result that is INVALID, too old or of another host is refused, and the exit code is 3. Other
-    hosts of RESULT are published all the same. A second run changes nothing. It needs admin
-    rights.
+    hosts of RESULT are published all the same. A run that was interrupted is refused as a whole. A
+    second run changes nothing. Needs admin rights.
 
     Examples: openstack perf publish results.json --disable-on-fail;
     openstack perf publish --withdraw --host compute-7
@@ -108,7 +108,11 @@ class Publish(cloud_command.CloudLister):
                 "RESULT is missing: give a result file, or --withdraw --host HOST"
             )
         verdicts = result_options.read(args)
-        for reason in verdicts.left_out:
+        notes = list(verdicts.left_out)
+        if not args.withdraw:
+            verdicts.check_publishable(args.result)
+            notes += verdicts.notes
+        for reason in notes:
             self.warn(messages.of(reason))
         chosen = verdicts.hosts
         if args.host:

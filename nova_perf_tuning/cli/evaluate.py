@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from nova_perf_tuning.cli import command, options, result_tables
 from nova_perf_tuning.cli.options import output
 from nova_perf_tuning.cli.options import results as result_options
-from nova_perf_tuning.validation.judge import ablation, budget_file, fleet, verdict
+from nova_perf_tuning.validation.judge import ablation, budget_file, fleet, run_notes, verdict
 from nova_perf_tuning.validation.measure import results_file
 from nova_perf_tuning.validation.report import data
 from nova_perf_tuning.validation.results import messages
@@ -66,6 +66,7 @@ class Evaluate(command.PerfCommand):
         if args.format == "json":
             shown = {"verdict": whole.value, **data.verdicts(results, judged, knobs)}
             shown.update(data.lines("left_out", left_out))
+            shown.update(data.lines("notes", run_notes.of(results)))
             shown.update(data.line("why", [no_verdict]))
             if hosts is not None:
                 shown["hosts"] = [dataclasses.asdict(host) for host in hosts]
@@ -79,7 +80,7 @@ class Evaluate(command.PerfCommand):
         result_tables.print_ablation(knobs)
         if why:
             command.say(why)
-        for reason in left_out:
+        for reason in (*run_notes.of(results), *left_out):
             command.say(f"note: {messages.of(reason)}")
         result_tables.print_diagnosis(results, judged)
         command.say("", whole.value)

@@ -36,8 +36,8 @@ class Publish(command.PerfCommand):
     file, and no credentials.
 
     With --budget the trials in RESULT are judged now. Without it the verdicts that a run over many
-    hosts has recorded are published. A result that is INVALID, too old or of another host is
-    refused, and the published result stays.
+    hosts has recorded are published. A result that is INVALID, too old, of another host or of
+    a run that was interrupted is refused, and what is published stays.
 
     Example: nova-perf publish results.json --budget network.yaml
     """
@@ -78,6 +78,7 @@ class Publish(command.PerfCommand):
                 "RESULT is missing: give what 'nova-perf validate' wrote, or --withdraw"
             )
         verdicts = result_options.read(args)
+        verdicts.check_publishable(args.result)
         result = _usable(args, verdicts, _own_name(verdicts, conf.host), conf.max_age)
         verdict = result.to_json().encode()
         atomic_write.make_directory(conf.directory)
@@ -240,6 +241,7 @@ def _show(
             "traits": earned,
             "recorded": verdicts.recorded,
             **data.lines("left_out", verdicts.left_out),
+            **data.lines("notes", verdicts.notes),
         }
         command.print_json(document)
         return
@@ -247,6 +249,6 @@ def _show(
     if verdicts.recorded:
         how = "as recorded in"
     command.say(f"{result.verdict} of host {result.host}, {how} {args.result}: {path}")
-    for reason in verdicts.left_out:
+    for reason in (*verdicts.notes, *verdicts.left_out):
         command.say(f"note: {messages.of(reason)}")
     command.say(f"traits, as soon as nova-compute has read it: {', '.join(earned) or 'none'}")

@@ -256,6 +256,8 @@ class _Run:
 
 def _store_floors(results: model.Results, path: str) -> list[str]:
     """Keep the noise floors of an A/A run and return lines that name them, or say why there are none."""
+    if results.environment.stopped:
+        return ["note: no noise floor was stored: the run was stopped before its end"]
     try:
         floors = noise.save(results, path)
     except ReasonError as error:

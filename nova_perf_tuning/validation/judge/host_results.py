@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from nova_perf_tuning import errors, printing, rules
 from nova_perf_tuning.nova import host_result
-from nova_perf_tuning.validation.judge import budget_file, fleet, verdict
+from nova_perf_tuning.validation.judge import budget_file, fleet, run_notes, verdict
 from nova_perf_tuning.validation.measure import results_file
 from nova_perf_tuning.validation.results import model, schema
 from nova_perf_tuning.validation.results.environment import Environment, Fleet
@@ -23,11 +23,20 @@ class HostResults:
 
     :ivar recorded: in the file; else judged now. :ivar left_out: budgets that were not judged and
         losses that the file has no room for, and why.
+    :ivar notes: on the run; :ivar stopped: why its verdicts are not to be published; empty: they
+        may be.
     """
 
     hosts: Sequence[host_result.HostResult]
     recorded: bool
     left_out: Sequence[Reason] = ()
+    notes: Sequence[Reason] = ()
+    stopped: str = ""
+
+    def check_publishable(self, path: str) -> None:
+        """Refuse the verdicts of a run that was stopped; CloudError: it was."""
+        if self.stopped:
+            raise errors.CloudError(f"{path}: {self.stopped}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,7 +106,27 @@ def read(
             judged = dataclasses.replace(judged, losses=dict(kept))
             left_out.append(reason(_C.LOSSES_LEFT_OUT, count=host_result.MAX_LOSSES, of=count))
     hosts = [_host_result(host, judged, created, name) for host in judged.words]
-    return HostResults(hosts, recorded=not budgets, left_out=left_out)
+    return HostResults(
+        hosts,
+        recorded=not budgets,
+        left_out=left_out,
+        notes=run_notes.of(results),
+        stopped=_stopped(results.environment),
+    )
+
+
+def _stopped(environment: Environment) -> str:
+    """Return why verdicts of a run that was stopped are not published, empty if it was not."""
+    if not environment.stopped:
+        return ""
+    how = printing.one_line(environment.ended, 80)
+    advice = "validate again"
+    if environment.fleet is not None:
+        advice = "go on with the run: openstack perf validate --resume"
+    return (
+        f"the run ended before its plan and its time limit ({how}), "
+        f"so its verdict may depend on when it was stopped; {advice}"
+    )
 
 
 def _judged_fleet(results: Results, recorded: Fleet, budgets: Sequence[verdict.Budget]) -> _Judged:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nova_perf_tuning.grouping import grouped
-from nova_perf_tuning.validation.judge import statistics, trial_filter
+from nova_perf_tuning.validation.judge import run_notes, statistics, trial_filter
 from nova_perf_tuning.validation.measure import overhead
 from nova_perf_tuning.validation.results import model, reasons
-from nova_perf_tuning.validation.results.environment import Ended, Environment
+from nova_perf_tuning.validation.results.environment import Environment
 from nova_perf_tuning.validation.results.reasons import reason
 
 _C, _O = reasons.ReasonCode, reasons.ComparisonOutcome
@@ -448,50 +448,12 @@ def notes(results: model.Results, summaries: Sequence[BenchmarkSummary]) -> list
 
     That is emulation, an early end, errors, and what has no figure.
     """
-    environment = results.environment
-    remarks = []
-    if environment.accelerator == "tcg":
-        remarks.append(reason(_C.EMULATED))
-    if environment.launcher == "host":
-        remarks.append(reason(_C.HOST_ALONE))
-    elif model.is_aa(environment):
-        remarks.append(reason(_C.SAME_GUESTS))
-    if environment.ended not in ("", Ended.COMPLETE):
-        remarks.append(reason(_C.ENDED_EARLY, ended=environment.ended))
-    remarks += _of_trials(results.trials)
+    remarks = run_notes.of(results)
     for benchmark in summaries:
         for pair in benchmark.comparisons:
             if pair.invalid is not None:
                 about = {"benchmark": benchmark.label, "arm": pair.arm, "baseline": pair.baseline}
                 remarks.append(reason(_C.NO_RATIO, **about, why=(pair.invalid,)))
-    return remarks
-
-
-def _of_trials(trials: Sequence[model.Trial]) -> list[reasons.Reason]:
-    """Return how many runs failed, have wide windows or were watched by tools."""
-    orders: set[int] = set()
-    failed: set[int] = set()
-    wide: set[int] = set()
-    watched: set[int] = set()
-    collectors: set[str] = set()
-    for trial in trials:
-        orders.add(trial.order)
-        if trial.value is None:
-            failed.add(trial.order)
-        if trial.window == "execution":
-            wide.add(trial.order)
-        if trial.collectors:
-            watched.add(trial.order)
-            collectors.update(trial.collectors)
-    remarks = []
-    of = len(orders)
-    if failed:
-        remarks.append(reason(_C.TRIALS_FAILED, count=len(failed), of=of))
-    if wide:
-        remarks.append(reason(_C.WIDE_WINDOWS, count=len(wide)))
-    if watched:
-        names = sorted(collectors)
-        remarks.append(reason(_C.WATCHED, count=len(watched), of=of, collectors=names))
     return remarks
 
 

@@ -268,6 +268,15 @@ class Environment:
         )
 
     @property
+    def stopped(self) -> bool:
+        """Return whether the run ended before its plan and its time limit let it end.
+
+        Whoever stops a run may have seen its figures, so that they do not keep the error
+        probability of a verdict. Results that do not say how the run ended are not stopped.
+        """
+        return self.ended not in ("", Ended.COMPLETE, Ended.TIME_LIMIT)
+
+    @property
     def began(self) -> datetime.datetime:
         """Return when the run began, in UTC without a zone as the database has it.
 

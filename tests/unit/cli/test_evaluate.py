@@ -46,6 +46,18 @@ class EvaluateTest(directories.DirectoryCase):
         )
         self.assertEqual("FAIL", done.stdout.split()[-1])
 
+    def test_a_run_that_ended_early_is_named_beside_its_verdict(self):
+        for ended, codes in (("interrupted", ["ended_early"]), ("complete", [])):
+            with self.subTest(ended):
+                samples.tell(self.data, ended=ended)
+                results_file.save(self.data, self.results)
+                done = self.evaluate("arm: tuned, max_loss: 0.15", form="json")
+                document = json.loads(done.stdout)
+                self.assertEqual("PASS", document["verdict"])
+                self.assertEqual(codes, [note["code"] for note in document["note_details"]])
+                table = self.evaluate("arm: tuned, max_loss: 0.15").stdout
+                self.assertEqual(bool(codes), f"note: The run ended early ({ended})" in table)
+
     def test_no_budget_for_these_arms(self):
         results_file.save(
             samples.results({"untuned": 1000.0, "again": 900.0}, boots=3, blocks=6), self.results

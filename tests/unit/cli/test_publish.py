@@ -102,6 +102,20 @@ class PublishTest(directories.DirectoryCase):
             self.assertEqual("{}", file.read())
         self.assertFalse(os.path.exists(f"{self.directory}/new.json"))
 
+    def test_a_run_that_was_stopped_is_refused(self):
+        """Whoever stopped it may have seen its figures."""
+        publish = (self.results, "--budget", self.budget(0.15))
+        for ended in ("interrupted", "error", "running"):
+            with self.subTest(ended):
+                self.measure(ended=ended)
+                self.assertIn(f"({ended})", self.refused(*publish))
+        for ended, codes in (("time limit", ["ended_early"]), ("complete", []), ("", [])):
+            with self.subTest(ended):
+                self.measure(ended=ended)
+                document = self.published_by(*publish)
+                self.assertEqual("PASS", document["result"]["verdict"])
+                self.assertEqual(codes, [note["code"] for note in document["note_details"]])
+
     def test_a_directory_in_which_others_write_is_refused(self):
         """They could put another file into the place of the one that was looked at."""
         self.measure()

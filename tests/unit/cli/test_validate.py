@@ -3,7 +3,18 @@
 
 import os
 
-from tests.support import directories, program
+from nova_perf_tuning.cli import validate
+from tests.support import directories, program, samples
+
+
+class StoppedTest(directories.DirectoryCase):
+    def test_a_run_that_was_stopped_leaves_no_noise_floor(self):
+        path = os.path.join(self.directory, "noise.json")
+        for ended, stored in (("interrupted", False), ("time limit", True)):
+            with self.subTest(ended):
+                results = samples.results({"untuned": 100.0, "again": 100.0}, ended=ended)
+                validate._store_floors(results, path)
+                self.assertEqual(stored, os.path.exists(path))
 
 
 class RefusedTest(directories.DirectoryCase):

@@ -211,6 +211,22 @@ class ResultsOfValidationTest(openstack_program.ProgramTestCase):
         self.perf("publish", self.path, "--withdraw")
         self.assertEqual([], self.validated())
 
+    def test_a_run_that_was_stopped_is_refused_as_a_whole(self):
+        """What is published of it can be taken away all the same."""
+        self.write(fleet=self.fleet(cmp1="PASS"), ended="time limit")
+        done = self.run_openstack("perf", "publish", self.path)
+        self.assertEqual(0, done.code)
+        self.assertIn("The run ended early (time limit)", done.err)
+        self.assertEqual(["cmp1"], self.validated())
+        self.write(fleet=self.fleet(cmp1="FAIL", cmp2="PASS"), ended="interrupted")
+        line = self.refused("publish", self.path, "--disable-on-fail")
+        self.assertIn("(interrupted)", line)
+        self.assertIn("--resume", line)
+        self.assertEqual(["cmp1"], self.validated())
+        self.assertEqual("enabled", self.cloud.service("cmp1")["status"])
+        self.perf("publish", self.path, "--withdraw")
+        self.assertEqual([], self.validated())
+
     def test_one_refused_host_does_not_keep_the_others(self):
         self.write(fleet=self.fleet(cmp1="INVALID", gone="PASS", cmp2="PASS"))
         done = self.run_openstack("perf", "publish", self.path, "-f", "json")
