@@ -120,24 +120,18 @@ class BootIrqAffinity(HostRule):
         )
 
     def _starts(self, host: Host) -> tuple[list[tuple[str, str]], frozenset[int]]:
-        """Return where new interrupts start, at boot and now, with the evidence."""
-        evidence: list[tuple[str, str]] = []
-        may: frozenset[int] = frozenset()
+        """Return where new interrupts start, with the evidence: as at boot, else as set at run time."""
         value = host.boot.get("irqaffinity")
         if value is not None:
-            evidence.append((_CMDLINE, f"irqaffinity={value}"))
             listed = host.cpus_of_parameter(value)
-            may |= known(listed, "irqaffinity= is no list of CPUs", NoDataError)
+            may = known(listed, "irqaffinity= is no list of CPUs", NoDataError)
+            return [(_CMDLINE, f"irqaffinity={value}")], may
         mask = host.text(_DEFAULT_AFFINITY)
         if mask is not None and cpulist.is_mask(mask.strip()):
-            evidence.append((f"/{_DEFAULT_AFFINITY}", mask))
-            may |= cpulist.parse_mask(mask)
-        if not evidence:
-            need(
-                host.content(_CMDLINE[1:]) is not None,
-                "neither /proc/cmdline nor /proc/irq/default_smp_affinity is in this record",
-                NoDataError,
-            )
-            evidence.append((_CMDLINE, "no irqaffinity="))
-            may = host.sets.online
-        return evidence, may
+            return [(f"/{_DEFAULT_AFFINITY}", mask)], cpulist.parse_mask(mask)
+        need(
+            host.content(_CMDLINE[1:]) is not None,
+            "neither /proc/cmdline nor /proc/irq/default_smp_affinity is in this record",
+            NoDataError,
+        )
+        return [(_CMDLINE, "no irqaffinity=")], host.sets.online

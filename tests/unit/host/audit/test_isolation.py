@@ -74,7 +74,7 @@ class AbsentParametersTest(testcase.TestCase):
             ("nothing isolated", bare, [info]),
             ("set at run time", {**none, now: "00003333\n"}, []),
             ("all at run time", {**none, now: "0000ffff\n"}, [warning]),
-            ("irqaffinity, all at run time", {**given, now: "0000ffff\n"}, [warning]),
+            ("irqaffinity wins", {**given, now: "0000ffff\n"}, []),
             ("irqaffinity", given, []),
         ):
             with self.subTest(name):
