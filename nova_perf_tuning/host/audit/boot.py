@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.audit.base import HostRule
 from nova_perf_tuning.host.audit.host import Host
+from nova_perf_tuning.host.audit.irqbalance_options import IrqbalanceEnvironment
 from nova_perf_tuning.host.model import owners
 from nova_perf_tuning.rules import Finding, Level, NoDataError, known, need
 
@@ -109,7 +110,8 @@ class BootIrqAffinity(HostRule):
         if "managed_irq" in isolcpus.split(","):
             also = "; isolcpus=managed_irq keeps off only those that the kernel itself places"
         level = Level.WARNING
-        if "irqaffinity" not in host.boot and not isolated:
+        by_default = "irqaffinity" not in host.boot
+        if by_default and (not isolated or self._are_moved(host, wrong)):
             level = Level.INFO
         yield self.finding(
             evidence,
@@ -118,6 +120,16 @@ class BootIrqAffinity(HostRule):
             "(nova-perf generate grub-args{given})",
             level=level,
         )
+
+    def _are_moved(self, host: Host, cpus: frozenset[int]) -> bool:
+        """Whether irqbalance moves interrupts off these CPUs: banned ones, without a list isolated ones."""
+        if "irqbalance" not in host.programs:
+            return False
+        environment = IrqbalanceEnvironment.read(host)
+        banned = host.sets.quiet
+        if environment.banning:
+            banned = environment.banned
+        return cpus <= banned
 
     def _starts(self, host: Host) -> tuple[list[tuple[str, str]], frozenset[int]]:
         """Return where new interrupts start, with the evidence: as at boot, else as set at run time."""
@@ -128,7 +140,8 @@ class BootIrqAffinity(HostRule):
             return [(_CMDLINE, f"irqaffinity={value}")], may
         mask = host.text(_DEFAULT_AFFINITY)
         if mask is not None and cpulist.is_mask(mask.strip()):
-            return [(f"/{_DEFAULT_AFFINITY}", mask)], cpulist.parse_mask(mask)
+            cpus = cpulist.parse_mask(mask)
+            return [(f"/{_DEFAULT_AFFINITY}", cpulist.named(cpus))], cpus
         need(
             host.content(_CMDLINE[1:]) is not None,
             "neither /proc/cmdline nor /proc/irq/default_smp_affinity is in this record",

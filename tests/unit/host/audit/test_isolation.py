@@ -68,12 +68,18 @@ class AbsentParametersTest(testcase.TestCase):
         none = {"proc/cmdline": f"isolcpus={hosts.DEDICATED}\n"}
         bare = {f"{_CPU}/isolated": "\n", f"{_CPU}/nohz_full": "\n", "proc/cmdline": "quiet\n"}
         now = "proc/irq/default_smp_affinity"
+        balance = {"proc/300/comm": "irqbalance\n"}
+        env = "etc/default/irqbalance"
+        ban = "IRQBALANCE_BANNED_CPUS="
         given = {"proc/cmdline": f"irqaffinity={hosts.SHARED}\n"}
         for name, changes, expected in (
             ("no irqaffinity", none, [warning]),
             ("nothing isolated", bare, [info]),
             ("set at run time", {**none, now: "00003333\n"}, []),
             ("all at run time", {**none, now: "0000ffff\n"}, [warning]),
+            ("irqbalance, by itself", {**none, **balance, env: "\n"}, [info]),
+            ("irqbalance, all banned", {**none, **balance, env: f"{ban}0000cccc\n"}, [info]),
+            ("irqbalance, not all", {**none, **balance, env: f"{ban}0000ccc0\n"}, [warning]),
             ("irqaffinity wins", {**given, now: "0000ffff\n"}, []),
             ("irqaffinity", given, []),
         ):
