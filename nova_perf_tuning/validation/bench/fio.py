@@ -89,6 +89,8 @@ class Fio(base.ReportBenchmark):
         return (base.Step(tuple(argv), "client", timeout_s),)
 
     def report(self, text: str) -> base.BenchmarkReport:
+        if not self.has_json(text) and fio_text.has_summary_alone(text):
+            return fio_text.summary(self, text)
         groups = self._groups(text)
         found = fio_figures.report(self, groups)
         version = groups[0].workload.get("version", "")

@@ -44,6 +44,11 @@ _ISSUED: Final = re.compile(
     r"^issued[ ]*(?:rwts?|r/w/d|r/w)?[ ]*:[ ]*total=((?:r=)?[0-9]+(?:[,/](?:[wd]=)?[0-9]+)*),?[ ]*short="
 )
 _STATUS: Final = re.compile(r"^Run status group ([0-9]{1,5}) \(all jobs\):$")
+#: Of the summary at the end: since fio 3, and before.
+_TOTAL: Final = re.compile(
+    rf"^(READ|WRITE|TRIM|MIXED): (?:io={_AMOUNT}, aggrb|bw)={_AMOUNT}/s[ ,(].*"
+    r"(?:run=[0-9]{1,12}-([0-9]{1,12})|maxt=([0-9]{1,12}))[ ]?msec$"
+)
 _CHOSEN: Final = (
     "direct",
     "rwmixread",
@@ -59,7 +64,7 @@ _CHOSEN: Final = (
 def printed(text: str) -> bool:
     """Return whether a text has a head or a group's line of fio's normal output."""
     for line in pasted.lines_of(text):
-        for mark in (_HEAD, _GROUP, _WAY, VERSION, _TERSE):
+        for mark in (_HEAD, _GROUP, _WAY, VERSION, _TERSE, _STATUS):
             if mark.match(line):
                 return True
     return False
@@ -89,6 +94,45 @@ def read(tool: base.Benchmark, text: str) -> list[JobGroup]:
         groups[-1].workload = _workload(heads, found, groups[-1], lines)
     _check_whole(tool, lines, jobs)
     return groups
+
+
+def has_summary_alone(text: str) -> bool:
+    """Return whether a text has the end of fio's output, and no job's own lines."""
+    lines = pasted.lines_of(text)
+    summed = any(_STATUS.match(line) for line in lines)
+    return summed and not any(_GROUP.match(line) for line in lines)
+
+
+def summary(tool: base.Benchmark, text: str) -> base.BenchmarkReport:
+    """Return the bandwidths of the summary, which has no IOPS and no latencies.
+
+    :raises base.BenchmarkOutputError: a group has two, or none.
+    """
+    shown = base.BenchmarkReport()
+    number = "0"
+    lines = pasted.lines_of(text)
+    numbers = [found[1] for found in map(_STATUS.match, lines) if found is not None]
+    if len(set(numbers)) < len(numbers):
+        raise tool.fault(f"the text has summaries of {len(numbers)} runs of fio; keep one")
+    for line in lines:
+        status, total = _STATUS.match(line), _TOTAL.match(line)
+        if status:
+            number = status[1]
+        if not total:
+            continue
+        prefix = total[1].lower()
+        if len(numbers) > 1:
+            prefix = f"group{number}_{prefix}"
+        # fio before 3 prints KB for 1,024 bytes.
+        binary = total[2] is not None or total[7] == "i"
+        bandwidth = _bytes(total[5], total[6], binary) / 1e6
+        shown.readings.append(base.Reading(f"{prefix}_bandwidth", "MB/s", "higher", bandwidth))
+        milliseconds = total[8] or total[9]
+        shown.workload[f"{prefix} seconds"] = f"{float(milliseconds) / 1e3:g}"
+    if not shown.readings:
+        raise tool.fault("the output is cut off: its summary has no bandwidth")
+    shown.left_out.append("IOPS and latencies: the output has the summary alone")
+    return shown
 
 
 def _check_whole(tool: base.Benchmark, lines: Sequence[str], jobs: int) -> None:

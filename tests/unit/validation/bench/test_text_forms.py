@@ -301,6 +301,29 @@ class FioTest(testcase.TestCase):
         self.assertEqual((483, 483), (shown["job_1_iops"], shown["job_2_iops"]))
         self.assertNotIn("iops", shown)
 
+    def test_the_summary_alone(self):
+        for text, bandwidth in (
+            (
+                "Run status group 0 (all jobs):\n   READ: bw=54.5MiB/s (57.1MB/s), 54.5MiB/s-54.5MiB/s"
+                " (57.1MB/s-57.1MB/s), io=6537MiB (6854MB), run=120002-120002msec\n",
+                54.5 * 1.048576,
+            ),
+            (
+                "Run status group 0 (all jobs):\n   READ: io=832KB, aggrb=279KB/s, minb=286KB/s,"
+                " maxb=286KB/s, mint=10136msec, maxt=10136msec\n",
+                279 * 1024e-6,
+            ),
+        ):
+            with self.subTest(text):
+                tool = plugins.recognise(text)
+                report = tool.report(text)
+                self.assertEqual("fio", tool.kind)
+                self.assertAlmostEqual(bandwidth, figures(tool, text)["read_bandwidth"])
+                self.assertIn("IOPS", report.left_out[0])
+                self.assertRaises(base.BenchmarkOutputError, tool.readings, 0, text, "")
+                self.assertRaisesRegex(base.BenchmarkOutputError, "2 runs", tool.parse, text * 2)
+                self.assertRaises(base.BenchmarkOutputError, tool.parse, text.rstrip()[:-4])
+
     def test_the_terse_form_is_named(self):
         text = "3;fio-3.16;job;0;0;3200;1935;483;1653\n"
         self.assertRaisesRegex(base.BenchmarkOutputError, "terse", plugins.recognise, text)
