@@ -77,6 +77,27 @@ def read(tool: base.Benchmark, text: str) -> list[JobGroup]:
     """
     tool.check_length(text)
     lines = pasted.lines_of(text)
+    groups = []
+    for run in _runs(lines):
+        groups += _read_run(tool, run)
+    return groups
+
+
+def _runs(lines: Sequence[str]) -> list[list[str]]:
+    """Return the lines of each run of fio: a run has its heads before its groups."""
+    runs: list[list[str]] = [[]]
+    ended = False
+    for line in lines:
+        if ended and (_HEAD.match(line) or VERSION.match(line)):
+            runs.append([])
+            ended = False
+        elif _GROUP.match(line):
+            ended = True
+        runs[-1].append(line)
+    return runs
+
+
+def _read_run(tool: base.Benchmark, lines: Sequence[str]) -> list[JobGroup]:
     starts = [at for at, line in enumerate(lines) if _GROUP.match(line)]
     if not starts and any(_TERSE.match(line) for line in lines):
         raise tool.fault(f"the terse form of fio is not read{tool.wanted_form()}")
@@ -137,9 +158,6 @@ def summary(tool: base.Benchmark, text: str) -> base.BenchmarkReport:
 
 def _check_whole(tool: base.Benchmark, lines: Sequence[str], jobs: int) -> None:
     """Refuse a report in which not every job that was started has its part."""
-    runs = [line for line in lines if VERSION.match(line)]
-    if len(runs) > 1:
-        raise tool.fault(f"the text has {len(runs)} runs of fio; keep one")
     for line in lines:
         started = _STARTED.match(line)
         if not started:

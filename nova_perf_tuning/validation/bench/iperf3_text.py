@@ -33,6 +33,7 @@ _RETRANSMITS: Final = re.compile(r"^([0-9]{1,12})[ ].*sender$|^([0-9]{1,12})[ ]*
 _CONNECTED: Final = re.compile(
     r"^\[[ ]*([0-9]{1,5})\] local \S{1,100} port [0-9]{1,5} connected to "
 )
+_CONNECTING: Final = re.compile(r"^Connecting to host .{1,200}, port [0-9]{1,5}$")
 _SAID: Final = re.compile(r"^iperf3: ((?:error|interrupt) - .{1,200})$")
 _FORWARD: Final = "client to server"
 _REVERSE: Final = "server to client"
@@ -59,12 +60,51 @@ class _Direction:
 
 
 def report(tool: base.Benchmark, text: str) -> base.BenchmarkReport:
+    """Return the figures of a client's test; those of several are numbered, and none is judged.
+
+    :raises base.BenchmarkOutputError: one of them cannot be read.
+    """
+    tool.check_length(text)
+    parts = _tests(text)
+    if len(parts) == 1:
+        return _report_test(tool, text)
+    shown = base.BenchmarkReport()
+    for number, part in enumerate(parts, start=1):
+        found = _report_test(tool, part)
+        for reading in found.readings:
+            metric = f"test{number}_{reading.metric}"
+            shown.readings.append(dataclasses.replace(reading, metric=metric, primary=False))
+        facts = [f"{name} {value}" for name, value in found.workload.items()]
+        shown.workload[f"test{number}"] = ", ".join(facts)
+        shown.remarks.update(found.remarks)
+        shown.left_out = found.left_out
+    shown.remarks["several_tests"] = f"the text has {len(parts)} tests: none of them is judged"
+    return shown
+
+
+def _tests(text: str) -> list[str]:
+    """Return the text of each test of a client, with the command line before it."""
+    lines = pasted.lines_of(text)
+    starts = []
+    for at, line in enumerate(lines):
+        if not _CONNECTING.match(line):
+            continue
+        if at and _command(lines[at - 1]):
+            starts.append(at - 1)
+        else:
+            starts.append(at)
+    if len(starts) < 2:
+        return [text]
+    ends = [*starts[1:], len(lines)]
+    return ["\n".join(lines[begin:end]) for begin, end in zip(starts, ends, strict=True)]
+
+
+def _report_test(tool: base.Benchmark, text: str) -> base.BenchmarkReport:
     """Return the figures of one test.
 
     :param tool: the benchmark of TCP or of UDP.
     :raises base.BenchmarkOutputError: iperf3 said an error, or the totals are missing or of several tests.
     """
-    tool.check_length(text)
     lines = pasted.lines_of(text)
     _check_errors(tool, lines)
     udp = tool.kind == "packets"

@@ -51,8 +51,17 @@ iperf Done.
         self.assertEqual(12, shown["retransmits"])
 
     def test_two_tests_are_not_one(self):
+        back = self.TCP.replace("111 MBytes/sec", "100 MBytes/sec")
+        text = f"$ iperf3 -c 192.0.2.1\n{self.TCP}$ iperf3 -c 192.0.2.1 -R\n{back}"
+        report = iperf3.Iperf3().report(text)
+        shown = {reading.metric: reading.value for reading in report.readings}
+        self.assertAlmostEqual(111 * 8 * 1.048576, shown["test1_throughput"])
+        self.assertAlmostEqual(100 * 8 * 1.048576, shown["test2_throughput"])
+        self.assertIn("server to client", report.workload["test2"])
+        self.assertFalse(any(reading.primary for reading in report.readings))
+        totals = self.TCP[self.TCP.index("[ ID]") :]
         self.assertRaisesRegex(
-            base.BenchmarkOutputError, "several tests", iperf3.Iperf3().parse, self.TCP * 2
+            base.BenchmarkOutputError, "several tests", iperf3.Iperf3().parse, totals * 2
         )
 
     def test_a_rate_and_a_direction_are_named(self):
@@ -300,6 +309,13 @@ class FioTest(testcase.TestCase):
         shown = figures(fio.Fio(), text)
         self.assertEqual((483, 483), (shown["job_1_iops"], shown["job_2_iops"]))
         self.assertNotIn("iops", shown)
+
+    def test_two_runs(self):
+        text = f"{self.HEAD}Starting 1 process\n{self.JOB}"
+        shown = figures(fio.Fio(), text + text.replace("iops=483", "iops=500"))
+        self.assertEqual((483, 500), (shown["job_1_iops"], shown["job_2_iops"]))
+        cut = text + text[: text.index("clat percentiles")]
+        self.assertRaisesRegex(base.BenchmarkOutputError, "cut off", fio.Fio().parse, cut)
 
     def test_the_summary_alone(self):
         for text, bandwidth in (
