@@ -312,7 +312,7 @@ class Benchmark(abc.ABC):
 
     def judged(self, readings: list[Reading]) -> list[Reading]:
         """Return the figures of one run; OutputError: they are of several, of which none is judged."""
-        if not any(reading.primary for reading in readings):
+        if all(reading.metric != self.primary[0] for reading in readings):
             raise self.fault(f"the output has no '{self.primary[0]}' of one run to judge")
         return readings
 
