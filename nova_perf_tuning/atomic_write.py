@@ -35,15 +35,33 @@ class Directory(contextlib.AbstractContextManager["Directory"]):
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
         self.descriptor = descriptor
+        self._lock = -1
 
     def __exit__(self, *exc: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Close it; once more does nothing."""
-        descriptor, self.descriptor = self.descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        descriptors = (self.descriptor, self._lock)
+        self.descriptor = self._lock = -1
+        for descriptor in descriptors:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def lock(self) -> None:
+        """Keep others who use this from having it until it is closed, or the process ends.
+
+        :raises BlockingIOError: another process has it. :raises OSError: it cannot be read.
+        """
+        # A descriptor of O_PATH takes no lock (open(2)).
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        lock = os.open(".", flags, dir_fd=self.descriptor)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            os.close(lock)
+            raise
+        self._lock = lock
 
     def below(self, name: str) -> "Directory":
         """Return the directory ``name`` in it, made if need be.

@@ -122,16 +122,38 @@ def _previous(file: str) -> str:
 
 
 def open_output(path: str) -> atomic_write.Directory | None:
-    """Open the directory of ``--output``, whose links are followed now and never again.
+    """Open the directory of ``--output`` for this run alone.
+
+    Its links are followed now and never again.
 
     :returns: None: it is not there yet; :func:`make_output_directory` makes it later.
     """
     try:
-        return atomic_write.open_directory(path)
+        return _opened_alone(path)
     except atomic_write.OutputError:
         return None
     except OSError as error:
         raise options.OptionError(f"--output {path}: {error.strerror}") from None
+
+
+def _opened_alone(path: str) -> atomic_write.Directory:
+    """Open a directory and lock it for the time of the run: two runs would mix their files.
+
+    :raises OptionError: another run has it. :raises OutputError, OSError: it cannot be opened.
+    """
+    directory = atomic_write.open_directory(path)
+    try:
+        directory.lock()
+    except BlockingIOError:
+        directory.close()
+        advice = "give another directory, or wait until that run has ended"
+        raise options.OptionError(
+            f"--output {path}: another validation is writing there; {advice}"
+        ) from None
+    except BaseException:
+        directory.close()
+        raise
+    return directory
 
 
 def void_output(directory: atomic_write.Directory | None) -> list[str]:
@@ -169,7 +191,7 @@ def make_output_directory(
     try:
         if directory is None:
             os.makedirs(path, exist_ok=True)
-            directory = atomic_write.open_directory(path)
+            directory = _opened_alone(path)
     except OSError as error:
         raise options.OptionError(f"--output {path}: {error.strerror}") from None
     try:

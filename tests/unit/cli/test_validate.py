@@ -3,7 +3,9 @@
 
 import os
 
+from nova_perf_tuning import errors
 from nova_perf_tuning.cli import validate
+from nova_perf_tuning.cli.options import validate as options
 from tests.support import directories, program, samples
 
 
@@ -15,6 +17,21 @@ class StoppedTest(directories.DirectoryCase):
                 results = samples.results({"untuned": 100.0, "again": 100.0}, ended=ended)
                 validate._store_floors(results, path)
                 self.assertEqual(stored, os.path.exists(path))
+
+
+class OutputTest(directories.DirectoryCase):
+    def test_a_directory_in_which_another_run_writes_is_refused_and_stays(self):
+        results = self.write_file("out/results.json", "{}")
+        output = os.path.dirname(results)
+        run = ("validate", "--launcher", "host", "--budget", f"{self.directory}/absent.yaml")
+        with options.open_output(output):
+            line = program.refused(self, *run, "--output", output)
+            self.assertIn(f"{output}: another validation is writing there", line)
+            self.assertEqual(["results.json"], os.listdir(output))
+        with options.open_output(output):
+            self.assertRaises(errors.PerfTuningError, options.open_output, output)
+            self.assertRaises(errors.PerfTuningError, options.make_output_directory, output, None)
+        options.make_output_directory(output, None).close()
 
 
 class RefusedTest(directories.DirectoryCase):
