@@ -8,6 +8,7 @@ file.
 import dataclasses
 import functools
 import importlib.resources
+import math
 import pathlib
 import re
 from collections.abc import Iterable, Mapping
@@ -118,11 +119,23 @@ class _Loader(yaml.SafeLoader):
         return mapping
 
 
+def _finite(loader: _Loader, node: yaml.ScalarNode) -> float:
+    """Return a number; .nan compares with no limit, so that a schema lets it through."""
+    value: float = loader.construct_yaml_float(node)
+    if not math.isfinite(value):
+        problem = f"{node.value} is no finite number; write a figure"
+        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+    return value
+
+
+_Loader.add_constructor("tag:yaml.org,2002:float", _finite)
+
+
 def load_yaml(text: str, source: str) -> Any:
     """Return the data of a YAML file that an operator made.
 
     :param source: file name for messages.
-    :raises ProfileError: not YAML, or a key twice in it.
+    :raises ProfileError: not YAML, a key twice in it, or a number that is not finite.
     """
     try:
         return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)

@@ -3,7 +3,6 @@
 
 import dataclasses
 import fnmatch
-import math
 from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
 from typing import Final
@@ -108,9 +107,6 @@ def _check(budget: Budget, place: str) -> None:
     if budget.max_loss is None and budget.max_host_cpu_per_unit is None:
         advice = "give max_loss, max_host_cpu_per_unit or both"
         raise schema.InputError(f"{place}: limits nothing; {advice}")
-    for figure in (budget.max_loss, budget.max_host_cpu_per_unit, budget.confidence):
-        if figure is not None and math.isnan(figure):  # every figure would keep such a limit
-            raise schema.InputError(f"{place}: .nan is no limit")
     if budget.arm == budget.baseline:
         raise schema.InputError(f"{place}: arm and baseline are both '{budget.arm}'; name two")
 
