@@ -200,8 +200,8 @@ def _members(stream: BinaryIO) -> Iterator[tuple[str, Entry]]:
         extended = member.type in _EXTENDED
         size = 0 if member.type in _EMPTY else member.size
         budget -= _BLOCK + size
-        most = _MAX_EXTENDED if extended else budget
-        if not 0 <= size <= most or budget < 0:
+        beyond = budget < 0 or (extended and size > _MAX_EXTENDED)
+        if size < 0 or beyond:
             raise ValueError(f"more than {MAX_BYTES >> 20} MiB, or names beyond all measure")
         content = stream.read(size)
         padding = -size % _BLOCK

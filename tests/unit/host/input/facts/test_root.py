@@ -243,6 +243,15 @@ class TestArchive(testcase.TestCase):
         error = self.assertRaises(FactsError, reader.read_host, path)
         self.assertIn("256 MiB", str(error))
 
+    def test_a_member_counts_once(self) -> None:
+        """One of more than half of the bound was refused."""
+        self.patch(archive, "MAX_BYTES", 64 << 10)
+        path = self.make([("sys/value", b"7" * 40_000)], "w")
+        root = archive.ArchiveRoot(path)
+        self.assertEqual(b"7" * 40_000, root.read(root.directory("sys"), "value"))
+        two = self.make([("sys/value", b"7" * 40_000), ("sys/other", b"7" * 40_000)], "w")
+        self.assertRaises(FactsError, archive.ArchiveRoot, two)
+
     def test_names_are_bounded(self) -> None:
         """92 KB of extended headers once took 2.5 GB."""
         for name in ("sys/" + "x" * 1100, "sys/" + "a/" * 50 + "b", "sys/" + "y" * (1 << 20)):
