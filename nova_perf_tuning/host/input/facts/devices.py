@@ -10,9 +10,10 @@ then read.
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.input.facts.root import Directory, Root, decimal, numbers
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.notes import NoteCode
@@ -28,6 +29,7 @@ _DIRECTORY: Final = "proc/irq"
 FILES: Final = frozenset(
     "smp_affinity smp_affinity_list effective_affinity effective_affinity_list affinity_hint node spurious".split()
 )
+#: The kernel has each as a mask, too, which a recorded host may have alone.
 _AFFINITIES: Final = ("smp_affinity_list", "effective_affinity_list")
 
 _CLASS: Final = "sys/class/net"
@@ -109,16 +111,11 @@ def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, host_mo
         there, values[::2], values[1::2], names, strict=True
     ):
         directory = Directory(f"{base}/{number}")
-        if affinity is None:
+        allowed = _affinity(root, directory, affinity, _AFFINITIES[0], files)
+        if affinity is None and allowed is None:
             root.notes.add(NoteCode.IRQ_AFFINITY_UNKNOWN, directory)
-        irq = host_model.Irq(
-            number,
-            _handlers(files),
-            None,
-            root.cpu_list(affinity, directory),
-            root.cpu_list(effective, directory),
-            None,
-        )
+        serving = _affinity(root, directory, effective, _AFFINITIES[1], files)
+        irq = host_model.Irq(number, _handlers(files), None, allowed, serving, None)
         owner = owners.get(number)
         if owner is not None:
             irq.device = owner.address
@@ -127,6 +124,19 @@ def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, host_mo
             irq.node = _node_of(root, directory, "node")
         irqs[number] = irq
     return irqs
+
+
+def _affinity(
+    root: Root, directory: Directory, data: bytes | None, name: str, files: Collection[str]
+) -> str | None:
+    """Return the CPUs of an interrupt, out of the mask where the file ``name`` has no list."""
+    mask_name = name.removesuffix("_list")
+    if data is not None or mask_name not in files:
+        return root.cpu_list(data, directory)
+    mask = root.cpu_mask(root.read(directory, mask_name), directory, mask_name)
+    if mask is None:
+        return None
+    return cpulist.format(cpulist.parse_mask(mask))
 
 
 def _handlers(names: Iterable[str]) -> str | None:

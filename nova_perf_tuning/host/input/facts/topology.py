@@ -30,6 +30,7 @@ _MAX_DISTANCE: Final = 255  # a byte in the ACPI SLIT
 _CORE_SETS: Final = ("core_cpus_list", "thread_siblings_list", "thread_siblings")
 _PACKAGE_SETS: Final = ("package_cpus_list", "core_siblings_list")
 _NODE_SETS: Final = ("cpulist", "cpumap")
+_CACHE_SETS: Final = ("shared_cpu_map", "shared_cpu_list")
 #: AMD family 15h (2011 to 2016): two cores share fetch, decode and FPU. Linux calls them threads
 #: of one core, with
 #: core ids of their own.
@@ -254,10 +255,10 @@ def _read_caches(
         levels = root.each(place, [f"{index}/level" for index in indexes])
         for index, level in zip(indexes, levels, strict=True):
             if level == b"3\n":
-                # The mask is empty on some ia64 machines, whose caches are not shared.
-                cpus = (
-                    _members(root, root.child(place, index), ("shared_cpu_map",), online) or set()
-                )
+                cpus = _members(root, root.child(place, index), _CACHE_SETS, online)
+                if cpus is None:
+                    continue  # who shares it is not known
+                # The mask is zero on some ia64 machines, whose caches are not shared.
                 free = frozenset(cpus.difference(caches)) | {cpu}
                 caches |= dict.fromkeys(free, cpulist.format(free))
     return caches

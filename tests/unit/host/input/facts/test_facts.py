@@ -223,6 +223,46 @@ class TestIrqs(testcase.TestCase):
         )
 
 
+class TestOneOfTwoForms(testcase.TestCase):
+    """What the kernel has as a mask and as a list, a recorded host may have as either."""
+
+    def test_affinity(self) -> None:
+        wide = "08000000," + "00000000," * 7 + "08000000"
+        tree = {
+            "proc/irq/4/smp_affinity": wide,
+            "proc/irq/4/effective_affinity": "00000000,08000000",
+            "proc/irq/5/smp_affinity": "f",
+            "proc/irq/6/smp_affinity": "0-3",
+            "proc/irq/7/node": "0",
+        }
+        root = Root(trees.grow(self, tree))
+        irqs = devices.read_irqs(root, {})
+        found = {number: (irq.affinity, irq.effective) for number, irq in irqs.items()}
+        expected = {4: ("27,283", "27"), 5: ("0-3", None), 6: (None, None), 7: (None, None)}
+        self.assertEqual(expected, found)
+        codes = {note.code: note.params["places"] for note in root.notes.all()}
+        self.assertEqual(("proc/irq/6", "proc/irq/7"), codes[NoteCode.IRQ_AFFINITY_UNKNOWN])
+        self.assertEqual(("proc/irq/6/smp_affinity",), codes[NoteCode.NOT_CPU_MASK])
+
+    def test_l3_groups(self) -> None:
+        """Who shares a cache may be unknown: then the CPU has no group, not one of its own."""
+        forms: dict[str, tuple[Tree, list[str]]] = {
+            "list": ({"shared_cpu_list": "0-1"}, ["0-1", "0-1", "", ""]),
+            "mask": ({"shared_cpu_map": "3"}, ["0-1", "0-1", "", ""]),
+            "neither": ({}, ["", "", "", ""]),
+        }
+        for name, (files, expected) in forms.items():
+            with self.subTest(name):
+                tree = trees.cpus(4)
+                for cpu in (0, 1):
+                    cache = f"sys/devices/system/cpu/cpu{cpu}/cache/index3"
+                    tree[f"{cache}/level"] = "3"
+                    for file, text in files.items():
+                        tree[f"{cache}/{file}"] = text
+                facts = reader.read_root(Root(trees.grow(self, tree)))
+                self.assertEqual(expected, [cpu.l3 or "" for cpu in facts.cpus])
+
+
 class TestOtherInterrupts(testcase.TestCase):
     """Interrupts that the NIC's own PCI function does not have, and what polls in threads."""
 
