@@ -317,6 +317,9 @@ class HousekeepingUnset(HostRule):
         confined = bool(isolated) or bool(affinity and not affinity & dedicated)
         if host.dedicated is not None and confined:
             return
+        if host.dedicated is not None:
+            seen = host.has(owners.ISOLATED_AT_BOOT[1:])
+            need(seen, f"{owners.ISOLATED_AT_BOOT} is not in this record", NoDataError)
         evidence = isolation(host) or [(owners.ISOLATED_AT_BOOT, "none")]
         evidence += boot.not_isolating(host)
         if host.sets.tickless & dedicated:
