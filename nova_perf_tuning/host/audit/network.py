@@ -354,11 +354,8 @@ class ChannelCount(HostRule):
             if count:
                 seen = {"combined": count, "combined_max": count}
                 yield from self._judge(host, nic, seen, "/proc/irq, seen")
-        need(
-            host.links and not unknown,
-            f"channels unknown (ethtool): {named(unknown)}",
-            NoDataError,
-        )
+        lacking = f"channels unknown (ethtool): {named(unknown)}"
+        need(host.links and not unknown, lacking, NoDataError)
         need(not nowhere, f"nodes unknown: {named(nowhere)}", NoDataError)
 
     def _judge(
