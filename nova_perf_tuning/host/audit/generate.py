@@ -38,8 +38,9 @@ def split(host: Host) -> tuple[frozenset[int], frozenset[int], list[str]]:
     dedicated, shared = configured
     if faults:  # no torn core, no CPU that is not there or without memory, not CPU 0
         bare = layout.without_memory(host.facts)
-        dedicated = _whole(host, dedicated - shared - _core_0(host) - bare)
-        shared = _whole(host, shared)
+        never = shared | _core_0(host) | bare
+        dedicated = _mended(host, dedicated - never, never)
+        shared = _mended(host, shared, dedicated)
     how = "not as in nova.conf"
     if (dedicated, shared) == configured:
         how = "as in nova.conf, where it is to be decided"
@@ -92,6 +93,22 @@ def _whole(host: Host, cpus: frozenset[int]) -> frozenset[int]:
         if cpu.id in cpus and cpulist.parse(cpu.siblings) <= cpus:
             whole.add(cpu.id)
     return frozenset(whole)
+
+
+def _mended(host: Host, cpus: frozenset[int], others: frozenset[int]) -> frozenset[int]:
+    """Return a set of nova.conf without torn cores.
+
+    Where all of its cores are torn, they are completed by threads that are not among ``others``:
+    such a set names one thread of each core.
+    """
+    whole = _whole(host, cpus)
+    if whole or not cpus:
+        return whole
+    grown = set(cpus)
+    for cpu in host.facts.cpus:
+        if cpu.id in cpus:
+            grown |= cpulist.parse(cpu.siblings)
+    return _whole(host, frozenset(grown) - others)
 
 
 def _proposal(host: Host, taken: frozenset[int]) -> tuple[frozenset[int], list[str]]:

@@ -90,6 +90,8 @@ class _Parser(iniparser.BaseParser):
 
     def new_section(self, section: str) -> None:
         self.section = section
+        if section != "DEFAULT" and section.lower() in _RECORDED:
+            self.section = section.lower()  # as oslo.config, which finds [Compute] as well
 
 
 def parse(text: str, source: str | None = None) -> dict[tuple[str, str], str]:

@@ -30,6 +30,15 @@ class MisplacedTest(testcase.TestCase):
         report = audit_cases.judge("nova-cpu-sets", {_NOVA: text})
         self.assertEqual(["nova-cpu-sets"], report.clean)
 
+    def test_the_case_of_a_section_does_not_matter(self) -> None:
+        """oslo.config finds [Compute]; DEFAULT alone is written in capitals."""
+        report = audit_cases.judge(
+            "nova-cpu-sets", {_NOVA: hosts.NOVA_CONF.replace("[compute]", "[Compute]")}
+        )
+        self.assertEqual(["nova-cpu-sets"], report.clean)
+        report = audit_cases.judge("nova-cpu-sets", {_NOVA: "[default]\nvcpu_pin_set = 2-3\n"})
+        self.assertEqual(["vcpu_pin_set"], [finding.subject for finding in report.findings])
+
     def test_a_recorded_host_keeps_it(self) -> None:
         text = "[DEFAULT]\ncpu_dedicated_set = 2-3\nconnection = secret\n"
         self.assertEqual("[DEFAULT]\ncpu_dedicated_set = 2-3\n", novaconf.recorded(text))

@@ -47,6 +47,14 @@ class OfflineTest(testcase.TestCase):
             self.sets(self.host(**{_NOVA: conf})),
         )
 
+    def test_a_set_of_one_thread_of_each_core_is_completed(self) -> None:
+        conf = hosts.NOVA_CONF.replace(f"= {hosts.DEDICATED}", "= 2-3,6-7")
+        tree = hosts.changed(hosts.good(), {_NOVA: conf})
+        self.assertEqual(
+            [f"cpu_shared_set = {hosts.SHARED}", f"cpu_dedicated_set = {hosts.DEDICATED}"],
+            self.sets(tree),
+        )
+
     def test_isolcpus_keeps_offline_cpus(self) -> None:
         for conf in (hosts.NOVA_CONF, None):
             text = generate.grub_args(hosts.view(self.host(**{_NOVA: conf})))

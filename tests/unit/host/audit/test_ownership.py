@@ -197,7 +197,7 @@ class GenerateTest(testcase.TestCase):
             (
                 "CPU 0 to guests",
                 {**none, **conf("cpu_dedicated_set = 0-1")},
-                ("0,4,8,12", *["1-3,5-7,9-11,13-15"] * 2, 2),
+                ("0,2-8,10-15", "1,9", "1,9", 3),
             ),
             (
                 "PMD threads",
