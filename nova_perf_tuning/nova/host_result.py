@@ -9,7 +9,7 @@ import dataclasses
 import datetime
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning import bounded_json, bounded_read, errors, json_schema
@@ -180,3 +180,14 @@ def same_host(name: str, other: str) -> bool:
     if "." not in name or "." not in other:
         return name.split(".")[0] == other.split(".")[0]
     return name == other
+
+
+def matching(names: Iterable[str], name: str) -> list[str]:
+    """Return those of ``names`` that mean the host ``name``: the same word alone where it is there.
+
+    Two hosts of a cloud may differ by their domains alone, and one of them may have none.
+    """
+    known = list(dict.fromkeys(names))
+    if name in known:
+        return [name]
+    return [other for other in known if same_host(other, name)]

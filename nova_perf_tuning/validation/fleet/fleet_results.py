@@ -251,10 +251,8 @@ def _dealt_out(
     dealt: list[model.Trial] = []
     for (name, benchmark), blocks_of in boots.items():
         samples: list[model.Trial] = []
-        for host, read in bare.items():
-            if not host_result.same_host(host, name):
-                continue
-            for trial in read.trials:
+        for host in host_result.matching(bare, name):
+            for trial in bare[host].trials:
                 if trial.benchmark == benchmark:
                     samples.append(trial)
         for index, (boot, blocks) in enumerate(blocks_of.items()):

@@ -93,6 +93,8 @@ class PairSchedule:
         self.pending: collections.deque[fleet_model.Task] = collections.deque()
         self.running: dict[int, float] = {}
         self._busy: set[str] = set()
+        #: Numbers of the running pairs beside which another one ran at some moment.
+        self._accompanied: set[int] = set()
         #: Seconds that each pair with results took.
         self._taken_s: list[float] = []
         #: Number of a pair -> attempts before this process had the run.
@@ -123,6 +125,9 @@ class PairSchedule:
     def begin(self, task: fleet_model.Task, now: float) -> None:
         """Note that a pending pair is being measured from now on."""
         self.pending.remove(task)
+        self._accompanied.discard(task.number)
+        if self.running:
+            self._accompanied.update(self.running, (task.number,))
         self.running[task.number] = now
         self._busy |= task.pair.hosts
 
@@ -167,7 +172,7 @@ class PairSchedule:
             return Decision(Fate.CUT_OFF)
         if fleet_model.ErrorClass.QUOTA in kinds:
             self.put_back(task)
-            return self._too_many()
+            return self._too_many(was_alone=task.number not in self._accompanied)
         is_of_the_cloud = bool(kinds) and kinds <= _OF_THE_CLOUD
         is_of_no_host = not outcome.trials and (is_of_the_cloud or not self._taken_s)
         fate = self._fate(task, outcome, kinds)
@@ -199,11 +204,15 @@ class PairSchedule:
             return Fate.AGAIN
         return Fate.FAILED
 
-    def _too_many(self) -> Decision:
-        """Go on with fewer pairs at a time, since the quota does not allow what there was."""
-        at_once = len(self.running)
-        if not at_once:
+    def _too_many(self, *, was_alone: bool) -> Decision:
+        """Go on with fewer pairs at a time, since the quota does not allow what there was.
+
+        Pairs that began together may each hold a part of the quota, so that none of them fits:
+        only one that was alone from its begin to its end says that there is no room for any.
+        """
+        if was_alone:
             return Decision(Fate.NO_ROOM, gives_up=True)
+        at_once = max(1, len(self.running))
         if self.limit <= at_once:
             return Decision(Fate.NO_ROOM)
         self.limit = at_once

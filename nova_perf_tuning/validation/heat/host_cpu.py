@@ -8,6 +8,7 @@ not followed.
 import bisect
 import contextlib
 import dataclasses
+import http.client
 import itertools
 import math
 import operator
@@ -76,22 +77,41 @@ def ask(url: str, names: Collection[str], limit_s: float) -> dict[str, dict[str,
     :param limit_s: for everything from connecting to the last byte, however it drips.
     :raises AgentError: there is no answer, or it is not an agent's.
     """
-    host, page = urllib.parse.urlsplit(url).hostname, b""
+    page = b""
+    try:
+        host = urllib.parse.urlsplit(url).hostname
+    except ValueError as error:
+        raise AgentError(f"{one_line(url, 100)} is no address: {one_line(error, 100)}") from None
     late = AgentError(f"no full answer of {host} within {limit_s:g} s")
     cutter = _Cutter(limit_s)
     try:
         with contextlib.closing(cutter), _session(cutter) as session:
-            answer = session.get(url, timeout=limit_s, stream=True, allow_redirects=False)
+            wanted = requests.Request("GET", url, headers={"Accept-Encoding": "identity"})
+            # Not Session.send(): it reads the whole body of a redirect, even of one that it is not
+            # to follow, and unpacks it.
+            adapter = session.get_adapter(url)
+            answer = adapter.send(
+                session.prepare_request(wanted),
+                stream=True,
+                timeout=limit_s,
+                verify=session.verify,
+            )
             with answer:
                 if answer.status_code != requests.codes.ok:
                     raise AgentError(f"{host} answers HTTP {answer.status_code}")
-                for part in answer.iter_content(4096):
+                while part := answer.raw.read(4096, decode_content=False):
                     page += part
                     if len(page) > _MAX_BYTES:
                         raise AgentError(f"{host} answers more than {_MAX_BYTES >> 10} KiB")
-    except requests.Timeout:
+    except (requests.Timeout, urllib3.exceptions.TimeoutError):
         raise late from None
-    except requests.RequestException as error:
+    except (
+        requests.RequestException,
+        urllib3.exceptions.HTTPError,
+        http.client.HTTPException,
+        OSError,
+        ValueError,  # a host's name that is none; LocationParseError
+    ) as error:
         if cutter.over:
             raise late from None
         raise AgentError(f"no answer of {host}: {one_line(error, 100)}") from None

@@ -116,20 +116,21 @@ def judge(
     for host, finding in _slower_than_others(comparisons):
         findings[host].append(finding)
 
-    usable = counting or guests
     slow = _failing(findings)
-    judgements = _over_all_pairs(slow, usable, budgets, environment)
+    judgements = _over_all_pairs(slow, counting, budgets, environment)
     beyond, of_bare = _beyond_budgets(judgements, counting)
     for host, finding in beyond:
         findings[host].append(finding)
 
     failing = _failing(findings)
     if failing != slow:
-        judgements = _over_all_pairs(failing, usable, budgets, environment)
+        judgements = _over_all_pairs(failing, counting, budgets, environment)
     for host, finding in _by_budgets(findings, judgements, kept):
         findings[host].append(finding)
 
-    if not judgements and not all(budget.optional for budget in budgets):
+    # Whether a budget is for the run does not depend on the trials that were lost.
+    applies = judgements or _over_all_pairs(set(), guests, budgets, environment)
+    if not applies and not all(budget.optional for budget in budgets):
         for mine in findings.values():
             mine.insert(0, _Finding(_V.INVALID, budget_file.why_none(measured)))
     peers = collections.Counter(host for host, _ in planned)

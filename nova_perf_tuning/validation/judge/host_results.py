@@ -178,9 +178,14 @@ def _host_result(
 def of_host(
     hosts: Sequence[host_result.HostResult], name: str, path: str
 ) -> host_result.HostResult:
-    """Return the verdict on one host; CloudError: there is none among them."""
+    """Return the verdict on one host; CloudError: none among them is its, or several may be."""
+    fitting = host_result.matching((result.host for result in hosts), name)
+    if len(fitting) > 1:
+        raise errors.CloudError(
+            f"{path}: host '{name}' may be {rules.named(fitting, 10)}; give one in full"
+        )
     for result in hosts:
-        if host_result.same_host(result.host, name):
+        if result.host in fitting:
             return result
     names = "there is no result of any host in it"
     if hosts:

@@ -223,16 +223,21 @@ def series(
         by_time = sa.select(runs.id, runs.created_at).order_by(runs.created_at, runs.id)
         for run_id, created in connection.execute(by_time).all():
             with database.readable(run_id):
-                kept = connection.scalar(sa.select(runs.environment).where(runs.id == run_id))
+                wanted = sa.select(runs.environment, runs.plan).where(runs.id == run_id)
+                kept, plan = connection.execute(wanted).one()
                 environment = Environment.from_dict(kept or {})
+                cloud = str(plan.get("cloud", ""))
                 if not tags.items() <= environment.tags.items():
                     continue
                 values: dict[_Key, list[float]] = collections.defaultdict(list)
-                for client, trial in _trials(connection, run_id, host):
+                for measured, trial in _trials(connection, run_id):
+                    if host not in (None, measured):
+                        continue
                     if benchmark not in (None, trial.benchmark) or arm not in (None, trial.arm):
                         continue
                     if trial.primary and trial.value is not None and trial.value > 0:
-                        values[_key(client, environment, trial)].append(trial.value)
+                        key = _key(measured, cloud, environment, trial)
+                        values[key].append(trial.value)
             versions: dict[str, str] = {}
             for name in _VERSIONS:
                 version = getattr(environment, name)
@@ -250,23 +255,33 @@ def series(
     return histories
 
 
-def _trials(
-    connection: sa.Connection, run_id: str, host: str | None
-) -> Iterator[tuple[str, model.Trial]]:
-    """Yield the host and each trial of the pairs of a run that have been measured."""
+def _trials(connection: sa.Connection, run_id: str) -> Iterator[tuple[str, model.Trial]]:
+    """Yield the host that was measured and each trial of the pairs of a run that are done.
+
+    Boot 1 of a pair of a fleet is what ran on its server alone, see the collector of heat; a single
+    host is the client and the server of its pair.
+    """
     pairs = database.pairs.c
-    done = sa.select(pairs.client, pairs.trials)
+    done = sa.select(pairs.client, pairs.server, pairs.trials)
     done = done.where(pairs.run_id == run_id, pairs.state == "done")
-    if host is not None:
-        done = done.where(pairs.client == host)
-    for client, rows in connection.execute(done.execution_options(yield_per=20)):
+    for client, server, rows in connection.execute(done.execution_options(yield_per=20)):
         for row in rows:
-            yield client, model.Trial(**row)
+            trial = model.Trial(**row)
+            if trial.boot == 1:
+                yield server, trial
+            else:
+                yield client, trial
 
 
-def _key(host: str, environment: Environment, trial: model.Trial) -> _Key:
+def _key(host: str, cloud: str, environment: Environment, trial: model.Trial) -> _Key:
+    """Return what figures must have in common to be one history.
+
+    :param cloud: of a fleet: hosts of two clouds may have one name; empty: of a single host.
+    """
     benchmark = environment.benchmarks.get(trial.benchmark, RecordedBenchmark())
     fingerprint = _fingerprint(environment, trial.collectors)
+    if cloud:
+        fingerprint = printing.key(f"{cloud}: {fingerprint}", 200)
     parameters = json.dumps(dict(benchmark.parameters), sort_keys=True)
     request = _request(environment, trial.arm)
     figure = (host, trial.benchmark, trial.metric, trial.arm)

@@ -2,11 +2,13 @@
 """Host CPU of guests: from a real agent's collector over real processes, from servers that are none, from Nova."""
 
 import contextlib
+import gzip
 import itertools
 import os
 import socket
 import threading
 import time
+import tracemalloc
 import types
 
 import fixtures
@@ -119,6 +121,34 @@ class AskTest(testcase.TestCase):
             with self.subTest(parts):
                 self.assertIn("no answer of 127.0.0.1", self.refused(parts))
 
+    def test_a_body_that_is_not_wanted_is_not_unpacked(self):
+        """64 MiB of zeros, packed twice, are some hundred bytes; of a redirect nothing is read."""
+        packed = gzip.compress(gzip.compress(bytes(64 << 20)))
+        for status, expected in (("302 Found\r\nLocation: /x", "HTTP 302"), ("200 OK", "")):
+            head = f"HTTP/1.1 {status}\r\nContent-Encoding: gzip, gzip\r\n"
+            head += f"Content-Length: {len(packed)}\r\n\r\n"
+            url = serve(self, [head.encode(), packed])
+            tracemalloc.start()
+            self.addCleanup(tracemalloc.stop)
+            with self.subTest(status):
+                error = ""
+                try:
+                    self.assertEqual({}, host_cpu.ask(url, ["instance-1"], AMPLE_S))
+                except host_cpu.AgentError as refused:
+                    error = str(refused)
+                self.assertIn(expected, error)
+                self.assertLess(tracemalloc.get_traced_memory()[1], 16 << 20)
+            tracemalloc.stop()
+
+    def test_names_of_hosts_that_are_none(self):
+        for name in ("a..b", "x" * 64 + ".example", "[::1", "a b"):
+            with self.subTest(name):
+                url = f"http://{name}:9751/metrics"
+                error = self.assertRaises(
+                    host_cpu.AgentError, host_cpu.ask, url, ["instance-1"], AMPLE_S
+                )
+                self.assertTrue(str(error).isprintable(), str(error))
+
     def test_it_is_no_answer(self):
         elsewhere = serve(self, [HEAD, b"\r\n", LINES.encode()])
         redirect = (
@@ -126,6 +156,9 @@ class AskTest(testcase.TestCase):
         )
         self.assertIn("HTTP 302", self.refused([redirect]))
         self.assertIn("HTTP 500", self.refused([b"HTTP/1.1 500 No\r\n\r\n"]))
+        self.assertIn(
+            "HTTP 302", self.refused([b"HTTP/1.1 302 No\r\nLocation: http://[::1\r\n\r\n"])
+        )
         for output in (b"", b"\0\xff\n" * 100, b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 ok\r\n\r\n"):
             with self.subTest(output):
                 self.assertIn("no answer of 127.0.0.1", self.refused([output]))

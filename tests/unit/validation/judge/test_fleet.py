@@ -87,6 +87,19 @@ class LostTrialsTest(testcase.TestCase):
                 with self.subTest(name, budgets=some):
                     self.assertEqual(expected, judged(data, some))
 
+    def test_what_was_left_out_gives_no_verdict_of_a_budget(self):
+        """Each boot lost too much in one arm or the other, of which each by itself lost little."""
+
+        def alternately(pair, arm, block):
+            even = int(pair[0].removeprefix("h")) % 2 == 0
+            return None if block < 2 and (arm == "tuned") is even else 1
+
+        data = run(alternately)
+        expected = {f"h{number}": (V.INVALID, C.HOST_LOST_TRIALS) for number in range(6)}
+        for budgets in (BUDGET, LAX, ()):
+            with self.subTest(budgets=budgets):
+                self.assertEqual(expected, judged(data, budgets))
+
     def test_an_arm_that_no_host_has_makes_all_invalid(self):
         every = [f"h{number}" for number in range(6)]
         missing = dict.fromkeys(every, (V.INVALID, C.HOST_LOST_TRIALS))

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Histories in a real database: kept once, like beside like."""
 
+import dataclasses
+import datetime
+
 import sqlalchemy as sa
 
 from nova_perf_tuning.validation.report import summary
@@ -35,6 +38,39 @@ class HistoryTest(directories.DirectoryCase):
         self.assertTrue(new)
         self.assertEqual((run_id, False), self.add())
         self.assertEqual(1, len(history.series(self.engine)[0].points))
+
+    def add_fleet(self, day, cloud, sick):
+        """Keep a run of one pair: "good" is its client, "sick" its server; each ran alone once."""
+        run_id = f"fleet-{cloud}-{day}"
+        trials = []
+        for boot, value in enumerate((1000.0 + day, sick + day)):
+            trial = samples.trial(benchmark="cpu", arm="tuned", boot=boot, order=boot, value=value)
+            trials.append(dataclasses.asdict(trial))
+        at = datetime.datetime(2026, 10, day)
+        run = {"id": run_id, "kind": "heat", "state": "complete", "owner": "", "created_at": at}
+        run |= {"seen_at": at, "leftovers": False, "plan": {"cloud": cloud}, "environment": {}}
+        pair = {"run_id": run_id, "number": 0, "client": "good", "server": "sick", "state": "done"}
+        pair |= {"attempts": 1, "faults": [], "environment": {}, "trials": trials}
+        with self.engine.begin() as connection:
+            connection.execute(sa.insert(database.runs), run | {"hosts": ["good", "sick"]})
+            connection.execute(sa.insert(database.pairs), pair)
+
+    def test_what_ran_on_a_server_is_the_servers(self):
+        for day in range(1, 7):
+            self.add_fleet(day, "one", 900.0 if day < 4 else 100.0)
+        found = {each.host: each for each in history.series(self.engine)}
+        self.assertEqual({"good", "sick"}, set(found))
+        self.assertEqual((), found["good"].changes)
+        self.assertEqual([3], [change.index for change in found["sick"].changes])
+        self.assertEqual(["sick"], [each.host for each in history.series(self.engine, "sick")])
+
+    def test_hosts_of_two_clouds_are_two(self):
+        self.add_fleet(1, "one", 900.0)
+        self.add_fleet(2, "two", 900.0)
+        self.assertEqual(
+            ["good", "good", "sick", "sick"],
+            [each.host for each in history.series(self.engine)],
+        )
 
     def test_a_damaged_run_is_named(self):
         run_id, _new = self.add()
