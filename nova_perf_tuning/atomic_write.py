@@ -11,10 +11,14 @@ import fcntl
 import os
 import secrets
 import stat
+import time
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from nova_perf_tuning import bounded_read, errors
+
+#: Seconds that a change waits for another one; each takes a fraction of a second.
+LOCK_WAIT_S: Final = 10.0
 
 
 class OutputError(errors.PerfTuningError):
@@ -232,13 +236,30 @@ def writing(
 def changing(path: str) -> Iterator[None]:
     """Keep others who use this from changing the file at ``path`` between reading and writing it.
 
-    The lock is an empty file beside it that stays; the kernel drops the lock with the process.
+    The lock is an empty file next to it that stays; the kernel drops the lock with the process.
+
+    :raises OutputError: another process has kept the lock for :data:`LOCK_WAIT_S`.
     """
     name = _split(path)[1]
     with _opened(path) as directory:
         lock = open_or_make(f".{name[:200]}.lock", directory.descriptor)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            _wait_for(lock, path)
             yield
         finally:
             os.close(lock)
+
+
+def _wait_for(lock: int, path: str) -> None:
+    """Take the lock on the file at ``path``; OutputError: another process keeps it."""
+    deadline = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise OutputError(
+                    f"{path}: another process keeps it locked; try again when that has ended"
+                ) from None
+        time.sleep(0.05)

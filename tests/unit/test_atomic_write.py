@@ -67,6 +67,16 @@ class WholeFileTest(directories.DirectoryCase):
         ):
             self.assertRaises(BlockingIOError, fcntl.flock, lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
+    def test_a_change_does_not_wait_without_end(self):
+        self.patch(atomic_write, "LOCK_WAIT_S", 0.0)
+        path = str(self.directory / "noise.json")
+        with atomic_write.changing(path):
+            again = atomic_write.changing(path)
+            error = self.assertRaises(atomic_write.OutputError, again.__enter__)
+        self.assertIn(f"{path}: another process keeps it locked", str(error))
+        with atomic_write.changing(path):
+            pass
+
     def test_the_lock_is_no_link_and_nobody_else_may_hold_it(self):
         victim, lock = self.directory / "victim", self.directory / ".noise.json.lock"
         lock.symlink_to(victim)

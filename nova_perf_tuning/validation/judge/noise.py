@@ -149,7 +149,8 @@ def check_writable(path: str) -> None:
     """Find out before an A/A run that its floors cannot be kept.
 
     :raises schema.InputError: what is there is no such file, or none can be made there.
-    :raises atomic_write.OutputError: something else than a file is there.
+    :raises atomic_write.OutputError: something else than a file is there, or another process keeps
+        changing it.
     """
     try:
         atomic_write.make_directory(os.path.dirname(path))
