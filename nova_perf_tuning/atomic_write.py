@@ -9,6 +9,7 @@ in it is followed if it is a link. So whoever owns the directory can make root w
 import contextlib
 import fcntl
 import os
+import re
 import secrets
 import stat
 import time
@@ -96,19 +97,19 @@ class Directory(contextlib.AbstractContextManager["Directory"]):
     def writing(self, name: str) -> Iterator[BinaryIO]:
         """Do as :func:`writing` for a file in it."""
         self.check(name)
-        new = f".{name[:200]}.{secrets.token_hex(4)}"
-        made = False
+        self.sweep(name)
+        new, descriptor = self._make_temporary(name)
+        made = True
         try:
-            descriptor = os.open(new, _NEW, 0o600, dir_fd=self.descriptor)
-            made = True
             with open(descriptor, "wb") as file:
                 # By descriptor: whoever owns the directory could put a link in place of the name.
                 os.fchmod(descriptor, 0o644)
                 yield file
                 file.flush()
                 os.fsync(descriptor)
-            os.replace(new, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
-            made = False
+                # It is locked until it has its name: no sweep takes it for a leftover.
+                os.replace(new, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+                made = False
         except OSError as error:
             if error.filename not in (None, new):  # of something else that the block does
                 raise
@@ -120,6 +121,52 @@ class Directory(contextlib.AbstractContextManager["Directory"]):
             if made:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(new, dir_fd=self.descriptor)
+
+    def _make_temporary(self, name: str) -> tuple[str, int]:
+        """Return name and descriptor of a new file for ``name``, locked; raises OSError."""
+        while True:
+            new = f"{_temporary(name)}{secrets.token_hex(4)}"
+            try:
+                descriptor = os.open(new, _NEW, 0o600, dir_fd=self.descriptor)
+            except OSError as error:
+                path = os.path.join(self.path, name)
+                raise OSError(error.errno, error.strerror, path) from None
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:  # a sweep of another process is about to remove it
+                os.close(descriptor)
+                continue
+            except OSError:  # a file system without locks, where no sweep removes anything
+                return new, descriptor
+            if os.fstat(descriptor).st_nlink:
+                return new, descriptor
+            os.close(descriptor)
+
+    def sweep(self, name: str) -> None:
+        """Remove what killed writers of a file left in it: own files that no process has locked."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        try:
+            listing = os.open(".", flags, dir_fd=self.descriptor)
+        except OSError:  # it cannot be read
+            return
+        leftover = re.compile(f"{re.escape(_temporary(name))}[0-9a-f]{{8}}")
+        try:
+            with os.scandir(listing) as entries:
+                found = [entry.name for entry in entries if leftover.fullmatch(entry.name)]
+        finally:
+            os.close(listing)
+        for temporary in found:
+            with contextlib.suppress(OSError):  # a writer has it, or it is no plain file
+                self._remove_unlocked(temporary)
+
+    def _remove_unlocked(self, name: str) -> None:
+        descriptor = bounded_read.open_plain(name, dir_fd=self.descriptor, links=False)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(descriptor).st_uid == os.geteuid():
+                self.remove(name)
+        finally:
+            os.close(descriptor)
 
     def rename(self, name: str, new: str) -> None:
         """Give a file another name in it; raises OSError."""
@@ -166,6 +213,21 @@ def remove(path: str, *, inside: str = "") -> None:
     """
     with _opened(path, inside) as directory:
         directory.remove(_split(path)[1])
+
+
+def sweep(path: str, *, inside: str = "") -> None:
+    """Remove what killed writers of a file left; see :meth:`Directory.sweep`.
+
+    :param inside: see :func:`open_directory`.
+    :raises OutputError, OSError: its directory cannot be opened, or is not there.
+    """
+    with _opened(path, inside) as directory:
+        directory.sweep(_split(path)[1])
+
+
+def _temporary(name: str) -> str:
+    """Return how temporary names of a file begin; eight hexadecimal digits follow."""
+    return f".{name[:200]}."
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -88,6 +88,46 @@ class WholeFileTest(directories.DirectoryCase):
             self.assertEqual(0o600, lock.stat().st_mode & 0o777)
 
 
+class LeftoverTest(directories.DirectoryCase):
+    """A writer that is killed before the rename leaves its temporary file."""
+
+    def setUp(self):
+        super().setUp()
+        self.path = str(self.directory / "file")
+        self.leftover = self.write_file(".file.0123abcd", "half")
+
+    def write(self):
+        with atomic_write.writing(self.path) as file:
+            file.write(b"whole")
+
+    def test_the_next_write_removes_it(self):
+        self.write()
+        self.assertEqual(["file"], os.listdir(self.directory))
+
+    def test_a_sweep_removes_it_without_a_write(self):
+        atomic_write.sweep(self.path)
+        self.assertEqual([], os.listdir(self.directory))
+
+    def test_that_of_a_writer_that_lives_stays(self):
+        with atomic_write.writing(self.path) as file:
+            file.write(b"first")
+            self.write()
+            self.assertEqual(b"whole", pathlib.Path(self.path).read_bytes())
+        self.assertEqual(b"first", pathlib.Path(self.path).read_bytes())
+        self.assertEqual(["file"], os.listdir(self.directory))
+
+    def test_what_is_no_such_file_stays(self):
+        (self.directory / ".file.11111111").symlink_to("target")
+        (self.directory / ".file.22222222").mkdir()
+        os.mkfifo(self.directory / ".file.33333333")
+        for name in (".file.0123abcd.conf", ".file.0123ABCD", ".other.0123abcd", ".file.lock"):
+            (self.directory / name).touch()
+        os.unlink(self.leftover)
+        before = sorted(os.listdir(self.directory))
+        self.write()
+        self.assertEqual(sorted([*before, "file"]), sorted(os.listdir(self.directory)))
+
+
 class LinkTest(directories.DirectoryCase):
     """Root writes where a user owns the directories, and swaps them for links at the worst moment."""
 

@@ -149,6 +149,9 @@ class SettingKind(abc.ABC):
     def describe(self, target: str, value: str) -> str:
         """Return the exact write as an operator would type it, for ``apply --dry-run``."""
 
+    def clear(self, target: str) -> None:  # noqa: B027  most kinds make no files
+        """Remove the temporary files that killed writers of the target left; raises OSError."""
+
     def holds(self, target: str, value: str, current: str) -> bool:
         """Whether ``current`` means the same as ``value``; texts may differ (leading zeros, order)."""
         return current == value

@@ -78,6 +78,9 @@ class ConfigFile(base.SettingKind):
         elif os.path.lexists(path):
             atomic_write.remove(path, inside=self.prefix)
 
+    def clear(self, target: str) -> None:
+        atomic_write.sweep(self._path(target), inside=self.prefix)
+
     def describe(self, target: str, value: str) -> str:
         path, text = shlex.quote(self._path(target)), decode(value)
         if text is None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Puts back what was there before, last written first."""
 
+import contextlib
 import dataclasses
 import enum
 from collections.abc import Callable, Mapping
@@ -78,6 +79,10 @@ def restore(
             ended.append(entry)
         if restoration.remade is not None:
             remade.append(dataclasses.replace(entry, written=restoration.remade))
+    for entry in ended:
+        if entry.kind in kinds:
+            with contextlib.suppress(OSError, errors.PerfTuningError):
+                kinds[entry.kind].clear(entry.target)
     if ended or remade:
         try:
             with journal.transaction():

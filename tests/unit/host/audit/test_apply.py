@@ -9,6 +9,7 @@ from nova_perf_tuning.host.audit import persist, runner
 from nova_perf_tuning.host.kinds import base, config_file, registry
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.notes import Note, NoteCode
+from nova_perf_tuning.host.transaction import apply, journal, restore
 from tests.support import audit_cases, program, testcase
 from tests.support import audit_hosts as hosts
 
@@ -170,6 +171,28 @@ class ConfigFileTest(testcase.TestCase):
         self.assertEqual(b"old = 1\r\n\xe2\x82\xac", path.read_bytes())
         self.kind.write(persist.SYSCTL, config_file.ABSENT)
         self.assertEqual(config_file.ABSENT, self.kind.read(persist.SYSCTL))
+
+    def test_a_restore_removes_what_a_killed_write_left(self) -> None:
+        """The file never got its name, so that nothing is put back."""
+        content = config_file.encode("kernel.x = 1\n")
+        setting = host_model.Setting(
+            "config_file",
+            persist.SYSCTL,
+            content,
+            config_file.ABSENT,
+            "why",
+            "rule",
+            persistent=True,
+        )
+        path = pathlib.Path(self.root, persist.SYSCTL)
+        kinds = {"config_file": self.kind}
+        state = pathlib.Path(self.root, "state")
+        with journal.Journal(str(state), "/", writer=True, patience=0.1) as session:
+            apply.apply([setting], kinds, session, "boot")
+            path.rename(path.with_name(f".{path.name}.0123abcd"))
+            [restored] = restore.restore(session, kinds, "boot")
+        self.assertEqual(restore.RestoreResult.ALREADY, restored.result)
+        self.assertEqual(["x"], [file.name for file in path.parent.iterdir()])
 
     def test_only_files_of_ours(self) -> None:
         for target in (
