@@ -6,8 +6,10 @@ method (A/A).
 """
 
 import contextlib
+import errno
 import os
 import platform
+import re
 import select
 import shutil
 import signal
@@ -16,16 +18,22 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 import psutil
 
 from nova_perf_tuning import bounded_read, signals
 from nova_perf_tuning.host.input import guest_cpu
 from nova_perf_tuning.printing import printable
-from nova_perf_tuning.validation.launch import base
+from nova_perf_tuning.validation.launch import base, run_directory
 from nova_perf_tuning.validation.results.environment import Environment
 
 _SETTLE_S = 10.0
+#: How names of scratch directories begin. A new one gets its name when it is locked, so that no
+#: sweep of another run finds it before.
+_PREFIX: Final = "nova-perf-run-"
+_NEW_PREFIX: Final = "nova-perf-new-"
+_NAMES: Final = re.compile(f"{_PREFIX}[0-9a-z_]{{8}}")
 
 
 class LocalLauncher(base.Launcher):
@@ -35,13 +43,23 @@ class LocalLauncher(base.Launcher):
         """:param directory: where the scratch directory goes (default: $TMPDIR, /tmp)."""
         self._parent = directory
         self._directory = ""
+        self._lock = -1
         self._machines: dict[str, list[HostMachine]] = {}
 
     def prepare(self) -> None:
-        if not self._directory:
-            with signals.deferred():  # a directory whose name is lost stays
-                self._directory = tempfile.mkdtemp(prefix="nova-perf-", dir=self._parent)
-                os.chmod(self._directory, 0o711)  # noqa: S103  # as the run's directory of the other launcher
+        """Make the scratch directory, and remove those of runs whose process was killed."""
+        if self._directory:
+            return
+        parent = self._parent or tempfile.gettempdir()
+        run_directory.sweep(lambda _name, _path: None, parent, _NAMES)
+        with signals.deferred():  # a directory whose name is lost stays
+            new = tempfile.mkdtemp(prefix=_NEW_PREFIX, dir=parent)
+            os.chmod(new, 0o711)  # noqa: S103  # as the run's directory of the other launcher
+            self._lock = run_directory.locked(new)
+            name = os.path.basename(new).removeprefix(_NEW_PREFIX)
+            path = os.path.join(parent, f"{_PREFIX}{name}")
+            os.rename(new, path)
+            self._directory = path
 
     def boot(self, arm: base.Arm) -> base.Pair:
         if arm.request:
@@ -74,6 +92,9 @@ class LocalLauncher(base.Launcher):
         if self._directory:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = ""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
     def _pair(self, arm: str) -> base.Pair:
         if arm not in self._machines:
@@ -100,9 +121,13 @@ class _Process:
             tempfile.TemporaryFile(dir=directory),
         )
         # Same number after exec, so what is measured and killed is the program itself.
-        command = list(argv)
+        # A kill of this process ends it, too.
+        command = ["setpriv", "--pdeathsig", "KILL"]
         if namespace:
-            command = ["ip", "netns", "exec", namespace, *argv]
+            command += ["ip", "netns", "exec", namespace]
+        elif shutil.which(argv[0], path=base.environment()["PATH"]) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
+        command += argv
         self._popen = subprocess.Popen(
             command,
             cwd=directory,

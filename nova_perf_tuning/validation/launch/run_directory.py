@@ -37,7 +37,7 @@ class RunDirectory:
         os.makedirs(f"{self.path}.new")
         for path in (parent, f"{self.path}.new"):
             os.chmod(path, 0o711)  # noqa: S103  # whatever the umask: QEMU's user passes through
-        self._lock = _locked(f"{self.path}.new")
+        self._lock = locked(f"{self.path}.new")
         os.rename(f"{self.path}.new", self.path)
 
     def file(self, name: str) -> str:
@@ -52,20 +52,26 @@ class RunDirectory:
             self._lock = -1
 
 
-def sweep(remove: Callable[[str, str], None], parent: str = BASE) -> list[str]:
-    """Remove what dead runs left, and return their ids; :param remove: removes all of one but its directory."""
+def sweep(
+    remove: Callable[[str, str], None], parent: str = BASE, names: re.Pattern[str] = _ID
+) -> list[str]:
+    """Remove what dead runs of this user left, and return their names.
+
+    :param remove: removes all of one but its directory; :param names: of runs' directories.
+    """
     swept: list[str] = []
     if not os.path.isdir(parent):
         return []
     for name in sorted(os.listdir(parent)):
         path = os.path.join(parent, name)
-        if not _ID.fullmatch(name):
+        if not names.fullmatch(name):
             continue
-        with contextlib.suppress(
-            BlockingIOError, FileNotFoundError
-        ):  # its process lives, or has just removed it
-            lock = _locked(path)
+        # Its process lives, or has just removed it; or it is another user's, or no directory.
+        with contextlib.suppress(OSError):
+            lock = locked(path)
             try:
+                if os.fstat(lock).st_uid != os.geteuid():
+                    continue
                 remove(name, path)
                 shutil.rmtree(path, ignore_errors=True)
                 swept.append(name)
@@ -76,9 +82,12 @@ def sweep(remove: Callable[[str, str], None], parent: str = BASE) -> list[str]:
     return swept
 
 
-def _locked(path: str) -> int:
-    """Return a descriptor of a directory that holds the lock on it; BlockingIOError: another process has it."""
-    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def locked(path: str) -> int:
+    """Return a descriptor of a directory that holds the lock on it.
+
+    :raises BlockingIOError: another process has it. :raises OSError: it is no directory.
+    """
+    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BaseException:
