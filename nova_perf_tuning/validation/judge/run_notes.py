@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must be known of a run beside its verdict: emulation, an early end, trials that failed."""
+"""What must be known of a run besides its verdict: emulation, an early end, trials that failed."""
 
 from collections.abc import Sequence
 
