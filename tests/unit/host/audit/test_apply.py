@@ -57,7 +57,7 @@ class EveryRuleTest(audit_cases.ApplyCase):
             (("--rule", "clocksource-slow"), "cannot be applied, only followed"),
             (("--rule", "no-such-rule"), "there is no rule"),
             (("--persist",), "--persist goes with --rule"),
-            (("--rule", "thp-never", "--from", "x"), "go with none of --from"),
+            (("--rule", "thp-never", "--from", "x"), "cannot be combined with --from"),
         ):
             with self.subTest(arguments):
                 self.assertIn(

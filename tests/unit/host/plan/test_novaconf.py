@@ -37,7 +37,7 @@ class NovaConfTest(directories.DirectoryCase):
         for texts, words in (
             (
                 ["[compute]\ncpu_dedicated_set = 4\xa0,x\n"],
-                ("0.conf", "[compute] cpu_dedicated_set", "4?,x"),
+                ("0.conf", "[compute] cpu_dedicated_set", "4 ,x"),
             ),
             (
                 ["", "[libvirt]\ncpu_power_management = maybe\n"],
