@@ -29,7 +29,7 @@ _ARRIVED: Final = "the server, what arrived"
 class _Direction:
     name: str
     rows: list[IperfRow] = dataclasses.field(default_factory=list)
-    report: IperfRow | None = None
+    reports: list[IperfRow] = dataclasses.field(default_factory=list)
     streams: int = 0
 
 
@@ -77,6 +77,8 @@ class Iperf2(base.ForeignTool):
             shown.left_out.append(
                 "what the server received, and retransmits: iperf 2's client prints neither"
             )
+        if any(len(direction.reports) > 1 for direction in directions):
+            shown.left_out.append("jitter: each stream has its own")
         shown.left_out.append("single intervals and streams")
         return shown
 
@@ -96,7 +98,7 @@ class Iperf2(base.ForeignTool):
             name = of_stream.get(row.stream, _FORWARD)
             direction = by_name.setdefault(name, _Direction(name))
             if row.stream in reported and row.losses is not None:
-                direction.report = row
+                direction.reports.append(row)
                 reported.discard(row.stream)
             else:
                 direction.rows.append(row)
@@ -113,27 +115,31 @@ class Iperf2(base.ForeignTool):
 
     def _readings(self, direction: _Direction, lines: Sequence[str]) -> list[base.Reading]:
         total = self._total(direction, lines)
-        losses = total.losses
-        if direction.report is not None:
-            losses = direction.report.losses
+        reports = direction.reports
+        if reports and len(reports) != max(1, direction.streams):
+            raise self.fault(
+                f"the output is cut off: server reports of {len(reports)} of"
+                f" {direction.streams} streams"
+            )
         rate = total.rate
-        if direction.report is not None:
-            rate = direction.report.rate
+        counts = [row.losses for row in reports or [total] if row.losses is not None]
+        if reports:
+            rate = sum(row.rate for row in reports)
         if rate == 0:
             raise self.fault("nothing was transferred (0 bit/s)")
         readings = [base.Reading(*self.primary, rate / 1e6, primary=True)]
-        if direction.report is not None:
+        if reports:
             readings.append(base.Reading("sent_throughput", "Mbit/s", "higher", total.rate / 1e6))
         readings.append(base.Reading("transferred", "Gbit", "higher", total.amount * 8 / 1e9))
-        if losses is not None:
-            jitter, lost, counted = losses
-            readings.append(base.Reading("jitter", "ms", "lower", jitter))
+        if len(counts) == 1:
+            readings.append(base.Reading("jitter", "ms", "lower", counts[0][0]))
+        if counts:
+            lost = sum(lost for _jitter, lost, _counted in counts)
+            counted = sum(counted for _jitter, _lost, counted in counts)
             readings.append(base.Reading("lost", "datagrams", "lower", lost))
             if counted:
-                share = 100 * lost / counted
-                readings.append(
-                    base.Reading("lost_share", "%", "lower", self.check_number("lost", share))
-                )
+                share = self.check_number("lost", 100 * lost / counted)
+                readings.append(base.Reading("lost_share", "%", "lower", share))
         return readings
 
     def _total(self, direction: _Direction, lines: Sequence[str]) -> IperfRow:
@@ -179,7 +185,7 @@ class Iperf2(base.ForeignTool):
         streams.discard(iperf_rows.SUM)
         workload["streams"] = str(max(1, len(streams) // len(names)))
         workload["seconds"] = f"{max(row.end for row in directions[0].rows):g}"
-        reported = any(direction.report is not None for direction in directions)
+        reported = any(direction.reports for direction in directions)
         workload["counted by"] = _SENT
         if reported or not client:
             workload["counted by"] = _ARRIVED

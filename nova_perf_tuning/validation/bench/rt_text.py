@@ -11,8 +11,8 @@ from nova_perf_tuning.validation.bench import base, pasted
 
 #: The maximum has eight places: where it has fewer, it is cut off or somebody has changed spaces.
 _THREAD: Final = re.compile(
-    r"^T:[ ]*([0-9]{1,5}) \([ ]*[0-9]{1,9}\) P:[ ]*([0-9]{1,3}) I:[ ]*([0-9]{1,12}) C:[ ]*([0-9]{1,15})"
-    r" Min:[ ]*([0-9]{1,12}) Act:[ ]*[0-9]{1,12} Avg:[ ]*([0-9]{1,12}) Max:([ ]*)([0-9]{1,12})$"
+    r"^T:[ ]*([0-9]{1,5}) \([ ]*[0-9]{1,9}\)[ ]+P:[ ]*([0-9]{1,3})[ ]+I:[ ]*([0-9]{1,12})[ ]+C:[ ]*([0-9]{1,15})"
+    r"[ ]+Min:[ ]*([0-9]{1,12})[ ]+Act:[ ]*[0-9]{1,12}[ ]+Avg:[ ]*([0-9]{1,12})[ ]+Max:([ ]*)([0-9]{1,12})$"
 )
 _MAX_PLACES: Final = 8
 _POLICY_LINE: Final = re.compile(r"^policy: (\w{2,12}): loadavg: ")

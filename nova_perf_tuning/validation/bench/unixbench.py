@@ -37,6 +37,8 @@ _COPIES = re.compile(
     r"^[0-9]{1,5} CPUs? in system; running ([0-9]{1,5}) parallel cop(?:y|ies) of tests", re.M
 )
 _SCORE: Final = "\nSystem Benchmarks Index Score "
+#: Of a run of chosen tests.
+_PARTIAL: Final = "System Benchmarks Index Score (Partial Only)"
 _SCORE_LINE: Final = re.compile(r"^System Benchmarks Index Score[ ]")
 #: UnixBench 5 skips every test of more copies, and then prints a report without rows ("maxCopies" in its Run).
 _MOST_COPIES: Final = 16
@@ -165,7 +167,8 @@ class UnixBench(base.Benchmark):
             )
         if missing and (said := re.search(r"^.*(?:; aborting|Error [0-9]+)[ \t]*$", text, re.M)):
             raise self.fault(f"it said '{one_line(said[0], 200)}'")
-        if missing or _SCORE not in text:
+        partial = bool(rows) and _PARTIAL in text
+        if (missing and not partial) or _SCORE not in text:
             raise self.fault(
                 f"the report is cut off or of few tests: '{[*missing, 'score'][0]}' is missing"
             )
@@ -174,7 +177,7 @@ class UnixBench(base.Benchmark):
                 raise self.fault(
                     f"'{test}' has the baseline {baseline:g} and the result {result:g}"
                 )
-        return {test: rows[test][1] for test in TESTS}
+        return {test: rows[test][1] for test in TESTS if test in rows}
 
     def check_version(self, versions: Sequence[str]) -> None:
         """Refuse a report of another version; a report may have lost its head."""
@@ -228,14 +231,22 @@ class UnixBench(base.Benchmark):
             remarks["version_unknown"] = (
                 f"the report has no head: it may be of another version than {_VERSION}"
             )
+        if _PARTIAL in text:
+            remarks["partial"] = "the report is of chosen tests: its score is no index of all"
         copies = _COPIES.search("\n".join(pasted.lines_of(text)))
         if copies and int(copies[1]) > 1:
             remarks["several_copies"] = f"the figures are of {copies[1]} copies side by side"
         return remarks
 
     def _readings(self, results: Mapping[str, float]) -> list[base.Reading]:
-        readings = [base.Reading(*self.primary, score(results), primary=True)]
+        metric, unit_of_score, better = self.primary
+        whole = len(results) == len(TESTS)
+        if not whole:
+            metric = f"partial_{metric}"
+        readings = [base.Reading(metric, unit_of_score, better, score(results), primary=whole)]
         for test, (short, _baseline, unit) in TESTS.items():
+            if test not in results:
+                continue
             readings.append(
                 base.Reading(f"{short}_index", "index", "higher", index(test, results[test]))
             )

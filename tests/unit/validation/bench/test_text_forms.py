@@ -90,6 +90,25 @@ Client connecting to 192.0.2.1, TCP port 5001
         cut = text[: text.index("[  4]  0.0")]
         self.assertRaisesRegex(base.BenchmarkOutputError, "cut off", iperf2.Iperf2().parse, cut)
 
+    def test_server_reports_of_several_streams(self):
+        text = """Client connecting to 192.0.2.1, UDP port 5001
+[  3] local 192.0.2.2 port 40000 connected with 192.0.2.1 port 5001
+[  4] local 192.0.2.2 port 40001 connected with 192.0.2.1 port 5001
+[  3]  0.0-10.0 sec   750 MBytes   629 Mbits/sec
+[  4]  0.0-10.0 sec   750 MBytes   629 Mbits/sec
+[SUM]  0.0-10.0 sec  1.46 GBytes  1.26 Gbits/sec
+[  3] Server Report:
+[  3]  0.0-10.0 sec   740 MBytes   621 Mbits/sec  0.071 ms   10/ 1000 (1%)
+[  4] Server Report:
+[  4]  0.0-10.0 sec   730 MBytes   612 Mbits/sec  0.041 ms   20/ 1000 (2%)
+"""
+        shown = figures(iperf2.Iperf2(), text)
+        self.assertEqual((1233, 1260), (shown["throughput"], shown["sent_throughput"]))
+        self.assertEqual((30, 1.5), (shown["lost"], shown["lost_share"]))
+        self.assertNotIn("jitter", shown)
+        cut = text[: text.index("[  4] Server")]
+        self.assertRaisesRegex(base.BenchmarkOutputError, "cut off", iperf2.Iperf2().parse, cut)
+
     def test_intervals_of_iperf_2_are_no_result(self):
         text = """$ iperf -c 192.0.2.1 -i 1
 Client connecting to 192.0.2.1, TCP port 5001
@@ -343,6 +362,25 @@ class FioTest(testcase.TestCase):
     def test_the_terse_form_is_named(self):
         text = "3;fio-3.16;job;0;0;3200;1935;483;1653\n"
         self.assertRaisesRegex(base.BenchmarkOutputError, "terse", plugins.recognise, text)
+
+
+class UnixBenchTest(testcase.TestCase):
+    def test_chosen_tests(self):
+        text = """> System Benchmarks Partial Index              BASELINE       RESULT    INDEX
+> Pipe-based Context Switching                   4000.0    2798407.0   6996.0
+>                                                                    ========
+> System Benchmarks Index Score (Partial Only)                         6996.0
+"""
+        quoted = base.decode(text.encode())
+        tool = plugins.recognise(quoted)
+        report = tool.report(quoted)
+        shown = {reading.metric: reading.value for reading in report.readings}
+        self.assertEqual(("unixbench", 2798407.0), (tool.kind, shown["context"]))
+        self.assertNotIn("score", shown)
+        self.assertAlmostEqual(6996.0, shown["partial_score"], 0)
+        self.assertIn("partial", report.remarks)
+        self.assertRaises(base.BenchmarkOutputError, tool.readings, 0, quoted, "")
+        self.assertRaisesRegex(base.BenchmarkOutputError, "2 reports", tool.parse, quoted * 2)
 
 
 class HimenoTest(testcase.TestCase):
