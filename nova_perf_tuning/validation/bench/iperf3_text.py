@@ -228,11 +228,12 @@ def _udp_readings(tool: base.Benchmark, direction: _Direction) -> list[base.Read
     if arrived <= 0 or seconds <= 0:
         raise tool.fault(f"{arrived:g} datagrams arrived in {seconds:g} s")
     readings = [base.Reading(*tool.primary, arrived / seconds, primary=True)]
-    if sent is None:
-        # The rate of such a line is the sender's.
+    if sent is None and not received.rest.endswith(_RECEIVER):
+        # The one line of iperf3 3.0 has the sender's rate.
         readings.append(base.Reading("sent_throughput", "Mbit/s", "higher", received.rate / 1e6))
     else:
         readings.append(base.Reading("throughput", "Mbit/s", "higher", received.rate / 1e6))
+    if sent is not None:
         readings.append(base.Reading("sent_throughput", "Mbit/s", "higher", sent.rate / 1e6))
     sent_count = counted
     if sent is not None and sent.losses is not None:

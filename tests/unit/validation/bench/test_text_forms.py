@@ -45,6 +45,13 @@ iperf Done.
         self.assertIs(iperf3.Packets, type(plugins.recognise(self.UDP)))
         self.assertRaises(base.BenchmarkOutputError, iperf3.Iperf3().parse, self.UDP)
 
+    def test_the_receiver_s_line_alone(self):
+        """As a server prints it: nothing is known of what was sent."""
+        text = self.UDP.replace("(0.99%)", "(0.99%)  receiver")
+        shown = figures(iperf3.Packets(), text)
+        self.assertEqual(1.05, shown["throughput"])
+        self.assertNotIn("sent_throughput", shown)
+
     def test_the_unit_is_read(self):
         shown = figures(iperf3.Iperf3(), self.TCP)
         self.assertAlmostEqual(111 * 8 * 1.048576, shown["throughput"])
