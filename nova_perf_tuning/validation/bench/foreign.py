@@ -20,7 +20,7 @@ TOOLS: Final[Sequence[type[base.Benchmark]]] = (
     sysbench_reports.MemoryReport,
     sysbench_reports.FileIo,
     sysbench_reports.Sql,
-    sysbench_reports.Unknown,
+    sysbench_reports.Several,
     own_reports.Himenobmtxp,
     own_reports.TpccMysql,
     own_reports.Dd,

@@ -2,6 +2,7 @@
 """Tests of sysbench that this project does not run: memory, fileio and other scripts for databases."""
 
 import abc
+import dataclasses
 import re
 from typing import Final
 
@@ -157,15 +158,85 @@ class Sql(_Report):
         return self.transactions(output)
 
 
-class Unknown(_Report):
-    """What sysbench printed of a test whose report is not read, or of a run that ended early."""
+#: How a report begins, whatever of its head was pasted.
+_BEGIN: Final = re.compile(
+    r"^[ \t]*(?:sysbench [0-9]\.|Running |CPU speed:|SQL statistics:|File operations:|Total operations:)"
+)
+_EVENTS: Final = re.compile(r"^[ \t]*total number of events:")
+
+
+class Several(_Report):
+    """Several reports in one text; of one report, only why it is not read."""
 
     kind = "sysbench"
-    summary = "sysbench: which of its tests are read"
+    summary = "several reports of sysbench in one text"
     primary = ("events_per_second", "1/s", "higher")
     form = "sysbench cpu|memory|fileio|oltp_read_write run"
     marks = r"^[ \t]*sysbench [0-9]\.[0-9]|^[ \t]*FATAL: |^[ \t]*General statistics:"
 
     def parse(self, output: str) -> list[base.Reading]:
-        self.check_output(output)
-        raise self.fault(f"the report of this test is cut off or not read{self.wanted_form()}")
+        return self.report(output).readings
+
+    def remarks(self, output: str) -> dict[str, str]:
+        return self.report(output).remarks
+
+    def report(self, output: str) -> base.BenchmarkReport:
+        self.check_length(output)
+        parts = self._parts(output)
+        if len(parts) < 2:
+            self.check_output(output)
+            raise self.fault(f"the report of this test is cut off or not read{self.wanted_form()}")
+        shown = base.BenchmarkReport()
+        for number, part in enumerate(parts, start=1):
+            tool = self._tool(part)
+            found = tool.report(part)
+            prefix = f"run{number}_{tool.kind.removeprefix('sysbench_')}"
+            for reading in found.readings:
+                metric = f"{prefix}_{reading.metric}"
+                shown.readings.append(dataclasses.replace(reading, metric=metric, primary=False))
+            facts = [f"{name} {value}" for name, value in found.workload.items()]
+            shown.workload[prefix] = ", ".join(facts)
+            shown.remarks.update(found.remarks)
+            shown.left_out += [line for line in found.left_out if line not in shown.left_out]
+        shown.remarks["several_runs"] = (
+            f"the text has {len(parts)} reports: none of them is judged"
+        )
+        return shown
+
+    def _parts(self, text: str) -> list[str]:
+        """Return the text of each report."""
+        parts: list[list[str]] = [[]]
+        ended = False
+        for line in text.split("\n"):
+            if ended and _BEGIN.match(line):
+                parts.append([])
+                ended = False
+            elif _EVENTS.match(line):
+                ended = True
+            parts[-1].append(line)
+        reports = []
+        for part in parts:
+            if any(_EVENTS.match(line) for line in part):
+                reports.append("\n".join(part))
+        return reports
+
+    def _tool(self, part: str) -> base.Benchmark:
+        """Return what reads one report; BenchmarkOutputError: of the first whose marks it has."""
+        refusal = self.fault(f"a report is cut off or not read{self.wanted_form()}")
+        tools: list[type[base.Benchmark]] = [
+            sysbench.Cpu,
+            sysbench.Oltp,
+            MemoryReport,
+            FileIo,
+            Sql,
+        ]
+        for tool in (kind() for kind in tools):
+            if not tool.printed(part):
+                continue
+            try:
+                tool.parse(part)
+            except base.BenchmarkOutputError as error:
+                refusal = error
+                continue
+            return tool
+        raise refusal

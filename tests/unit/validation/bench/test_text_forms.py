@@ -289,8 +289,25 @@ Throughput:
         self.assertEqual("sysbench_oltp", plugins.recognise(text).kind)
 
     def test_two_reports_are_not_one(self):
-        text = f"CPU speed:\n    events per second:   100.00\n{self.END * 2}"
-        self.assertRaisesRegex(base.BenchmarkOutputError, "2 reports", plugins.recognise, text)
+        cpu = f"CPU speed:\n    events per second:   100.00\n\n{self.END}"
+        memory = (
+            "Total operations: 1000 (7132764.20 per second)\n"
+            f"69672.85 MiB transferred (6965.59 MiB/sec)\n{self.END}"
+        )
+        text = cpu + memory
+        tool = plugins.recognise(text)
+        self.assertEqual("sysbench", tool.kind)
+        shown = figures(tool, text)
+        self.assertEqual(
+            (100, 6965.59),
+            (shown["run1_cpu_events_per_second"], shown["run2_memory_throughput"]),
+        )
+        self.assertRaises(base.BenchmarkOutputError, tool.readings, 0, text, "")
+        self.assertRaisesRegex(
+            base.BenchmarkOutputError, "2 reports", plugins.load("cpu").parse, cpu * 2
+        )
+        cut = cpu + memory[: memory.index("95th")]
+        self.assertRaises(base.BenchmarkOutputError, plugins.recognise, cut)
 
     def test_a_test_that_is_not_read(self):
         text = f"sysbench 1.0.20 (using bundled LuaJIT)\n{self.END}"
