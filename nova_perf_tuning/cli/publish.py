@@ -162,11 +162,16 @@ def _value(found: novaconf.Options, section: str, name: str, option: cfg.Opt) ->
     if not source:
         return str(option.default)
     try:
-        return str(option.type(text.strip()))
+        value = option.type(text.strip())
     except ValueError as error:
         raise options.OptionError(
             f"nova.conf {source}: {one_line(error, 200)}; correct or remove it"
         ) from None
+    if value is None:  # of a number that is empty
+        raise options.OptionError(
+            f"nova.conf {source}: [{section}] {name} is empty; give it a value or remove it"
+        )
+    return str(value)
 
 
 def _check_replaceable(path: str, directory: atomic_write.Directory) -> None:

@@ -231,12 +231,15 @@ class OneCpu(NicInterruptRule):
         if carriers.queues < 2 or pool is None or len(pool.cpus) < 2:
             return [], ""
         irqs = list(carriers.irqs)
-        used = {_cpus(irq) for irq in irqs}
-        used.discard(frozenset())  # where an interrupt is served is not known
-        if len(used) != 1:
-            return [], ""
-        cpus = used.pop()
-        if len(cpus) != 1:
+        cpus: frozenset[int] = frozenset()
+        for irq in irqs:
+            its = _cpus(irq)
+            if not its:  # where it is served is not known
+                continue
+            if len(its) > 1 or (cpus and its != cpus):
+                return [], ""
+            cpus = its
+        if not cpus:
             return [], ""
         spare = f"{pool.where} has {counted(len(pool.cpus), 'housekeeping CPU')}"
         return irqs, f"of all {carriers.queues} queues served by CPU {min(cpus)}; {spare}"

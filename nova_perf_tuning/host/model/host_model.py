@@ -300,6 +300,17 @@ class IrqTarget:
         """
         return bool(self.device and self.action) and now == dataclasses.replace(self, action="")
 
+    def is_renamed(self, now: Self) -> bool:
+        """Whether ``now`` may be this vector with other names of handlers.
+
+        They change when a NIC is renamed whose driver names its vectors as it comes up, and when
+        another driver joins a shared line. A new vector of the same device may have the number as
+        well: only what it holds tells them apart.
+        """
+        return bool(self.action and now.action) and now == dataclasses.replace(
+            self, action=now.action
+        )
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ThreadTarget:

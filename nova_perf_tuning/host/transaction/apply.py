@@ -188,6 +188,9 @@ class _Run:
         self.boot = boot
         self.now = time.time()
         self.known = {entry.key: entry for entry in journal.entries()}
+        self.by_target: dict[tuple[str, str], list[Entry]] = {}
+        for entry in self.known.values():
+            self.by_target.setdefault((entry.kind, entry.target), []).append(entry)
         #: What this call journals.
         self.entries: list[tuple[Outcome, Entry]] = []
         #: Entries of this boot that become entries of any boot, since a file brings their values
@@ -231,6 +234,8 @@ class _Run:
             of_boot = self.known.get((setting.kind, target, identity, self.boot))
             known = of_any or of_boot
             earlier = self.earlier.get((setting.kind, target, identity))
+            if known is None and earlier is None:
+                earlier = self._renamed(setting, identity)
             entry = self._entry(outcome, identity, known or earlier)
             if of_any is not None or setting.persistent or kind.persistent:
                 entry.boot_id = ANY_BOOT
@@ -241,6 +246,19 @@ class _Run:
                 self.replaced.append(earlier)
             self.entries.append((outcome, entry))
         return outcome
+
+    def _renamed(self, setting: Setting, identity: str) -> Entry | None:
+        """Return the entry of the same object under the identity that it had before, if any.
+
+        Its original is the object's: what holds now is what we wrote.
+        """
+        for entry in self.by_target.get((setting.kind, setting.target), ()):
+            if entry.identity in ("", identity) or not entry.is_current(self.boot):
+                continue
+            with contextlib.suppress(OSError, errors.PerfTuningError):
+                if self.kinds[setting.kind].is_same(entry.setting()):
+                    return entry
+        return None
 
     def _entry(self, outcome: Outcome, identity: str, old: Entry | None) -> Entry:
         """Return the entry before the write: what was there, and what may be there if it is cut."""
@@ -343,7 +361,9 @@ class _Run:
                 continue
             old, held = self.known.get(entry.key), None
             if old is None and entry.key in self.adopted:
-                old = dataclasses.replace(self.adopted[entry.key], boot_id=entry.boot_id)
+                old = dataclasses.replace(
+                    self.adopted[entry.key], boot_id=entry.boot_id, identity=entry.identity
+                )
             with contextlib.suppress(OSError, errors.PerfTuningError):
                 written = outcome.result is Result.WRITTEN
                 held = entry.wanted if written else self.kinds[entry.kind].read(entry.target)

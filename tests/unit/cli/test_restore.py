@@ -23,6 +23,43 @@ class RestoreTest(transaction_case.TransactionCase):
         )
         self.assertEqual("1 setting: 1 with the original already\n", self.shown("restore"))
 
+    def affinities(self):
+        """Return the affinity of each interrupt."""
+        files = pathlib.Path(self.root, "proc/irq").glob("*/smp_affinity_list")
+        return {file.parent.name: file.read_text() for file in files}
+
+    def rename_handlers(self, old, new):
+        """Give the handlers of vectors other names, as when a NIC is renamed and comes up again."""
+        for directory in pathlib.Path(self.root, "proc/irq").glob(f"*/*{old}*"):
+            directory.rename(directory.with_name(directory.name.replace(old, new)))
+
+    def test_a_vector_whose_handler_was_renamed_gets_its_original_back(self):
+        before = self.affinities()
+        self.run_json("apply")
+        self.assertNotEqual(before, self.affinities())
+        self.rename_handlers("eth0", "ens1")
+        done = self.run_json("restore")
+        self.assertNotIn("gone", done["counts"])
+        self.assertEqual(before, self.affinities())
+
+    def test_a_renamed_handler_is_planned_again_without_losing_the_original(self):
+        before = self.affinities()
+        self.run_json("apply")
+        self.rename_handlers("eth0", "ens1")
+        self.run_json("apply")
+        self.run_json("restore")
+        self.assertEqual(before, self.affinities())
+
+    def test_another_vector_of_the_device_under_the_number_is_left_alone(self):
+        """It has a handler of another name, and not what was written."""
+        self.run_json("apply")
+        self.rename_handlers("eth0", "ens1")
+        for file in pathlib.Path(self.root, "proc/irq").glob("*/smp_affinity_list"):
+            file.write_text("0-6\n")
+        done = self.run_json("restore")
+        self.assertIn("gone", done["counts"])
+        self.assertEqual({"0-6\n"}, set(self.affinities().values()))
+
     def test_what_somebody_else_changed(self):
         self.run_json("apply", "--from", self.some_plan())
         self.put(RPS, "3c")
