@@ -92,6 +92,14 @@ CASES: dict[str, Case] = {
         "2-3",
         message="CPUs 14-15: isolated and not assigned, so lost to this host",
     ),
+    "isolated-half-cores": Case(
+        {f"{_CPU}/isolated": "2-3,6-7\n"},
+        "warning",
+        "2-3,6-7",
+        message=(
+            "CPUs 2-3,6-7 are isolated, and the other threads of their 4 cores are not: CPUs 10-11,14-15"
+        ),
+    ),
     "nohz-full-mismatch": Case(
         {f"{_CPU}/nohz_full": "0-15\n"},
         "warning",

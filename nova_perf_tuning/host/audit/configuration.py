@@ -474,6 +474,41 @@ class IsolatedUnused(HostRule):
         return self.finding(evidence, why, remedy, level=level)
 
 
+class IsolatedHalfCores(HostRule):
+    """Isolated CPUs are whole cores."""
+
+    id = "isolated-half-cores"
+    why = "A busy thread takes half of its core from the other one, isolated or not."
+    remedy = "isolate whole cores (nova-perf generate grub-args{given})"
+    source = "TripleO: whole cores, with all of their threads; Oracle's step for dom0, on KVM"
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        seen = host.has(owners.ISOLATED_AT_BOOT[1:])
+        need(seen, f"{owners.ISOLATED_AT_BOOT} is not in this record", NoDataError)
+        isolated = host.sets.owners.cpus(Owner.ISOLATED) & host.sets.online
+        need(isolated, "no isolated CPUs")
+        has_threads = any(cpu.siblings != str(cpu.id) for cpu in host.facts.cpus if cpu.online)
+        need(has_threads, "no core has two threads here")
+        # What a set of nova.conf tears as well is a finding of nova-cpu-sets.
+        known_torn: set[str] = set()
+        for cpus in (host.dedicated, host.shared):
+            known_torn.update(_torn_cores(host, cpus or frozenset()))
+        torn = [core for core in _torn_cores(host, isolated) if core not in known_torn]
+        if not torn:
+            return
+        cores = cpulist.union(torn) & host.sets.online
+        half, other = cores & isolated, cores - isolated
+        remedy = f"take {cpulist.format(half)} out of isolcpus= or the isolated partition"
+        if 0 not in other and host.sets.housekeeping - other:
+            remedy = f"isolate {cpulist.format(other)} as well, or {remedy}"
+        yield self.finding(
+            isolation(host),
+            f"{cpulist.named(half)} are isolated, and the other threads of their {counted(len(torn), 'core')} "
+            f"are not: {cpulist.named(other)}",
+            remedy,
+        )
+
+
 def others(host: Host) -> list[owners.Claim]:
     """Return the claims to CPUs that guests do not make: programs that poll, and slices of
     services.

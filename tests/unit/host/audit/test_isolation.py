@@ -162,3 +162,36 @@ class RemediesTest(testcase.TestCase):
         (finding,) = audit_cases.judge("housekeeping-unset", changes).findings
         self.assertNotIn("CPUAffinity=", finding.remedy)
         self.assertNotIn(" 0 CPUs", finding.why)
+
+
+class HalfCoresTest(testcase.TestCase):
+    """The host of the tests has cores of the threads n and n+8."""
+
+    def judge(self, changes: hosts.Tree) -> list[rules.Finding]:
+        report = audit_cases.judge("isolated-half-cores", changes)
+        self.assertEqual([], report.unknown)
+        return report.findings
+
+    def test_remedies_leave_the_host_its_cpus(self) -> None:
+        bare = {_NOVA: None, "proc/5000": None}
+        take = "out of isolcpus= or the isolated partition"
+        for isolated, remedy in (
+            ("3-5", f"isolate 11-13 as well, or take 3-5 {take}"),
+            ("4-15", f"take 8-11 {take}"),
+            ("1-3,8", f"take 1-3,8 {take}"),
+        ):
+            with self.subTest(isolated):
+                (finding,) = self.judge({**bare, f"{_CPU}/isolated": f"{isolated}\n"})
+                self.assertEqual(remedy, finding.remedy)
+                self.assertEqual(rules.Level.WARNING, finding.level)
+
+    def test_whole_cores_and_threads_that_are_off(self) -> None:
+        self.assertEqual([], self.judge({f"{_CPU}/isolated": "2-3,10-11\n"}))
+        off = {_NOVA: None, f"{_CPU}/online": "0-7,9\n", f"{_CPU}/isolated": "2-3\n"}
+        self.assertEqual([], self.judge(off))
+
+    def test_a_set_of_nova_is_another_rules_finding(self) -> None:
+        nova = {_NOVA: "[compute]\ncpu_dedicated_set = 2-3\ncpu_shared_set = 0-1,8-9\n"}
+        isolated = {f"{_CPU}/isolated": "2-3\n"}
+        self.assertEqual([], self.judge({**nova, **isolated}))
+        self.assertEqual(1, len(audit_cases.judge("nova-cpu-sets", {**nova, **isolated}).findings))

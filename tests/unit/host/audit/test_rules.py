@@ -93,6 +93,7 @@ _NEEDED: dict[str, frozenset[str]] = {
     "housekeeping-unset": frozenset(),
     "irqaffinity-on-dedicated": frozenset({"cmdline"}),
     "irqbalance-unaware": frozenset({"comm"}),
+    "isolated-half-cores": frozenset({"core_cpus_list", "isolated"}),
     "isolated-not-dedicated": _NOVA | {"isolated"},
     "ksm-with-pinned-guests": frozenset({"xml", "run"}),
     "kvm-missing": frozenset(),
