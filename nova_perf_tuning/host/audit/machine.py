@@ -485,6 +485,16 @@ class NumaBalancing(HostRule):
             )
 
 
+def _has_core_of_each_node(host: Host, own: frozenset[int]) -> bool:
+    """Whether the host has a whole core of each node with CPUs, as ``nova-perf generate`` leaves it."""
+    nodes: frozenset[int] = frozenset()
+    for cpu in host.facts.cpus:
+        core = cpulist.parse(cpu.siblings) & host.sets.online
+        if core and core <= own:
+            nodes |= host.nodes_of(core)
+    return bool(nodes) and nodes == host.nodes_of(host.sets.online)
+
+
 class HostCpus(HostRule):
     """The host has enough CPUs of its own, on each node with pinned guests too."""
 
@@ -501,6 +511,7 @@ class HostCpus(HostRule):
         online, own = host.sets.online, host.sets.housekeeping
         evidence = [("/sys/devices/system/cpu/online", cpulist.format(online)), host.owned]
         few = len(own) < _FEW and len(online) >= _FEW / _LARGE_SHARE
+        few = few and not _has_core_of_each_node(host, own)
         if few or len(own) < _FEW_SHARE * len(online):
             yield self.finding(
                 evidence,

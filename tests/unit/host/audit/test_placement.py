@@ -107,7 +107,9 @@ class HostCpusTest(testcase.TestCase):
 
     def test_few_and_none_on_a_node(self) -> None:
         for name, found, expected in (
-            ("four of 40", self.judge(40, "1-9,11-19,21-29,31-39"), ["info"]),
+            ("four of 40, a core of each node", self.judge(40, "1-9,11-19,21-29,31-39"), []),
+            ("four of 40, half cores", self.judge(40, "1-9,11-20,22-30,32-39"), ["info"]),
+            ("two cores of node 0", self.judge(40, "2-19,22-39"), ["warning", "info"]),
             ("six of 40", self.judge(40, "2-9,12-19,21-29,31-39"), []),
             ("four of 16 are a quarter", self.judge(16, "1-3,5-7,9-11,13-15"), []),
             ("six of 160", self.judge(160, "2-39,42-79,81-119,121-159"), ["info"]),
