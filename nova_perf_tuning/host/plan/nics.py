@@ -35,6 +35,7 @@ class NicPlacement:
         drivers).
     :ivar other: interrupts that serve no queue, or of which that is not known.
     :ivar data, rest: what is to be placed: an item for each queue and for each other interrupt.
+    :ivar more: queue number -> how many of the next queues its interrupt serves as well, if any.
     """
 
     nic: host_model.Nic
@@ -43,6 +44,14 @@ class NicPlacement:
     other: Sequence[host_model.Irq]
     data: spread.Group
     rest: spread.Group
+    more: Mapping[int, int] = dataclasses.field(default_factory=dict)
+
+    def called(self, queue: int) -> str:
+        """Return what the queues of one interrupt are called, by the number of the first."""
+        last = queue + self.more.get(queue, 0)
+        if last == queue:
+            return f"queue {queue}"
+        return f"queues {queue}-{last}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -180,7 +189,9 @@ def _placements(
         other_now = [single(irq.affinity) for irq in here.other]
         data = spread.Group(pool, share, queues_now)
         rest = spread.Group(pool, other_share, other_now)
-        placements.append(NicPlacement(nic, node, here.queues, here.other, data, rest))
+        placements.append(
+            NicPlacement(nic, node, here.queues, here.other, data, rest, vectors.more)
+        )
     return placements
 
 
@@ -247,7 +258,7 @@ def settings(placement: NicPlacement, placed: spread.Placed) -> Iterator[host_mo
     for (queue, irqs), cpu in zip(placement.queues.items(), cpus, strict=True):
         if cpu is None:
             continue
-        reason = f"{why} queue {queue}{tails[cpu]}"
+        reason = f"{why} {placement.called(queue)}{tails[cpu]}"
         for irq in irqs:
             yield irq_setting(irq, str(cpu), reason, rule)
     for irq, cpu in zip(placement.other, placed[placement.rest], strict=True):
@@ -266,7 +277,8 @@ def _why(placement: NicPlacement) -> str:
     about = "node unknown" if placement.node is None else f"node {placement.node}"
     if nic.speed_mbps:
         about = f"{nic.speed_mbps} Mbit/s, {about}"
-    queues = counted(len(placement.queues), "queue")
+    number = sum(1 + placement.more.get(queue, 0) for queue in placement.queues)
+    queues = counted(number, "queue")
     cpus = counted(len(pool.cpus), f"{pool.what} CPU")
     return f"{nic.name} ({about}) has {queues} for {cpus} of {pool.where}:"
 

@@ -10,6 +10,9 @@ bnxt_en (TxRx, rx, tx), ena (Tx-Rx), qede, bnx2x (fp), nfp, vmxnet3 (rxtx), enic
 A number after the NIC's own name and a direction is a queue's, whatever the driver (stmmac:
 ``eth0:rx-0``). xen-netfront with one queue and ibmveth have one interrupt with the NIC's name, atlantic has
 several; hv_netvsc has none of its own.
+
+Intel's own ice has ``NAME-STEM-FIRST-LAST``, for the queues of one vector. bnxt_en cut its names to 17
+characters up to Linux 6.11: several then have the same name, and which is which queue's is not known.
 """
 
 import dataclasses
@@ -23,6 +26,7 @@ from nova_perf_tuning.host.model import host_model
 # i40e-…:fdir-TxRx-0).
 _WAYS: Final = "TxRx|Tx-Rx|txrx|rxtx|fp|rx|tx|Rx|Tx|q|Q"
 _STEMS: Final = re.compile(rf"[^:@]+?-(?P<way>{_WAYS})-?(?P<number>\d{{1,4}})")
+_SPANS: Final = re.compile(rf"[^:@]+?-(?P<way>{_WAYS})-(?P<number>\d{{1,4}})-(?P<last>\d{{1,4}})")
 _RULES: Final = {
     "cxgb4": re.compile(r".+[- ]\(?(?P<way>Rx|queue) ?(?P<number>\d{1,4})\)?"),
     # gve is called gvnic in sysfs up to Linux 6.4; its names have the text eth%d up to 5.15.
@@ -60,12 +64,14 @@ class Vectors:
         not known.
     :ivar surplus: how many are named like a queue's that the NIC does not have; they are among the
         others.
+    :ivar more: key of ``queues`` -> how many of the next queues the same interrupt serves, if any.
     """
 
     queues: Mapping[int, Sequence[host_model.Irq]]
     other: Sequence[host_model.Irq]
     sending: Sequence[int] | None = None
     surplus: int = 0
+    more: Mapping[int, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(slots=True)
@@ -73,11 +79,13 @@ class _Serving:
     """An interrupt that serves a queue.
 
     :ivar number: of the queue; :ivar way: what the driver calls the direction, empty for both.
+    :ivar more: how many of the next queues it serves as well.
     """
 
     number: int
     way: str
     irq: host_model.Irq
+    more: int = 0
 
 
 def classify(nic: host_model.Nic, irqs: Sequence[host_model.Irq]) -> Vectors:
@@ -116,6 +124,12 @@ def _by_name(nic: host_model.Nic, irqs: Sequence[host_model.Irq]) -> Vectors:
         senders = {queue: queue for queue in range(min(nic.tx_queues, len(irqs)))}
         return _sorted(nic, irqs, _in_order(irqs), senders)
     named = _named(nic, irqs)
+    unnumbered = [irq for irq in irqs if _lost_its_number(nic, irq)]
+    if unnumbered or _repeated(named):
+        numbers = {irq.number for irq in unnumbered}
+        numbers.update(serving.irq.number for serving in named)
+        of_queues = [irq for irq in irqs if irq.number in numbers]
+        return _sorted(nic, irqs, _in_order(of_queues), {})
     if not named:
         shared = [irq for irq in irqs if _serves_all(nic, irq)]
         senders = {}
@@ -129,23 +143,26 @@ def _by_name(nic: host_model.Nic, irqs: Sequence[host_model.Irq]) -> Vectors:
     by_modulo = nic.driver in _BY_MODULO
     channels = nic.rx_queues if by_modulo else max(nic.rx_queues, nic.tx_queues)
     fitting: list[_Serving] = []
-    able: set[int] = set()  # queues whose interrupt also serves what is sent
+    able: dict[int, int] = {}  # queue whose interrupt also serves what is sent -> its key
     for serving in named:
         most = nic.tx_queues if serving.way in _SENDING else channels
         if most and serving.number >= most:
             continue
         fitting.append(serving)
         if serving.way not in _RECEIVING:
-            able.add(serving.number)
+            first = serving.number
+            able |= dict.fromkeys(range(first, first + serving.more + 1), first)
     senders = {}
     for queue in range(nic.tx_queues):
         sender = queue
         if by_modulo and channels and queue not in able:
             sender = queue % channels
         if sender in able:
-            senders[queue] = sender
+            senders[queue] = able[sender]
     surplus = len(named) - len(fitting)
-    return dataclasses.replace(_sorted(nic, irqs, fitting, senders), surplus=surplus)
+    more = {serving.number: serving.more for serving in fitting if serving.more}
+    vectors = _sorted(nic, irqs, fitting, senders)
+    return dataclasses.replace(vectors, surplus=surplus, more=more)
 
 
 def _in_order(irqs: Iterable[host_model.Irq]) -> list[_Serving]:
@@ -161,10 +178,32 @@ def _named(nic: host_model.Nic, irqs: Iterable[host_model.Irq]) -> list[_Serving
         for rule in rules:
             match = rule.fullmatch(irq.name or "")
             if match is not None:
-                way = match.groupdict().get("way") or ""
-                named.append(_Serving(int(match["number"]), way, irq))
+                groups = match.groupdict()
+                number = int(match["number"])
+                last = int(groups.get("last") or number)
+                more = min(max(last - number, 0), nic.rx_queues)
+                named.append(_Serving(number, groups.get("way") or "", irq, more))
                 break
     return named
+
+
+def _lost_its_number(nic: host_model.Nic, irq: host_model.Irq) -> bool:
+    """Whether a name is a queue's and cut before the queue's number."""
+    name = irq.name or ""
+    if len(name) < len(nic.name) + 2:
+        return False
+    return any(f"{nic.name}-{way}-".startswith(name) for way in _WAYS.split("|"))
+
+
+def _repeated(named: Iterable[_Serving]) -> bool:
+    """Whether two interrupts of one function have the same name: the end of a number is cut off."""
+    seen: set[tuple[str | None, str | None]] = set()
+    for serving in named:
+        key = (serving.irq.device, serving.irq.name)
+        if key in seen:
+            return True
+        seen.add(key)
+    return False
 
 
 def _driver(nic: host_model.Nic) -> str | None:
@@ -184,7 +223,7 @@ def _rules(nic: host_model.Nic) -> Sequence[re.Pattern[str]]:
         return [_RULES[driver], by_number]
     if driver in _RULES:
         return [_RULES[driver]]
-    rules = [_STEMS, by_number, by_direction]
+    rules = [_STEMS, _SPANS, by_number, by_direction]
     if driver is None:
         rules += _RULES.values()
     return rules

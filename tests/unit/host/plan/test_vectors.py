@@ -103,6 +103,43 @@ class NamesTest(testcase.TestCase):
         self.assertEqual({("irq_affinity", "irq:24"), ("irq_affinity", "irq:25")}, set(values))
         self.assertEqual([Note.of(NoteCode.QUEUES_UNPAIRED, nic="eth0", queues=3)], plan.warnings)
 
+    def test_names_that_are_cut_before_the_number(self):
+        """bnxt_en up to Linux 6.11 keeps 17 characters of a name: they are queues' vectors all the same."""
+        nobody = [f"bnxt_re-nq-0@pci:{_PCI}"]
+        for nic_name, numbers in (
+            ("enp4s0f0np0", range(4)),
+            ("enp129s0f0np0", range(4)),
+            ("enp4s0f0n0", (0, 1, 2, 10, 11)),
+        ):
+            names = [f"{nic_name}-TxRx-{number}"[:17] for number in numbers]
+            with self.subTest(names=names):
+                irqs = vectors_of([*names, *nobody])
+                count = len(names)
+                nic = hosts.nic(
+                    nic_name, range(24, 24 + len(irqs)), pci=_PCI, queues=count, driver="bnxt_en"
+                )
+                found = vectors.classify(nic, irqs)
+                self.assertEqual(list(range(count)), list(found.queues))
+                self.assertEqual(nobody, [irq.name for irq in found.other])
+                self.assertIsNone(found.sending)
+                plan, values = self.plan(nic, irqs)
+                noted = Note.of(NoteCode.QUEUES_UNPAIRED, nic=nic_name, queues=count)
+                self.assertEqual([noted], plan.warnings)
+                self.assertEqual({"irq_affinity"}, {kind for kind, _target in values})
+
+    def test_a_vector_of_several_queues(self):
+        """Intel's own ice driver: all queues of a vector send on its CPU."""
+        irqs = vectors_of([f"ice-eth0-TxRx-{first}-{first + 1}" for first in (0, 2, 4)])
+        nic = hosts.nic("eth0", (24, 25, 26), pci=_PCI, queues=6, driver="ice")
+        found = vectors.classify(nic, irqs)
+        self.assertEqual(([0, 2, 4], []), (list(found.queues), list(found.other)))
+        self.assertEqual([0, 0, 2, 2, 4, 4], list(found.sending))
+        plan, _values = self.plan(nic, irqs)
+        reasons = [setting.reason for setting in plan.settings if setting.kind == "irq_affinity"]
+        for reason, queues in zip(reasons, ("0-1", "2-3", "4-5"), strict=True):
+            self.assertIn("has 6 queues", reason)
+            self.assertIn(f"queues {queues} on CPU", reason)
+
     def test_ports_of_one_function_have_their_own_vectors(self):
         irqs = vectors_of(["eth0 (queue 0)", "eth0d1 (queue 0)", _PCI])
         nics = [
@@ -114,7 +151,7 @@ class NamesTest(testcase.TestCase):
             setting.target: setting.reason.split()[0]
             for setting in planner.plan(facts, CpuSets()).settings
         }
-        self.assertEqual({"irq:24": "eth0", "irq:25": "eth0d1", "irq:26": "eth0's"}, reasons)
+        self.assertEqual({"irq:24": "eth0", "irq:25": "eth0d1", "irq:26": "other"}, reasons)
 
     def test_more_vectors_than_queues_are_noted(self):
         irqs = vectors_of([f"eth0-TxRx-{queue}" for queue in range(4)])
