@@ -29,6 +29,10 @@ class Case:
         """Return an input."""
         return (self.directory / f"input-{name}").read_text(encoding="utf-8")
 
+    def has(self, name: str) -> bool:
+        """Whether there is such an input."""
+        return (self.directory / f"input-{name}").exists()
+
     @functools.cached_property
     def answer(self) -> Mapping[str, Any]:
         text = (self.directory / "answer.yaml").read_text(encoding="utf-8")
