@@ -452,7 +452,9 @@ class Irqbalance(HostRule):
         need(host.runs_guests or taken, "not a host of guests, and no CPU is isolated")
         name = environment.banning
         banned = environment.banned
-        level = None
+        level, remedy = None, ""
+        spare = host.sets.housekeeping & banned
+        left = host.sets.housekeeping - banned
         if (
             name
             and not banned
@@ -462,8 +464,15 @@ class Irqbalance(HostRule):
             if host.sets.quiet:
                 cancelled = f"the automatic ban of {cpulist.named(host.sets.quiet)}, isolated"
                 why, level = f"{why}, and cancels {cancelled}", Level.ERROR
-        elif environment.leaves_interrupts_alone(host) or (taken and taken <= banned):
+        elif environment.leaves_interrupts_alone(host):
             return
+        elif taken and taken <= banned:
+            if not spare or not left:
+                return
+            level = Level.INFO
+            why = f"{name} bans {cpulist.named(spare)} as well, which nobody owns: all that it may move share "
+            why += f"{cpulist.named(left)}"
+            remedy = f"IRQBALANCE_BANNED_CPULIST={cpulist.format(taken)}"
         elif not host.runs_guests and not name:
             return  # it bans isolated CPUs by itself, and nothing is placed by hand
         elif banned:
@@ -478,4 +487,4 @@ class Irqbalance(HostRule):
             (f"/proc/{host.programs['irqbalance']}/comm", "irqbalance"),
             (f"/{environment.path}", environment.shown),
         ]
-        yield self.finding(evidence, why, level=level)
+        yield self.finding(evidence, why, remedy, level=level)

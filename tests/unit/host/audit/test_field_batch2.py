@@ -60,6 +60,7 @@ _FOUND = {
     ],
     "54": [("warning", "isolated-half-cores", "CPUs 64-71")],
     "56": [("warning", "irqbalance-unaware", "leaves CPUs 0-3 open")],
+    "57": [("info", "irqbalance-unaware", "bans CPUs 3,64-67 as well")],
     "58": [
         ("info", "isolated-not-dedicated", "CPUs 1,7,13,19"),
         ("warning", "irqaffinity-on-dedicated", "irqaffinity=0,6,12,18"),
@@ -156,7 +157,7 @@ class FindingsTest(testcase.TestCase):
         silent = {
             "49": ("nic-irq-on-dedicated", "housekeeping-unset"),
             "54": ("irqaffinity-on-dedicated", "nohz-full-mismatch"),
-            "57": ("irqbalance-unaware", "isolated-half-cores"),
+            "57": ("isolated-half-cores",),
             "58": (
                 "nova-cpu-sets",
                 "isolated-half-cores",
@@ -191,6 +192,8 @@ class InterruptsTest(testcase.TestCase):
         self.assertEqual(["0", "0", "1", "1"], sorted(self.placed("33").values()))
         plan = plan_of("33")
         self.assertEqual({"irq_affinity"}, {setting.kind for setting in plan.settings})
+        for setting in plan.settings:
+            self.assertNotIn("other interrupt", setting.reason)
         self.assertIn(NoteCode.QUEUES_UNPAIRED, [note.code for note in plan.warnings])
 
     def test_transmit_queues_follow_their_interrupts(self) -> None:

@@ -195,3 +195,22 @@ class HalfCoresTest(testcase.TestCase):
         isolated = {f"{_CPU}/isolated": "2-3\n"}
         self.assertEqual([], self.judge({**nova, **isolated}))
         self.assertEqual(1, len(audit_cases.judge("nova-cpu-sets", {**nova, **isolated}).findings))
+
+
+class WideBanTest(testcase.TestCase):
+    """irqbalance that leaves out the host's own CPUs as well: the guests have no harm of it."""
+
+    def test_what_is_banned_of_the_host(self) -> None:
+        for banned, expected in (
+            (hosts.DEDICATED, []),
+            (f"1,9,{hosts.DEDICATED}", [("info", f"IRQBALANCE_BANNED_CPULIST={hosts.DEDICATED}")]),
+            ("0-15", []),
+        ):
+            with self.subTest(banned):
+                line = f"IRQBALANCE_BANNED_CPULIST={banned}\n"
+                changes = {"proc/300/comm": "irqbalance\n", "etc/default/irqbalance": line}
+                findings = audit_cases.judge("irqbalance-unaware", changes).findings
+                found = [(finding.level.value, finding.remedy) for finding in findings]
+                self.assertEqual(expected, found)
+                for finding in findings:
+                    self.assertIn("bans CPUs 1,9 as well", finding.why)
