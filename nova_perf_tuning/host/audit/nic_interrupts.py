@@ -145,13 +145,19 @@ class OnCpu0(NicInterruptRule):
     ) -> tuple[list[host_model.Irq], str]:
         need(len(host.sets.online) > 1, "one CPU")
         there = [irq for irq in carriers.irqs if _cpus(irq) == {0}]
-        # With more queues than CPUs one of them is there on purpose; with no other housekeeping
-        # CPU all are. The planner leaves these, or binds them to CPU 0.
-        for irq in there:
+        # With more queues than CPUs some of them are there on purpose; with no other housekeeping
+        # CPU all are.
+        planned = 0
+        for irq in carriers.irqs:
             setting = host.planned.get(("irq_affinity", f"irq:{irq.number}"))
-            if setting is not None and cpulist.parse(setting.value) != {0}:
-                return there, "served by CPU 0, which also serves the timers of the whole host"
-        return [], ""
+            cpus = _cpus(irq)
+            if setting is not None:
+                cpus = cpulist.parse(setting.value)
+            if cpus == {0}:
+                planned += 1
+        if planned >= len(there):
+            return [], ""
+        return there, "served by CPU 0, which also serves the timers of the whole host"
 
 
 class RemoteNode(NicInterruptRule):

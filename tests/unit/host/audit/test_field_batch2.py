@@ -155,6 +155,7 @@ class FindingsTest(testcase.TestCase):
     def test_sets_without_a_fault(self) -> None:
         """What else is found is not about the sets, the isolation or irqbalance."""
         silent = {
+            "33": ("nic-irq-on-cpu0", "nic-irq-one-cpu"),
             "49": ("nic-irq-on-dedicated", "housekeeping-unset"),
             "54": ("irqaffinity-on-dedicated", "nohz-full-mismatch"),
             "57": ("isolated-half-cores",),

@@ -435,6 +435,15 @@ class CautionTest(testcase.TestCase):
                 report = audit_cases.judge("nic-irq-on-cpu0", {**irqs, "etc/nova/nova.conf": conf})
                 self.assertEqual(expected, [finding.subject for finding in report.findings])
 
+    def test_another_queue_would_take_its_place(self) -> None:
+        """Four queues for two CPUs: the plan has two on CPU 0, so that one there is not wrong."""
+        irqs = {"etc/nova/nova.conf": "[compute]\ncpu_dedicated_set = 2-15\n"}
+        for queue in range(4):
+            irqs |= hosts.irq(40 + queue, f"eth0-TxRx-{queue}", queue, hosts.ETH0, allowed="0-15")
+            irqs[f"{hosts.ETH0}/net/eth0/queues/rx-{queue}/rps_cpus"] = "0000\n"
+            irqs[f"{hosts.ETH0}/net/eth0/queues/tx-{queue}/xps_cpus"] = "0000\n"
+        self.assertEqual([], audit_cases.judge("nic-irq-on-cpu0", irqs).findings)
+
     def test_what_sets_a_nic_up_anew_is_not_safe(self) -> None:
         # ixgbe_set_features, mlx5e_set_features and bnxt_set_features reset or reopen the NIC for LRO.
         for name in ("lro-on-forwarding", "ring-drops", "channels-vs-housekeeping"):
