@@ -75,8 +75,12 @@ def _print(
 
 def _becomes(row: explanation.Row) -> list[str]:
     lines = []
-    if not row.spec.startswith(vocabulary.PREFIX):
+    if row.spec.startswith(vocabulary.NATIVE_PREFIX):
         lines.append("native: Nova's own")
+    elif not row.spec.startswith(vocabulary.PREFIX):
+        lines.append(
+            "left alone: neither perf: nor hw:, so Nova or its scheduler reads it, or nobody"
+        )
     elif row.native:
         native = ", ".join(f"{key}={value}" for key, value in row.native.items())
         lines.append(f"native: {native}")

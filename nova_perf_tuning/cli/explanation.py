@@ -51,7 +51,10 @@ def rows(
     chosen: profiles.Profile | None,
     vcpus: int,
 ) -> list[Row]:
-    """Return a row for each ``perf:*`` spec in force and for each of Nova's own, stated or of the profile."""
+    """Return a row for each spec of the flavor, also for those of which nothing is known here.
+
+    ``perf:*`` specs are those in force, ``hw:*`` ones those of the profile, too.
+    """
     table = []
     for key, value in wanted.extra_specs().items():
         spec, _feature = vocabulary.BY_KEY[key]
@@ -74,6 +77,9 @@ def rows(
     for key, value in native_specs.items():
         origin, reason = _origin(key, specs, properties, chosen)
         table.append(Row(key, value, origin, reason, {key: value}, (), (), None))
+    for key, value in specs.items():
+        if not key.startswith((vocabulary.PREFIX, vocabulary.NATIVE_PREFIX)):
+            table.append(Row(key, value, "flavor", None, {}, (), (), None))
     return table
 
 

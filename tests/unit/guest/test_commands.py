@@ -97,6 +97,20 @@ class ExplainTest(CommandTest):
             {"hw:vif_multiqueue_enabled": "true"}, rows["hw:vif_multiqueue_enabled"]["native"]
         )
 
+    def test_explain_shows_specs_that_it_does_not_know(self):
+        """They would vanish otherwise, and with them a misspelt name."""
+        options = ["--spec", "pci_passthrough:alias=ceph:1", "--spec", "pref:iothreads=1"]
+        code, out, _ = program.run("explain", "--vcpus", "2", *options)
+        self.assertEqual(0, code)
+        for shown in (
+            "pci_passthrough:alias=ceph:1  (from flavor)",
+            "pref:iothreads=1  (from flavor)",
+        ):
+            self.assertIn(f"{shown}\n    left alone: neither perf: nor hw:", out)
+        code, out, _ = program.run("explain", "--vcpus", "2", *options, "-f", "json")
+        rows = {row["spec"]: row["native"] for row in json.loads(out)["specs"]}
+        self.assertEqual({"pci_passthrough:alias": {}, "pref:iothreads": {}}, rows)
+
     def test_explain_without_specs_says_that_nothing_changes(self):
         code, out, _ = program.run("explain", "--vcpus", "2")
         self.assertEqual(
