@@ -434,7 +434,11 @@ class IsolatedUnused(HostRule):
         disturbed = (dedicated & host.sets.online) - isolated
         evidence = isolation(host)
         evidence.append(host.nova[host.dedicated_option])
+        if disturbed:
+            yield self._disturbed(host, disturbed, list(evidence))
         if idle:
+            # A program that is not in the record may have them, such as Open vSwitch with DPDK.
+            host.need_programs()
             for claim in foreign:
                 evidence.append(claim.evidence[0])
             bound = [
@@ -453,8 +457,6 @@ class IsolatedUnused(HostRule):
                 "them to guests (cpu_dedicated_set)",
                 level=Level.INFO,
             )
-        if disturbed:
-            yield self._disturbed(host, disturbed, evidence)
 
     def _disturbed(
         self, host: Host, cpus: frozenset[int], evidence: list[tuple[str, str]]

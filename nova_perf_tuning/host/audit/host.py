@@ -121,6 +121,11 @@ class Host:
         rules.need(nodes, "the kernel gives no NUMA nodes", rules.NoDataError)
         rules.need(len(nodes) > 1, "this host has one NUMA node")
 
+    def need_programs(self) -> None:
+        """Raise NoDataError where a recorded host says of no program whether it runs."""
+        seen = self.programs or self.has("proc/1/comm")
+        rules.need(seen, "running programs are not in this record", rules.NoDataError)
+
     def need_nova_conf(self) -> None:
         """Raise NotApplicableError where there is no nova.conf, or nothing in it."""
         rules.need(any(text.strip() for _path, text in self.nova_files), "no nova.conf")

@@ -440,11 +440,7 @@ class Irqbalance(HostRule):
     source = "irqbalance #199, #297; Oracle's step stops it; perftune.py bans exactly its own"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        need(
-            host.programs or host.has("proc/1/comm"),
-            "running programs are not in this record",
-            NoDataError,
-        )
+        host.need_programs()
         if "irqbalance" not in host.programs:
             return
         environment = IrqbalanceEnvironment.read(host)

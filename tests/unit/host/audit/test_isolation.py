@@ -152,6 +152,18 @@ class RemediesTest(testcase.TestCase):
         (finding,) = audit_cases.judge("isolated-not-dedicated", changes).findings
         self.assertEqual(rules.Level.INFO, finding.level)
         self.assertIn("CPUs 4,12:", finding.why)
+        unseen = {**changes, "proc/": None, "proc/cmdline": "quiet\n"}
+        report = audit_cases.judge("isolated-not-dedicated", unseen)
+        self.assertEqual(([], []), (report.findings, report.clean))
+        (unjudged,) = report.unknown
+        self.assertEqual("running programs are not in this record", unjudged.text)
+
+    def test_what_disturbs_needs_no_programs(self) -> None:
+        sets = "[compute]\ncpu_dedicated_set = 3,11,7,15\ncpu_shared_set = 0,8\n"
+        changes = {f"{_CPU}/isolated": "3,11,4,12\n", _NOVA: sets, "proc/": None}
+        report = audit_cases.judge("isolated-not-dedicated", changes)
+        (finding,) = report.findings
+        self.assertIn("CPUs 7,15: dedicated and not isolated", finding.why)
 
     def test_a_host_without_other_cpus(self) -> None:
         changes = {

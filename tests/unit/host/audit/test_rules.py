@@ -94,7 +94,7 @@ _NEEDED: dict[str, frozenset[str]] = {
     "irqaffinity-on-dedicated": frozenset({"cmdline"}),
     "irqbalance-unaware": frozenset({"comm"}),
     "isolated-half-cores": frozenset({"core_cpus_list", "isolated"}),
-    "isolated-not-dedicated": _NOVA | {"isolated"},
+    "isolated-not-dedicated": _NOVA | {"comm", "isolated"},
     "ksm-with-pinned-guests": frozenset({"xml", "run"}),
     "kvm-missing": frozenset(),
     "lro-on-forwarding": _NIC | _BRIDGE | {"ethNjson"},
