@@ -178,7 +178,9 @@ class AskTest(testcase.TestCase):
         ):  # fmt: skip
             with self.subTest(line):
                 self.assertIn(
-                    "no agent writes", self.refused([HEAD, b"\r\n", line.encode() + b"\n"]), line
+                    "not the metrics of an agent",
+                    self.refused([HEAD, b"\r\n", line.encode() + b"\n"]),
+                    line,
                 )
 
     def test_it_repeats_lines_about_a_guest(self):
@@ -324,7 +326,7 @@ class SamplerTest(testcase.TestCase):
         for cloud, url, why in (
             (Cloud(), self.agent(["instance-1"]), "does not know the guest instance-2"),
             (Cloud(), "http://{host}:1/", "no answer of 127.0.0.1"),
-            (Cloud(host=""), "http://{host}:1/", "it tells administrators"),
+            (Cloud(host=""), "http://{host}:1/", "administrator rights are needed"),
         ):
             with self.subTest(cloud):
                 sampler = self.sampler(url, cloud)
