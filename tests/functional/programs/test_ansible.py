@@ -128,7 +128,7 @@ class PlaybooksTest(directories.DirectoryCase):
             apply.apply(setting, registry.kinds(root), journal, apply.boot_id(root))
         pathlib.Path(root, "proc/sys/net/core/rmem_max").write_text("1\n")
         code, output, changed = self.play("tune")
-        self.assertIn("net.core.rmem_max changed by somebody else", output)
+        self.assertIn("net.core.rmem_max changed by another program", output)
         self.assertEqual((2, {"canary"}), (code, set(changed)), output)
         code, output, changed = self.play("rollback", canary={"perf_host_force": True})
         self.assertEqual((0, before), (code, self.hosts()), output)

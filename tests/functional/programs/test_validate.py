@@ -205,6 +205,7 @@ class ValidateTest(directories.DirectoryCase):
 
         def run(running, *_):
             running.results.trials += results.trials
+            running.results.environment.ended = "complete"
             if os.path.isfile(broken[0]):
                 os.unlink(broken[0])
             os.mkdir(broken[0])
