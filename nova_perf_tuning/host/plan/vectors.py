@@ -89,8 +89,14 @@ class _Serving:
 
 
 def classify(nic: host_model.Nic, irqs: Sequence[host_model.Irq]) -> Vectors:
-    """Sort a NIC's interrupts into those of its queues and others."""
-    return _by_kernel(nic, irqs) or _by_name(nic, irqs)
+    """Sort a NIC's interrupts into those of its queues and others.
+
+    By the NIC's NAPIs, if they say anything of these interrupts; else by the names of handlers.
+    """
+    by_kernel = _by_kernel(nic, irqs)
+    if by_kernel is not None:
+        return by_kernel
+    return _by_name(nic, irqs)
 
 
 def node_of(nic: host_model.Nic, irq: host_model.Irq) -> int | None:

@@ -91,7 +91,9 @@ def judge(
        FAIL nor are INVALID by now. So it comes last, and budgets are judged anew where pass 3
        found hosts.
 
-    Where budgets are required and none is for the run, hosts were only compared: they are INVALID.
+    A host without any trial is INVALID before. What a host lost counts where no pass found anything
+    (``lesser_losses``). Where budgets are required and none is for the run, hosts were only
+    compared: they are INVALID.
     """
     environment = measured.environment
     places = Places(environment)
@@ -103,13 +105,13 @@ def judge(
         findings[host].append(_Finding(_V.INVALID, reason(_C.NO_RESULT)))
 
     kept, losses = lost_trials.screen(guests, places, environment, budgets)
-    if_nothing_else: dict[str, list[_Finding]] = collections.defaultdict(list)
+    lesser_losses: dict[str, list[_Finding]] = collections.defaultdict(list)
     for loss in losses:
         finding = _Finding(_V.INVALID, loss.why)
         if loss.mostly:
             findings[loss.host].append(finding)
         else:
-            if_nothing_else[loss.host].append(finding)
+            lesser_losses[loss.host].append(finding)
     counting = _with_bare_hosts(kept, known, places)
 
     comparisons = peer_comparison.compare(kept, places.fleet.max_loss)
@@ -139,7 +141,7 @@ def judge(
     )
     hosts = []
     for host, mine in findings.items():
-        deciding = mine or if_nothing_else[host]
+        deciding = mine or lesser_losses[host]
         hosts.append(_verdict(host, deciding, peers[host], peers_measured[host]))
     whole = _worst(hosts)
     word = None

@@ -293,7 +293,14 @@ class RunStore:
     def finish(
         self, run_id: str, task: fleet_model.Task, outcome: fleet_model.PairOutcome, state: str
     ) -> None:
-        """Write the outcome of an attempt at a pair, and its new state, also into ``task``."""
+        """Write the outcome of an attempt at a pair, and its new state, also into ``task``.
+
+        Trials take the place of those of earlier attempts, faults are added to theirs.
+
+        :param task: its ``seconds`` are those of this attempt already.
+        :raises RunError, TakenOverError: the run is not this process's.
+        :raises DatabaseError: it cannot be written.
+        """
         attempts = task.attempts + 1
         faults = list(task.faults)
         for error in outcome.errors:

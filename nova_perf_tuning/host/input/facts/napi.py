@@ -14,6 +14,7 @@ NIC's hardware by ethtool do use it.
 """
 
 import contextlib
+import itertools
 import os
 import re
 import socket
@@ -39,6 +40,8 @@ _THREAD: Final = re.compile(rb"napi/(" + host_model.DEVICE.encode() + rb")-(\d{1
 _NETLINK_GENERIC, _CONTROL, _ERROR, _DONE = 16, 16, 2, 3
 _REQUEST, _MULTI, _DUMP = 1, 2, 0x300
 _HEADER: Final = struct.Struct("=IHHIIBBH")
+#: Numbers of questions; answers have that of their question.
+_SEQUENCES: Final = itertools.count(1)
 #: Numbers of commands, and their attributes by number: of linux/genetlink.h, then of
 #: linux/netdev.h.
 _FAMILY: Final = (3, ("", "id", "name"))
@@ -58,7 +61,11 @@ class _Known(NamedTuple):
 
 
 def read_napis(root: Root, nics: Sequence[host_model.Nic]) -> None:
-    """Give NICs, and other devices with threaded NAPI, their NAPIs."""
+    """Add their NAPIs to NICs, and to other devices with threaded NAPI, in place.
+
+    The kernel tells them by netlink, of a recorded host its file does. Where a device has threads
+    and none of them is known by then, all kernel threads are looked through by name.
+    """
     wanted = {nic.name: nic for nic in nics if nic.kind in ("physical", "vf") or nic.threaded}
     known = _ask(wanted) if root.live else list(_recorded(root))
     tids = {napi.tid for napi in known if napi.tid}
@@ -179,14 +186,19 @@ def _request(
     :raises OSError: the kernel refuses, or does not know the family or the command.
     """
     number, keys = command
+    sequence = next(_SEQUENCES)
     size = _HEADER.size + 4 + len(value)
-    header = _HEADER.pack(size, family, _REQUEST | flags, 1, 0, number, 1, 0)
+    header = _HEADER.pack(size, family, _REQUEST | flags, sequence, 0, number, 1, 0)
     link.send(header + struct.pack("=HH", 4 + len(value), keys.index(key)) + value)
     answered = _MULTI
     while answered & _MULTI:
         data = link.recv(1 << 16)
         while data:
-            length, answer, answered, *_rest = _HEADER.unpack_from(data)
+            length, answer, its_flags, of_request, *_rest = _HEADER.unpack_from(data)
+            if of_request != sequence:  # late, after a question that was given up
+                data = data[(length + 3) & ~3 :]
+                continue
+            answered = its_flags
             if answer == _DONE:
                 return
             if answer == _ERROR:
