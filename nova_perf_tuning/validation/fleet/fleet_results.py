@@ -17,11 +17,11 @@ from typing import Final
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.nova import host_result
-from nova_perf_tuning.printing import counted
+from nova_perf_tuning.printing import counted, one_line
 from nova_perf_tuning.specs import native
 from nova_perf_tuning.validation.judge import fleet, fleet_places, verdict
 from nova_perf_tuning.validation.measure import fleet_model, results_file, session
-from nova_perf_tuning.validation.results import model
+from nova_perf_tuning.validation.results import model, schema
 from nova_perf_tuning.validation.results.environment import (
     Ended,
     Environment,
@@ -121,7 +121,9 @@ class _Gathered:
 
     :ivar pairs: number of pairs of the run.
     :ivar keeps_courses: whether trials keep their courses.
-    :ivar count: number of trials, also of those that were left out.
+    :ivar count: number of trials, also of those that were left out for their number.
+    :ivar unusable: of each pair, benchmark and arm, why results cannot hold a trial. An older
+        release stored such trials.
     :ivar sources: where host CPU comes from -> number of pairs.
     :ivar first_pair: the hosts and guests of the first pair that has results.
     """
@@ -134,10 +136,12 @@ class _Gathered:
     sources: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     cpu_faults: dict[str, str] = dataclasses.field(default_factory=dict)
     first_pair: dict[str, object] = dataclasses.field(default_factory=dict)
+    unusable: dict[tuple[int, str, str], str] = dataclasses.field(default_factory=dict)
 
     def add(self, number: int, outcome: fleet_model.PairOutcome) -> None:
-        self.count += len(outcome.trials)
-        for trial in outcome.trials:
+        usable = self._usable(number, outcome.trials)
+        self.count += len(usable)
+        for trial in usable:
             trial.boot = number + self.pairs * trial.boot
             if not self.keeps_courses and trial.course is not None:
                 trial.course = None
@@ -149,6 +153,29 @@ class _Gathered:
             self.cpu_faults.setdefault(where, why)
         if not self.first_pair:
             self.first_pair = {"hosts": outcome.hosts, "guests": outcome.guests}
+
+    def _usable(self, number: int, trials: Iterable[model.Trial]) -> list[model.Trial]:
+        """Return the trials that results can hold, and note the others."""
+        usable = []
+        for trial in trials:
+            try:
+                results_file.check_trial(trial, "a trial is left out")
+            except schema.InputError as error:
+                place = number, trial.benchmark, trial.arm
+                self.unusable.setdefault(place, one_line(error))
+            else:
+                usable.append(trial)
+        return usable
+
+    def incidents(self) -> list[Incident]:
+        """Return what was left out since results cannot hold it."""
+        incidents = []
+        for (number, benchmark, arm), why in self.unusable.items():
+            incident = Incident(
+                why, number, arm, benchmark, code=IncidentCode.PAIR, kind="bad_results"
+            )
+            incidents.append(incident)
+        return incidents
 
     def kept(self) -> list[model.Trial]:
         """Return the trials for the results; only primary ones where there are too many."""
@@ -204,7 +231,7 @@ def collect(
         trials_left_out=gathered.count - len(trials) or None,
         courses_left_out=gathered.courses_left_out or None,
         host_cpu_faults_left_out=max(0, len(faults) - _MAX_CPU_FAULTS) or None,
-        errors=_incidents(run.tasks),
+        errors=_incidents(run.tasks) + gathered.incidents(),
         fleet=Fleet(run_id, pairs=pairs, max_loss=max_loss),
         shown=shown,
     )

@@ -17,7 +17,7 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.printing import counted, one_line
 from nova_perf_tuning.validation.bench import base as bench
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.measure import fleet_model
+from nova_perf_tuning.validation.measure import fleet_model, results_file
 from nova_perf_tuning.validation.results import model, schema
 
 #: Heat's API takes no larger request (max_json_body_size).
@@ -103,7 +103,11 @@ def read(
 
 
 def trials(run: GuestRun, expected: Expected, order: int) -> list[model.Trial]:
-    """Return a trial for each figure of a run; what ran on the server alone is of boot 1."""
+    """Return a trial for each figure of a run; what ran on the server alone is of boot 1.
+
+    :raises DocumentError: results cannot hold one of them. All hosts of a fleet share one results
+        file, which would be refused as a whole.
+    """
     busy = [run.cpu_s[role] for role in run.roles]
     known = [seconds for seconds in busy if seconds is not None]
     guest_cpu_s = None
@@ -129,7 +133,15 @@ def trials(run: GuestRun, expected: Expected, order: int) -> list[model.Trial]:
         error=error,
         failure=failure,
     )
-    return model.figures(failed, run.readings, run.job.benchmark.work_metric)
+    made = model.figures(failed, run.readings, run.job.benchmark.work_metric)
+    try:
+        for trial in made:
+            results_file.check_trial(trial, f"a trial of {trial.benchmark} on the {run.role}")
+    except schema.InputError as error:
+        raise DocumentError(
+            f"the client's document has figures that results cannot hold: {one_line(error, 240)}"
+        ) from None
+    return made
 
 
 def _signal(data: object) -> str:

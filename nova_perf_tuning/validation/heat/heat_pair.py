@@ -276,8 +276,8 @@ class _Pair:
         )
         guests, runs = collector.read(outputs.get("documents"), expected)
         first = 1 + max((trial.order for trial in outcome.trials), default=-1)
-        for order, run in enumerate(runs, first):
-            trials = collector.trials(run, expected, order)
+        made = [collector.trials(run, expected, order) for order, run in enumerate(runs, first)]
+        for run, trials in zip(runs, made, strict=True):
             if self._sampler is not None:
                 servers = [running.servers.get(role, "") for role in run.roles]
                 self._add_host_cpu(self._sampler, run, servers, trials)

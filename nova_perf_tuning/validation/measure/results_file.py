@@ -19,6 +19,7 @@ MAX_TRIALS, MAX_BYTES = 100_000, 64 * 1024 * 1024
 MAX_ARMS, MAX_BENCHMARKS, MAX_FIGURES = 100, 1000, 100
 #: Smallest figure but 0 that is read: means and ratios of far smaller ones become 0 or infinite.
 _MIN_FIGURE = 1e-9
+_TOO_SMALL: Final = f"value, work and window_s are 0 or at least {_MIN_FIGURE}"
 
 #: Label -> class of the benchmarks of some results that are installed here.
 _Kinds = Mapping[str, type[base.Benchmark]]
@@ -60,6 +61,22 @@ def from_dict(data: Any, where: str) -> model.Results:
     if fault:
         raise schema.InputError(f"{where}: {fault}")
     return model.Results(environment, trials)
+
+
+def check_trial(trial: model.Trial, where: str) -> None:
+    """Check that results can hold a trial, before it stands among those of others.
+
+    :raises schema.InputError: a file with it would be refused.
+    """
+    schema.check_trial(dataclasses.asdict(trial), where)
+    if _is_too_small(trial):
+        raise schema.InputError(f"{where}: {_TOO_SMALL}")
+
+
+def _is_too_small(trial: model.Trial) -> bool:
+    return any(
+        figure and figure < _MIN_FIGURE for figure in (trial.value, trial.work, trial.window_s)
+    )
 
 
 def _number(trials: Sequence[model.Trial]) -> None:
@@ -136,9 +153,8 @@ def _contradiction(kinds: _Kinds, trials: Sequence[model.Trial]) -> str:
     runs: dict[object, object] = {}  # place -> order, and order -> place
     figures: set[tuple[str, int]] = set()
     for index, trial in enumerate(trials):
-        for figure in (trial.value, trial.work, trial.window_s):
-            if figure and figure < _MIN_FIGURE:
-                return f"trials[{index}]: value, work and window_s are 0 or at least {_MIN_FIGURE}"
+        if _is_too_small(trial):
+            return f"trials[{index}]: {_TOO_SMALL}"
         fault = _said_before(said, trial)
         if fault:
             return f"trials[{index}].{fault}"

@@ -22,8 +22,27 @@ class InputError(errors.PerfTuningError):
 
 @functools.cache
 def _validator(name: str, package: str) -> Any:
+    return jsonschema.Draft202012Validator(_schema(name, package))
+
+
+def _schema(name: str, package: str) -> Any:
     text = (resources.files(package) / f"{name}.schema.json").read_text(encoding="utf-8")
-    return jsonschema.Draft202012Validator(bounded_json.parse(text))
+    return bounded_json.parse(text)
+
+
+@functools.cache
+def _trial_validator() -> Any:
+    results = _schema("results", __package__)
+    trial = results["properties"]["trials"]["items"]
+    return jsonschema.Draft202012Validator({**trial, "$defs": results["$defs"]})
+
+
+def check_trial(row: object, where: str) -> None:
+    """Check one trial as :func:`check` does all of them in results.
+
+    :raises InputError: results with this trial would be refused.
+    """
+    _raise_fault(_trial_validator(), row, where)
 
 
 def check(name: str, data: object, where: str, package: str = __package__) -> None:
@@ -32,7 +51,11 @@ def check(name: str, data: object, where: str, package: str = __package__) -> No
     :param where: the file's name, for the message.
     :raises InputError: naming the place of a fault; an unknown key, perhaps misspelt, comes first.
     """
-    faults = list(itertools.islice(_validator(name, package).iter_errors(data), _MOST_FAULTS))
+    _raise_fault(_validator(name, package), data, where)
+
+
+def _raise_fault(validator: Any, data: object, where: str) -> None:
+    faults = list(itertools.islice(validator.iter_errors(data), _MOST_FAULTS))
     if not faults:
         return
     error = min(faults, key=lambda fault: fault.validator != "additionalProperties")

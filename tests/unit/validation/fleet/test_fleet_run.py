@@ -13,7 +13,7 @@ import fixtures
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.validation.fleet import fleet_results, fleet_run
-from nova_perf_tuning.validation.measure import fleet_model
+from nova_perf_tuning.validation.measure import fleet_model, results_file
 from nova_perf_tuning.validation.results import environment as environments
 from nova_perf_tuning.validation.store import owner, run_store
 from tests.support import directories, samples
@@ -237,6 +237,27 @@ class FleetRunTest(FleetRunCase):
         self.assertEqual(2, len(environment.host_cpu_faults))
         self.assertEqual(len(outcomes) - 2, environment.host_cpu_faults_left_out)
         self.assertEqual(len(outcomes), environment.courses_left_out)
+
+    def test_a_stored_trial_that_results_cannot_hold_is_left_out(self):
+        """It would make the results of all hosts unreadable."""
+        self.begin(6).run()
+        outcomes = list(self.store.outcomes(self.run_id))
+        for trial in outcomes[0][1].trials[:2]:
+            trial.window_s = 0.0
+        bad = outcomes[0][1].trials[0]
+        self.useFixture(fixtures.MockPatchObject(self.store, "outcomes", return_value=outcomes))
+        measured, _judged = fleet_results.collect(self.store, self.run_id, [], 0.15, "complete")
+        path = f"{self.directory}/results.json"
+        results_file.save(measured, path)
+        read = results_file.load(path)
+        self.assertEqual(142, len(read.trials))
+        self.assertIsNone(read.environment.trials_left_out)
+        [incident, *_more] = read.environment.errors
+        self.assertIn("a trial is left out: window_s: 0.0 is less", incident.error)
+        self.assertEqual(
+            (outcomes[0][0], bad.arm, bad.benchmark),
+            (incident.boot, incident.arm, incident.benchmark),
+        )
 
     def test_time_limit(self):
         controller = self.begin(20, max_parallel=2, time_limit_s=1500.0)

@@ -9,6 +9,7 @@ import hypothesis
 from hypothesis import strategies
 
 from nova_perf_tuning.validation.heat import collector
+from nova_perf_tuning.validation.measure import results_file
 from tests.support import documents, samples, testcase
 
 WANTED = documents.expected()
@@ -149,6 +150,16 @@ class BadTest(testcase.TestCase):
                 trial[key] += 4000 * WANTED.grid.length_s
         self.assert_refused(documents.signalled(content), "clock is wrong")
 
+    def test_what_results_cannot_hold(self):
+        """One results file holds all hosts of a fleet: it would be refused as a whole."""
+        for window_s in (0, 0.0004):
+            with self.subTest(window_s):
+                content = documents.document(WANTED)
+                content["trials"][-1]["end"] = content["trials"][-1]["begin"] + window_s
+                error = self.assertRaises(collector.DocumentError, trials_of, content)
+                self.assertIn("a trial of fio on the server: window_s: 0.0 is less", str(error))
+                self.assertLess(len(str(error)), 500)
+
     def test_facts_that_no_file_or_terminal_should_hold(self):
         """An escape sequence is obeyed by terminals."""
         for text in ("6.1\n", "\x1b[2J", "\x00", "6.1\u202e", "é"):
@@ -176,6 +187,8 @@ class AnythingTest(testcase.TestCase):
             self.assertLess(len(str(error)), 500)
             self.assertTrue(str(error).isprintable())
         else:
+            for trial in trials:
+                results_file.check_trial(trial, "a trial")
             self.assertTrue(
                 all(trial.error is None or trial.error.isprintable() for trial in trials)
             )

@@ -311,10 +311,11 @@ class LauncherTest(HeatCase):
 class CollectTest(HeatCase):
     """What one arm's guests handed over becomes trials of the outcome."""
 
-    def collect(self, sampler=None, status=0, pair=PAIR, hosts=HOSTS):
+    def collect(self, sampler=None, status=0, pair=PAIR, hosts=HOSTS, window_s=5.25):
         wanted = documents.expected(arm=1)
         document = documents.document(wanted)
         document["trials"][0]["status"] = status
+        document["trials"][-1]["end"] = document["trials"][-1]["begin"] + window_s
         outputs = {"documents": documents.signalled(document), "hosts": hosts}
         settings = fleet_model.GuestSettings(slot_s=documents.GRID.length_s)
         measured = heat_pair._Pair(self.api, settings, pair, wanted.plan)
@@ -376,6 +377,13 @@ class CollectTest(HeatCase):
     def test_unknown_host_cpu_stays_unknown(self):
         outcome = self.collect(mock.Mock(**{"used.return_value": None}))
         self.assertEqual(("", {None}), (outcome.host_cpu_source, self.courses(outcome)))
+
+    def test_a_trial_that_results_cannot_hold_costs_its_arm_alone(self):
+        outcome = self.collect(window_s=0)
+        [error] = outcome.errors
+        self.assertEqual((fleet_model.ErrorClass.BAD_RESULTS, "tuned"), (error.kind, error.arm))
+        self.assertIn("a trial of fio on the server: window_s", error.reason)
+        self.assertEqual(([], {}, {}), (outcome.trials, outcome.hosts, outcome.guests))
 
     def test_a_run_that_failed_is_noted_with_its_slot(self):
         [error] = self.collect(status=1).errors
