@@ -7,10 +7,12 @@ steps.
 
 import abc
 import codecs
+import contextlib
+import csv
 import dataclasses
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
 from nova_perf_tuning import bounded_json, errors
@@ -302,10 +304,10 @@ class Benchmark(abc.ABC):
     def readings(self, status: int, output: str, errors: str) -> list[Reading]:
         """Return the figures of a client that ended by itself; OutputError: it failed, in its own words first."""
         if status == 0:
-            return self.judged(self.parse(output))
+            return self.judged(self.checked_figures(output))
         message = one_line(errors.strip()[-600:], 300)
         if not message and output.strip():
-            self.parse(output)  # iperf3 tells its error in the JSON
+            self.checked_figures(output)  # iperf3 tells its error in the JSON
         if self.paired and "refused" in message.lower():  # its server does not listen yet
             raise NotReadyError(f"{self.kind}: {message}")
         raise self.fault(f"ended with status {status}: {message or 'no message'}")
@@ -331,6 +333,48 @@ class Benchmark(abc.ABC):
     def span(self, output: str) -> Span | None:
         """Return when the client measured, by an output that :meth:`parse` has read; None: all of its run."""
         return None
+
+    # -- the border: whatever a parser does with a hostile output, a caller of these gets figures
+    # that results can hold, or an OutputError
+
+    def checked_figures(self, output: str) -> list[Reading]:
+        """Return what :meth:`parse` returns; OutputError: it cannot, or a figure is out of range."""
+        with self._border():
+            readings = self.parse(output)
+        self._check_figures(readings)
+        return readings
+
+    def checked_report(self, output: str) -> BenchmarkReport:
+        """Return what :meth:`report` returns; OutputError: it cannot, or a figure is out of range."""
+        with self._border():
+            report = self.report(output)
+        self._check_figures(report.readings)
+        return report
+
+    def checked_span(self, output: str) -> Span | None:
+        """Return what :meth:`span` returns; OutputError: it cannot, or a time is out of range."""
+        with self._border():
+            span = self.span(output)
+        if span is not None:
+            self.check_number("seconds", span.seconds)
+            if span.until is not None:
+                self.check_number("until", span.until)
+        return span
+
+    @contextlib.contextmanager
+    def _border(self) -> Iterator[None]:
+        """Turn an error that a parser did not expect into that of an output that cannot be read."""
+        try:
+            yield
+        except (ArithmeticError, LookupError, ValueError, csv.Error) as error:
+            problem = one_line(f"{type(error).__name__}: {error}", 120)
+            raise self.fault(
+                f"the output cannot be read ({problem}){self.wanted_form()}"
+            ) from error
+
+    def _check_figures(self, readings: Sequence[Reading]) -> None:
+        for reading in readings:
+            self.check_number(reading.metric, reading.value)
 
     # -- reading what it printed, which may come from a hostile guest: everything is bounded and
     # checked, and what is missing, foreign or out of range is an OutputError

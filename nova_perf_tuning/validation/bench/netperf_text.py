@@ -142,10 +142,10 @@ def report(tool: base.Benchmark, tests: Sequence[Test]) -> base.BenchmarkReport:
         shown.workload[name] = ", ".join(facts)
     if len(tests) > 1:
         shown.remarks["several_tests"] = f"the text has {len(tests)} tests: none of them is judged"
-    asked, took = shown.workload.get("seconds asked for"), shown.workload.get("seconds")
-    if asked is not None and took is not None and asked.isdigit():
-        if float(took) < 0.9 * float(asked):
-            shown.remarks["stopped"] = f"the run was stopped after {took} s of {asked} s"
+    asked = pasted.whole_number(shown.workload.get("seconds asked for"))
+    took = shown.workload.get("seconds", "")
+    if asked is not None and re.fullmatch(base.NUMBER, took) and float(took) < 0.9 * asked:
+        shown.remarks["stopped"] = f"the run was stopped after {took} s of {asked} s"
     return shown
 
 

@@ -105,6 +105,13 @@ def option(words: Sequence[str], *names: str) -> str | None:
     return None
 
 
+def whole_number(text: str | None) -> int | None:
+    """Return a number that somebody wrote in ASCII digits; None: it is none, or absurdly long."""
+    if text is None or not re.fullmatch("[0-9]{1,15}", text):
+        return None
+    return int(text)
+
+
 def metric(text: str) -> str:
     """Return a name that somebody gave as the name of a figure: letters, digits and ``_``."""
     name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")

@@ -83,7 +83,7 @@ def recognise(text: str) -> base.Benchmark:
             tools.append(foreign_tool)
     for benchmark in tools:
         try:
-            benchmark.parse(text)
+            benchmark.checked_figures(text)
         except base.BenchmarkOutputError as error:
             if benchmark.printed(text):
                 refusals[benchmark.kind] = error

@@ -96,8 +96,8 @@ def read_cyclictest(tool: base.Benchmark, text: str) -> Cyclictest:
     numbers = sorted(int(thread.number) for thread in threads)
     if numbers != list(range(len(threads))):
         raise tool.fault(f"threads are missing: {len(threads)} lines, the last of {numbers[-1]}")
-    asked = pasted.option(words, "-t", "--threads")
-    if asked is not None and asked.isdigit() and int(asked) > len(threads):
+    asked = pasted.whole_number(pasted.option(words, "-t", "--threads"))
+    if asked is not None and asked > len(threads):
         raise tool.fault(f"the output is cut off: {len(threads)} of {asked} threads")
     nsecs = any(word in _NSECS for word in words)
     if not words and min(thread.least for thread in threads) >= _LEAST_NS:

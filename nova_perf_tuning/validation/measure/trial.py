@@ -161,7 +161,7 @@ def find_window(
     program = Window("program", max(began, limits[0]), min(ended, limits[1]))
     # Other versions of a tool may print less.
     with contextlib.suppress(bench.BenchmarkOutputError):
-        span = benchmark.span(finished.stdout)
+        span = benchmark.checked_span(finished.stdout)
         if span is not None:
             until = program.end
             if span.until is not None:

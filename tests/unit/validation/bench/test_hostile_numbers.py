@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers that no program prints: what comes from a guest is a figure that results hold, or refused."""
+
+import math
+import random
+import re
+
+from nova_perf_tuning.validation.bench import (
+    base,
+    fio,
+    foreign,
+    iperf3,
+    netperf,
+    own,
+    plugins,
+    rt_tests,
+    sysbench,
+)
+from tests.support import testcase
+from tests.unit.validation.bench import test_field_outputs, test_parsers
+
+HOSTILE = ("9" * 400, "1" + "0" * 15, "²", "x" * 131_073, "NaN", "1e999", "-1", "")
+#: So many numbers of each output are replaced, and the words of command lines.
+_PLACES = 8
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+
+
+def outputs():
+    """Return kind -> outputs that are read."""
+    found = {}
+    for tool, text in test_parsers.GOOD.items():
+        found.setdefault(tool.kind, []).append(text)
+    found["sysbench"] = [2 * test_parsers.GOOD[sysbench.Cpu]]
+    for name, (kind, _metrics) in test_field_outputs.READ.items():
+        data, _answer = test_field_outputs.case(name)
+        found.setdefault(kind, []).append(base.decode(data))
+    return found
+
+
+def changed(text, source):
+    """Return a text with hostile numbers in the place of some of its own, one at a time."""
+    places = [(found.start(), found.end()) for found in _NUMBER.finditer(text)]
+    texts = []
+    for begin, end in source.sample(places, min(_PLACES, len(places))):
+        for number in HOSTILE:
+            texts.append(text[:begin] + number + text[end:])
+    return texts
+
+
+class BorderTest(testcase.TestCase):
+    def check(self, tool, text):
+        """Check that there are figures that results hold, or a refusal."""
+        readings = []
+        for read in (tool.checked_figures, tool.checked_report):
+            try:
+                found = read(text)
+            except base.BenchmarkOutputError as error:
+                self.assertTrue(str(error).isprintable() and len(str(error)) < 400, str(error))
+                continue
+            if isinstance(found, base.BenchmarkReport):
+                found = found.readings
+            readings += found
+        for reading in readings:
+            sane = math.isfinite(reading.value) and 0 <= reading.value <= base.MAX_NUMBER
+            self.assertTrue(sane, (tool.kind, reading))
+
+    def test_every_tool_with_hostile_numbers(self):
+        source = random.Random(4)
+        for kind, texts in outputs().items():
+            tool = plugins.load_reader(kind)
+            for text in texts:
+                for hostile in changed(text, source):
+                    with self.subTest(kind=kind):
+                        self.check(tool, hostile)
+
+    def test_what_a_guest_can_print(self):
+        """As trials read it: none of these may end a validation."""
+        stream = "TCP STREAM TEST from 0.0.0.0 () port 0 AF_INET to 192.0.2.1 () port 0\n"
+        columns = f"{stream}Throughput,Throughput Units\n"
+        issued = test_field_outputs.case("outputs1/01")[0].decode()
+        issued = re.sub(r"(issued rwts?: total=)[0-9]+", r"\g<1>1" + "0" * 400, issued)
+        self.assertIn("0" * 400, issued)
+        fast = "999999999999 Tbits/sec"
+        for tool, text in (
+            (netperf.Netperf(), columns + "x" * 131_073 + ",10^6bits/s\n"),
+            (fio.Fio(), issued),
+            (
+                iperf3.Iperf3(),
+                f"[  5]   0.00-10.00  sec  1.10 GBytes   {fast}   12             sender\n"
+                f"[  5]   0.00-10.04  sec  1.10 GBytes   {fast}                  receiver\n",
+            ),
+        ):
+            with self.subTest(tool.kind):
+                self.assertRaises(base.BenchmarkOutputError, tool.readings, 0, text, "")
+                self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text)
+
+    def test_words_of_a_command_that_are_no_numbers(self):
+        """The figures are right: what nobody can read of the command is not needed."""
+        thread = "T: 0 (  100) P:80 I:1000 C:  10000 Min:      2 Act:    3 Avg:    4 Max:      12"
+        keys = (
+            "TCP STREAM TEST from 0.0.0.0 () port 0 AF_INET to 192.0.2.1 () port 0\n"
+            "THROUGHPUT=9388.12\nTHROUGHPUT_UNITS=10^6bits/s\nELAPSED_TIME=10,00\n\n"
+        )
+        for word in ("10", "²", "9" * 5000):
+            with self.subTest(word[:10]):
+                text = f"$ netperf -H 192.0.2.1 -l {word}\n{keys}"
+                [reading] = netperf.Netperf().report(text).readings
+                self.assertEqual(9388.12, reading.value)
+        text = f"$ cyclictest -m -t ²\n{thread}\n"
+        self.assertTrue(rt_tests.Cyclictest().report(text).readings)
+
+    def test_errors_that_a_parser_did_not_expect(self):
+        class Broken(own.Himeno):
+            def parse(self, text):
+                raise self.error
+
+            def span(self, text):
+                return base.Span(10.0, float(text))
+
+        tool = Broken()
+        for error in (
+            ValueError("bad"),
+            OverflowError("far"),
+            KeyError("no"),
+            ZeroDivisionError(),
+        ):
+            tool.error = error
+            with self.subTest(repr(error)):
+                for read in (tool.checked_figures, tool.checked_report):
+                    self.assertRaisesRegex(base.BenchmarkOutputError, "cannot be read", read, "")
+        for until in ("nan", "inf", "-1", "x"):
+            with self.subTest(until):
+                self.assertRaises(base.BenchmarkOutputError, tool.checked_span, until)
+        self.assertEqual(base.Span(10.0, 5.0), tool.checked_span("5"))
+
+    def test_no_tool_is_left_out(self):
+        """A tool without an output here has none that is read, or another that it shares."""
+        kinds = {tool.kind for tool in [*plugins.load_all(), *foreign.TOOLS]}
+        absent = kinds - set(outputs())
+        self.assertLessEqual(
+            absent, {"rtla", "sysbench_memory", "sysbench_oltp", "netperf_udp"}, absent
+        )
