@@ -72,11 +72,23 @@ class Himenobmtxp(base.ForeignTool):
             )
         shown = base.BenchmarkReport()
         ends = [*starts[1:], len(lines)]
+        # What stands before the loops of a run holds for it and those after it.
+        seconds = points = ""
+        before = 0
         for number, (begin, end) in enumerate(zip(starts, ends, strict=True), start=1):
+            for line in lines[before:begin]:
+                time, grid = _CPU.match(line), _GRID.match(line)
+                if time:
+                    seconds = time[1]
+                if grid:
+                    points = " x ".join(grid.groups())
+            before = begin
             prefix = ""
             if len(starts) > 1:
                 prefix = f"run{number}_"
-            self._add_run(shown, lines, (begin, end), prefix)
+            self._add_run(shown, lines[begin:end], prefix, seconds)
+            if points:
+                shown.workload[f"{prefix}grid"] = points
         if len(starts) > 1:
             shown.remarks["several_runs"] = (
                 f"the text has {len(starts)} runs: none of them is judged"
@@ -85,19 +97,20 @@ class Himenobmtxp(base.ForeignTool):
         return shown
 
     def _add_run(
-        self, shown: base.BenchmarkReport, lines: Sequence[str], part: tuple[int, int], prefix: str
+        self, shown: base.BenchmarkReport, lines: Sequence[str], prefix: str, seconds: str
     ) -> None:
-        begin, end = part
+        """Add the figures of one run.
+
+        :param lines: those from its loops on; :param seconds: of a line before them, or empty.
+        """
         found = score = None
-        for line in lines[begin:end]:
+        for line in lines:
             found = found or _MFLOPS.match(line)
             score = score or _SCORE.match(line)
         if found is None or score is None:
             raise self.fault("the output is cut off: a run has no line 'Score based on'")
         rate = float(found[1])
-        times = [line[1] for line in map(_CPU.match, lines[:begin]) if line is not None]
-        if found[2]:
-            times.append(found[2])
+        seconds = found[2] or seconds
         if rate == 0:
             raise self.fault("a run has 0 MFLOPS")
         low, high = _PENTIUM_III
@@ -106,14 +119,11 @@ class Himenobmtxp(base.ForeignTool):
         shown.readings.append(
             base.Reading(f"{prefix}mflops", "MFLOPS", "higher", rate, primary=not prefix)
         )
-        loops = _LOOPS.match(lines[begin])
+        loops = _LOOPS.match(lines[0])
         if loops:
             shown.workload[f"{prefix}loops"] = loops[1]
-        if times:
-            shown.workload[f"{prefix}seconds"] = f"{float(times[-1]):g}"
-        grids = [grid for grid in map(_GRID.match, lines[:begin]) if grid is not None]
-        if grids:
-            shown.workload[f"{prefix}grid"] = " x ".join(grids[-1].groups())
+        if seconds:
+            shown.workload[f"{prefix}seconds"] = f"{float(seconds):g}"
 
 
 class TpccMysql(base.ForeignTool):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Text that people paste: prompts, quotes and log prefixes around what a program printed for people."""
 
+import collections
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -121,11 +122,12 @@ def metric(text: str) -> str:
 def distinct(names: Sequence[str]) -> list[str]:
     """Return the names of several things as metrics, with a number behind those that are equal."""
     shown = [metric(name) for name in names]
+    total = collections.Counter(shown)
     counts: dict[str, int] = {}
     numbered = []
     for name in shown:
         counts[name] = counts.get(name, 0) + 1
-        if shown.count(name) > 1:
+        if total[name] > 1:
             numbered.append(f"{name}_{counts[name]}")
         else:
             numbered.append(name)

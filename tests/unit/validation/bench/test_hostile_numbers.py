@@ -4,6 +4,7 @@
 import math
 import random
 import re
+import time
 
 from nova_perf_tuning.validation.bench import (
     base,
@@ -140,3 +141,32 @@ class BorderTest(testcase.TestCase):
         self.assertLessEqual(
             absent, {"rtla", "sysbench_memory", "sysbench_oltp", "netperf_udp"}, absent
         )
+
+
+class LongOutputsTest(testcase.TestCase):
+    """The time of the longest output that is read grows as its length does, not as its square."""
+
+    #: Thousands of tests in a text; by the square of them it took minutes.
+    REPEATED = {
+        "netperf": "TCP STREAM TEST :\n10^6bits/s\n1 1 1 1.00 1.00\n",
+        "himenobmtxp": (
+            "mimax = 65 mjmax = 65 mkmax = 129\nLoop executed for 9 times\n"
+            "MFLOPS measured : 1.0\nScore based on X : 1.0\n"
+        ),
+    }
+
+    def seconds(self, kind, count):
+        """Return the CPU time of a text of so many tests: the least of two."""
+        tool, text = plugins.load_reader(kind), count * self.REPEATED[kind]
+        times = []
+        for _time in range(2):
+            begin = time.process_time()
+            tool.report(text)
+            times.append(time.process_time() - begin)
+        return min(times)
+
+    def test_many_tests_in_one_text(self):
+        for kind in self.REPEATED:
+            with self.subTest(kind):
+                one, four = self.seconds(kind, 2500), self.seconds(kind, 10_000)
+                self.assertLess(four, 9 * one, (one, four))
