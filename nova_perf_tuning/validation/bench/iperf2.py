@@ -14,7 +14,7 @@ _CLIENT: Final = re.compile(r"^Client connecting to (\S{1,200}), (TCP|UDP) port 
 _SERVER: Final = re.compile(r"^Server listening on (TCP|UDP) port ([0-9]{1,5})")
 _CONNECTED: Final = re.compile(
     r"^\[[ ]*(\*?[0-9]{1,5})\] local (\S{1,100}) port ([0-9]{1,5}) connected (?:with|to) \S{1,100}"
-    r" port ([0-9]{1,5})"
+    r" port ([0-9]{1,5})\b"
 )
 _SERVER_REPORT: Final = re.compile(r"^\[[ ]*(\*?[0-9]{1,5})\] Server Report:")
 _DATAGRAM: Final = re.compile(r"^(?:Sending|Receiving) ([0-9]{1,6}) byte datagrams")
@@ -57,7 +57,32 @@ class Iperf2(base.ForeignTool):
         for line in lines:
             if _FAILED.match(line):
                 raise self.fault(f"it said '{one_line(line, 160)}'")
-        directions = self._directions(lines, bool(clients))
+        _check_sides(self, lines)
+        runs = _runs(lines)
+        if len(runs) == 1:
+            return self._report_run(lines, bool(clients))
+        if clients:
+            raise self.fault("the text has several tests of iperf 2 (a stream twice); keep one")
+        return self._report_runs(runs)
+
+    def _report_runs(self, runs: Sequence[Sequence[str]]) -> base.BenchmarkReport:
+        """Return the figures of all tests that a server has logged, of which none is judged."""
+        shown = base.BenchmarkReport()
+        for number, lines in enumerate(runs, start=1):
+            found = self._report_run(lines, False)
+            for reading in found.readings:
+                metric = f"run{number}_{reading.metric}"
+                shown.readings.append(dataclasses.replace(reading, metric=metric, primary=False))
+            facts = [f"{name} {value}" for name, value in found.workload.items()]
+            shown.workload[f"run{number}"] = ", ".join(facts)
+            shown.remarks.update(found.remarks)
+            shown.left_out += [line for line in found.left_out if line not in shown.left_out]
+        shown.remarks["several_tests"] = f"the text has {len(runs)} tests: none of them is judged"
+        return shown
+
+    def _report_run(self, lines: Sequence[str], client: bool) -> base.BenchmarkReport:
+        """Return the figures of one test; ``client``: its text is the client's."""
+        directions = self._directions(lines, client)
         shown = base.BenchmarkReport()
         for direction in directions:
             readings = self._readings(direction, lines)
@@ -70,7 +95,7 @@ class Iperf2(base.ForeignTool):
                     for reading in readings
                 ]
             shown.readings += readings
-        shown.workload = self._workload(lines, directions, bool(clients))
+        shown.workload = self._workload(lines, directions, client)
         if len(directions) > 1:
             shown.remarks["both_directions"] = "the test has both directions: none is judged"
         if shown.workload["counted by"] == _SENT:
@@ -157,9 +182,14 @@ class Iperf2(base.ForeignTool):
         total = iperf_rows.total(
             self, list(longest.values()), f"'{direction.name}'", direction.streams
         )
+        wholes = [row for row in direction.rows if row.stream == total.stream]
+        if _are_several(wholes):
+            raise self.fault(
+                f"the text has several tests: stream {total.stream} has more than one total; keep one"
+            )
         words = pasted.command("\n".join(lines), "iperf")
         interval = pasted.option(words, "-i", "--interval")
-        several = len([row for row in direction.rows if row.stream == total.stream]) > 1
+        several = len(wholes) > 1
         if total.end < last * 0.9 or (interval is not None and not several):
             raise self.fault("the output is cut off: intervals without the whole test")
         if not several and interval is None and total.end <= 1.0 and not words:
@@ -194,6 +224,58 @@ class Iperf2(base.ForeignTool):
         if rate is not None:
             workload["rate asked for"] = one_line(rate, 20)
         return workload
+
+
+def _check_sides(tool: base.Benchmark, lines: Sequence[str]) -> None:
+    """Refuse a text that has one connection twice, as its client and as its server saw it."""
+    ends: set[tuple[str, str]] = set()
+    for connected in map(_CONNECTED.match, lines):
+        if connected is None:
+            continue
+        here, there = connected[3], connected[4]
+        if here != there and (there, here) in ends:
+            raise tool.fault(
+                "the text has the reports of client and server of one test; keep the server's,"
+                " which has counted what arrived"
+            )
+        ends.add((here, there))
+
+
+def _runs(lines: Sequence[str]) -> list[list[str]]:
+    """Return the lines of each test, with those before the first: a test has each stream once."""
+    heads: list[str] = []
+    runs: list[list[str]] = []
+    streams: set[str] = set()
+    for line in lines:
+        connected = _CONNECTED.match(line)
+        if connected and (not runs or connected[1] in streams):
+            runs.append([])
+            streams = set()
+        if connected:
+            streams.add(connected[1])
+        if runs:
+            runs[-1].append(line)
+        else:
+            heads.append(line)
+    if not runs:
+        return [heads]
+    return [[*heads, *run] for run in runs]
+
+
+def _are_several(rows: Sequence[IperfRow]) -> bool:
+    """Return whether rows of one stream are of several tests.
+
+    One test has the first interval and the whole that begin at 0. They are the same where the
+    interval is as long as the test.
+    """
+    begins = [at for at, row in enumerate(rows) if row.begin == 0]
+    if len(begins) < 2:
+        return False
+    first, whole = rows[begins[0]], rows[begins[1]]
+    if len(begins) > 2 or whole.end < first.end:
+        return True
+    alone = begins[1] == begins[0] + 1
+    return alone and abs(whole.rate - first.rate) > 0.01 * whole.rate
 
 
 def _streams(lines: Sequence[str], client: bool) -> dict[str, str]:

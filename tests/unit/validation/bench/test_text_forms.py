@@ -116,6 +116,51 @@ Client connecting to 192.0.2.1, TCP port 5001
         cut = text[: text.index("[  4] Server")]
         self.assertRaisesRegex(base.BenchmarkOutputError, "cut off", iperf2.Iperf2().parse, cut)
 
+    SERVER = "Server listening on TCP port 5001\n"
+    SERVED = """[  4] local 192.0.2.1 port 5001 connected with 192.0.2.2 port {port}
+[ ID] Interval       Transfer     Bandwidth
+[  4]  0.0-10.0 sec  1.09 GBytes   {rate} Mbits/sec
+"""
+
+    def test_several_tests_in_a_server_s_log(self):
+        """Streams of one number after the other are tests of their own, of which none is judged."""
+        rates = (941, 85, 3400)
+        tests = [self.SERVED.format(port=40000 + at, rate=rate) for at, rate in enumerate(rates)]
+        text = self.SERVER + "".join(tests)
+        report = iperf2.Iperf2().report(text)
+        shown = {reading.metric: reading.value for reading in report.readings}
+        for number, rate in enumerate(rates, start=1):
+            self.assertEqual(rate, shown[f"run{number}_throughput"])
+        self.assertFalse(any(reading.primary for reading in report.readings))
+        self.assertIn("several_tests", report.remarks)
+        self.assertEqual(941, figures(iperf2.Iperf2(), self.SERVER + tests[0])["throughput"])
+        client = text.replace("Server listening on TCP port", "Client connecting to B, TCP port")
+        rows = [test[test.index("[ ID]") :] for test in tests]
+        for refused in (client, self.SERVER + tests[0] + rows[1] + rows[2]):
+            self.assertRaisesRegex(
+                base.BenchmarkOutputError, "several tests", iperf2.Iperf2().parse, refused
+            )
+
+    def test_both_sides_of_one_test(self):
+        """Of client and server of one connection in one text no direction is made up."""
+        served = self.SERVER + self.SERVED.format(port=40000, rate=915)
+        for stream in ("4", "3"):
+            sent = f"""Client connecting to 192.0.2.1, TCP port 5001
+[  {stream}] local 192.0.2.2 port 40000 connected with 192.0.2.1 port 5001
+[  {stream}]  0.0-10.0 sec  1.09 GBytes   941 Mbits/sec
+"""
+            for text in (sent + served, served + sent):
+                with self.subTest(text):
+                    self.assertRaisesRegex(
+                        base.BenchmarkOutputError, "client and server", iperf2.Iperf2().parse, text
+                    )
+
+    def test_an_interval_as_long_as_the_test(self):
+        """The first interval and the whole begin at 0, and are of one test."""
+        row = "[  4]  0.0-10.0 sec  1.09 GBytes   941 Mbits/sec\n"
+        text = self.SERVER + self.SERVED.format(port=40000, rate=941) + row
+        self.assertEqual(941, figures(iperf2.Iperf2(), text)["throughput"])
+
     def test_intervals_of_iperf_2_are_no_result(self):
         text = """$ iperf -c 192.0.2.1 -i 1
 Client connecting to 192.0.2.1, TCP port 5001
