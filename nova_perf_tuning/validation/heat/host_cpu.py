@@ -54,6 +54,12 @@ _MAX_LINES: Final = len(overhead.CLASSES) + 1
 #: No counter is larger, in seconds: 10,000 vCPUs for three years. Differences and sums of larger
 #: ones lose the fractions that count, or are infinite.
 _MAX_SECONDS: Final = 1e12
+#: Least and most CPU seconds of a class that a guest can have used in a trial: 10,000 vCPUs for
+#: 16 minutes. Results hold the sums of all classes and guests; a counter may fall by what was read
+#: late. A wait that fell by more than results hold is unknown.
+_LEAST_USED_S: Final = -100.0
+_MOST_USED_S: Final = 1e7
+_LEAST_WAIT_S: Final = -0.05
 
 #: Moment of the wall clock, and class -> CPU seconds so far.
 _Sample: TypeAlias = tuple[float, Mapping[str, float]]
@@ -347,10 +353,9 @@ class Sampler:
             guest = self._guests.get(server, _Guest())
             part = used_between(guest.samples, begin, end)
             if part is None:
-                where = "agent metrics"
-                if guest.host:
-                    where = f"agent metrics of {guest.host}"
-                self.faults[where] = guest.fault or "samples are missing, or a counter fell"
+                self._note(guest, guest.fault or "samples are missing, or a counter fell")
+            elif not all(_LEAST_USED_S <= value <= _MOST_USED_S for value in part.values()):
+                self._note(guest, "a counter changed by more than a guest can use")
             else:
                 parts.append(part)
         if len(parts) < len(servers):
@@ -360,8 +365,16 @@ class Sampler:
             used[name] = round(math.fsum(part[name] for part in parts), 6)
         used["total"] = round(math.fsum(used.values()), 6)
         if all(WAIT in part for part in parts):
-            used[WAIT] = round(math.fsum(part[WAIT] for part in parts), 6)
+            wait_s = round(math.fsum(part[WAIT] for part in parts), 6)
+            if wait_s >= _LEAST_WAIT_S:
+                used[WAIT] = wait_s
         return used
+
+    def _note(self, guest: _Guest, fault: str) -> None:
+        where = "agent metrics"
+        if guest.host:
+            where = f"agent metrics of {guest.host}"
+        self.faults[where] = fault
 
     def course(self, servers: Sequence[str], begin: float, end: float) -> model.Course:
         """Return what ``servers`` used second by second, where :meth:`used` knows the whole."""

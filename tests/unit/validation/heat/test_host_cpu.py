@@ -18,8 +18,8 @@ from openstack.compute.v2 import server
 from nova_perf_tuning.agent import metrics
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.validation.heat import host_cpu
-from nova_perf_tuning.validation.measure import overhead
-from tests.support import agent_samples, patience, testcase
+from nova_perf_tuning.validation.measure import overhead, results_file
+from tests.support import agent_samples, patience, samples, testcase
 
 NAME = "nova_perf_guest_host_cpu_seconds_total"
 LINES = "".join(
@@ -338,6 +338,53 @@ class SamplerTest(testcase.TestCase):
                     return any(why in fault for fault in sampler.faults.values())
 
                 patience.until(output, "a line of the log")
+
+
+class BoundsTest(testcase.TestCase):
+    """What an agent says never makes results that cannot be read."""
+
+    def used(self, last, wait_s=(0.0, 0.0)):
+        sampler = host_cpu.Sampler(Cloud(), "http://{host}/")
+        for server_id in ("client", "server"):
+            guest = host_cpu._Guest(server_id, f"host of {server_id}", fault="")
+            for moment, values, waited in ((10.0, CLASSES, wait_s[0]), (11.0, last, wait_s[1])):
+                guest.samples.append((moment, {**values, host_cpu.WAIT: waited}))
+            sampler._guests[server_id] = guest
+        return sampler.used(["client", "server"], 10.5, 10.75), sampler
+
+    def check_trial(self, used):
+        wait_s = used.pop(host_cpu.WAIT, None)
+        trial = samples.trial(host_cpu_s=used, wait_s=wait_s)
+        results_file.check_trial(trial, "a trial")
+
+    def test_figures_that_no_guest_can_use_are_unknown(self):
+        for change in ({"vcpu": 9e11}, dict.fromkeys(CLASSES, 1e9), {"vcpu": 9e11, "worker": 0}):
+            with self.subTest(change):
+                used, sampler = self.used({**CLASSES, **change})
+                self.assertIsNone(used)
+                self.assertEqual(
+                    {
+                        f"agent metrics of host of {name}": "a counter changed by more than a"
+                        " guest can use"
+                        for name in ("client", "server")
+                    },
+                    sampler.faults,
+                )
+
+    def test_results_hold_the_largest_and_the_smallest(self):
+        largest = dict.fromkeys(CLASSES, 3.9e7)
+        used, _sampler = self.used(largest, (0.0, 3.9e7))
+        self.assertGreater(used["total"], 9e7)
+        self.check_trial(used)
+        smallest = {**largest, "vcpu": CLASSES["vcpu"] - 300.0}
+        used, _sampler = self.used(smallest)
+        self.assertLess(used["vcpu"], -100.0)
+        self.check_trial(used)
+
+    def test_a_wait_that_fell_is_unknown(self):
+        used, _sampler = self.used({**CLASSES, "vcpu": 50.0}, (0.4, 0.0))
+        self.assertNotIn(host_cpu.WAIT, used)
+        self.check_trial(used)
 
 
 class SeriesTest(testcase.TestCase):
