@@ -116,6 +116,7 @@ class Run:
         self._read_criteria(plan.measure, environment)
         hosts = self._args.hosts.split(",")
         new = fleet_validation.prepare(plan, environment, self._cloud, hosts, self._warn)
+        fleet_results.of_hosts(self._criteria.bare, new.hosts)  # refused before anything runs
         self._prepare_output()
         self._open(make=True)
         started = fleet_validation.create(self._store, new, self._cloud)
@@ -129,6 +130,7 @@ class Run:
         before = self._store.load(self._args.resume)
         before.plan = _resumed_plan(self._args, before)
         self._read_criteria(before.plan.measure, before.environment)
+        fleet_results.of_hosts(self._criteria.bare, before.hosts)
         fleet_validation.check_cloud(before, self._cloud)
         self._prepare_output()
         started = fleet_validation.take_up(self._store, before, self._cloud, self._warn)

@@ -95,7 +95,7 @@ def load_bare(paths: Iterable[str], labels: Collection[str]) -> dict[str, model.
             raise errors.CloudError(
                 f"{path}: environment.host is missing: which host was measured?"
             )
-        if any(host_result.same_host(name, other) for other in bare):
+        if name in bare:
             raise errors.CloudError(
                 f"{path}: host {name} has been given already; give one file for each host"
             )
@@ -113,6 +113,32 @@ def load_bare(paths: Iterable[str], labels: Collection[str]) -> dict[str, model.
             )
         bare[name] = dataclasses.replace(read, trials=sorted(mine, key=lambda trial: trial.order))
     return bare
+
+
+def of_hosts(bare: Mapping[str, model.Results], hosts: Iterable[str]) -> dict[str, model.Results]:
+    """Return host of a run -> what it did without guests.
+
+    :param bare: see :func:`load_bare`; a file whose host is not among those of the run is left out.
+    :raises CloudError: a file may be of several hosts, or a host may have several files.
+    """
+    names = list(hosts)
+    found: dict[str, model.Results] = {}
+    files: dict[str, str] = {}
+    for name, read in bare.items():
+        fitting = host_result.matching(names, name)
+        if len(fitting) > 1:
+            raise errors.CloudError(
+                f"--bare-host: host {name} may be {' or '.join(sorted(fitting)[:4])}; measure it"
+                " again with its full name"
+            )
+        for host in fitting:
+            if host in found:
+                raise errors.CloudError(
+                    f"--bare-host: {files[host]} and {name} are both host {host}; give one file for"
+                    " each host"
+                )
+            found[host], files[host] = read, name
+    return found
 
 
 @dataclasses.dataclass(slots=True)
@@ -236,7 +262,8 @@ def collect(
         shown=shown,
     )
     places = fleet_places.Places(environment)
-    trials += _dealt_out(bare, places, trials)
+    hosts = {host for _pair, host in places.boots.values()}
+    trials += _dealt_out(of_hosts(bare, hosts), places, trials)
     measured, judged = fleet.judge(model.Results(environment, _numbered(trials)), budgets)
     _add_figures(measured, places, judged)
     return measured, judged
@@ -267,6 +294,8 @@ def _dealt_out(
     """Return samples of bare hosts as trials in the boots and blocks of the guests on them.
 
     Those of a host are dealt out to all boots of guests on it, benchmark by benchmark.
+
+    :param bare: see :func:`of_hosts`.
     """
     if not bare:
         return []
@@ -278,10 +307,8 @@ def _dealt_out(
     dealt: list[model.Trial] = []
     for (name, benchmark), blocks_of in boots.items():
         samples: list[model.Trial] = []
-        for host in host_result.matching(bare, name):
-            for trial in bare[host].trials:
-                if trial.benchmark == benchmark:
-                    samples.append(trial)
+        if name in bare:
+            samples = [trial for trial in bare[name].trials if trial.benchmark == benchmark]
         for index, (boot, blocks) in enumerate(blocks_of.items()):
             for block, sample in zip(
                 sorted(blocks), samples[index :: len(blocks_of)], strict=False

@@ -232,6 +232,21 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
                 )
                 self.assertIn(reason, str(error))
 
+    def test_a_bare_host_that_may_be_two_is_refused_before_anything_runs(self):
+        cloud = fleet_case.SimulatedCloud()
+        self.patch(cloud, "choose", lambda _words: (["cn1.east", "cn1.west"], {}))
+        path = self.bare_host("cn1")
+        error = self.assertRaises(
+            errors.PerfTuningError,
+            self.validate,
+            "--hosts",
+            "all",
+            "--bare-host",
+            path,
+            cloud=cloud,
+        )
+        self.assertIn("host cn1 may be cn1.east or cn1.west", str(error))
+
     def test_wherever_the_scheduler_puts_it(self):
         self.assertEqual(0, self.validate("--hosts", "any", "--network", "shared"))
         self.assertEqual("shared", self.cloud.guests.network)
