@@ -11,6 +11,8 @@ set -u
 role='@ROLE@' run_id='@RUN_ID@' peer='@PEER@' tx_offload='@TX_OFFLOAD@'
 arm='@ARM@' arms='@ARMS@' trials='@TRIALS@' slot_s='@SLOT_SECONDS@' start='@START_EPOCH@'
 control_port=5198 run_port=5197
+# Seconds for the whole answer of the peer about its CPU.
+answer_s=6
 # Bytes of a program's output that are kept.
 keep=262144
 # Bytes of the peer's answer that are kept: two outputs in base64, and three short lines.
@@ -160,7 +162,11 @@ END_OF_SCRIPT
 }
 
 # One line of /proc/stat of the server, and its facts below.
-ask_server() { busybox nc -w 5 "$peer" "$control_port" 2>/dev/null </dev/null | head -c 4096; }
+# A peer that accepts and says nothing, or a byte now and then, would hold nc for ever: its -w limits
+# only the connecting.
+ask_server() {
+    timeout -k 2 "$answer_s" busybox nc -w 5 "$peer" "$control_port" 2>/dev/null </dev/null | head -c 4096
+}
 
 # is_count TEXT: whether it is a whole number as JSON and every shell read it. What the peer sends is tested by this
 # first: the arithmetic of bash runs commands that stand in its words.

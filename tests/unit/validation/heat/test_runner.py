@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The runner of a pair reads what its peer sends: in every shell that an image may have, only as numbers."""
 
+import contextlib
 import json
 import pathlib
+import socket
 import subprocess
+import threading
+import time
 
 from tests.support import directories
 
@@ -30,12 +34,14 @@ HOSTILE = (
 )
 
 
-class PeerTest(directories.DirectoryCase):
+class RunnerCase(directories.DirectoryCase):
     def functions(self, script):
         """Return the runner without its last lines, which begin to measure, in the test's directory."""
         functions, _, _ = script.rpartition("\nprepare\n")
         return functions.replace("/run/nova-perf", str(self.directory))
 
+
+class PeerTest(RunnerCase):
     def answer(self, shell, line, status="0"):
         """Return what is printed where a peer sends the line as its CPU times, and the run that is kept."""
         first_line = line if status is None else status
@@ -78,3 +84,44 @@ class PeerTest(directories.DirectoryCase):
                 self.assertEqual("asked [190]\n", printed)
                 _printed, run = self.answer(shell, "cpu  10 20 30 40 50 60 70 0 0 0", "3")
                 self.assertEqual((3, [190, 190]), (run["status"], run["server"]))
+
+
+class SlowPeerTest(RunnerCase):
+    """A peer that never ends its answer costs a second here, and no more."""
+
+    def listen(self, drip):
+        """Listen on loopback, send a byte now and then or nothing, and return the port."""
+        listener = socket.create_server(("127.0.0.1", 0))
+        over = threading.Event()
+
+        def accept():
+            with contextlib.suppress(OSError):
+                while not over.is_set():
+                    connected, _ = listener.accept()
+                    with connected, contextlib.suppress(OSError):
+                        while not over.wait(0.1):
+                            connected.sendall(drip)
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        self.addCleanup(thread.join, 5)
+        self.addCleanup(listener.close)
+        self.addCleanup(listener.shutdown, socket.SHUT_RDWR)
+        self.addCleanup(over.set)
+        return listener.getsockname()[1]
+
+    def test_an_answer_has_a_deadline(self):
+        functions = self.functions(RUNNER.read_text(encoding="utf-8"))
+        for shell in SHELLS:
+            for drip in (b"", b"x"):
+                with self.subTest(shell=shell, drip=drip):
+                    port = self.listen(drip)
+                    text = (
+                        f"{functions}\npeer=127.0.0.1 control_port={port} answer_s=1\nask_server\n"
+                    )
+                    begun = time.monotonic()
+                    done = subprocess.run(
+                        [*shell, "-c", text], capture_output=True, timeout=20, check=False
+                    )
+                    self.assertLess(time.monotonic() - begun, 10)
+                    self.assertEqual(b"", done.stdout.strip(b"x"))
