@@ -404,8 +404,9 @@ class RunStore:
             now = _clock()
             if now - owned.confirmed < FRESH_S and not changes:
                 return
-            if now - owned.failed < FRESH_S and now - owned.confirmed < HOLD_S:
-                return  # it is away, and asking it takes as long as it may take to answer
+            is_away = now - owned.failed < FRESH_S and now - owned.confirmed < HOLD_S
+            if is_away and not changes:
+                return  # asking it takes as long as it may take to answer
             try:
                 self._confirm(run_id, owned)
             except database.DatabaseError:
