@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JUnit XML, for CI programs. What XML cannot hold of foreign text is replaced."""
+"""JUnit XML, for CI programs. What neither XML nor a terminal should hold of foreign text is replaced."""
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 from xml.etree import ElementTree
 
-#: What is no character of XML 1.0.
-_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+from nova_perf_tuning.printing import printable
 
 #: Elements of a test case that say that it did not pass.
 FAILURE: Final = "failure"
@@ -77,4 +75,4 @@ def _add(suite: ElementTree.Element, case: JunitCase) -> None:
 
 
 def _xml(text: str) -> str:
-    return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", text)
+    return printable(text, keep="\t\n")

@@ -70,3 +70,17 @@ class JunitTest(testcase.TestCase):
         suite = ElementTree.fromstring(junit.junit(self.data, []))
         self.assertEqual(("2", "1"), (suite.get("tests"), suite.get("failures")))
         self.assertEqual(["one", "two"], [case.get("name") for case in suite])
+
+    def test_no_text_holds_what_a_terminal_would_obey(self):
+        """C1 controls and characters that turn the direction of writing are characters of XML."""
+        evil = "h\x9b2J\u202e\u200b\x1b\x00\r\ud800\tx"
+        hosts = [
+            {"host": evil, "verdict": "FAIL", "reasons": [evil], "peers": 2, "measured": 2},
+        ]
+        fleet = {"run": "r", "verdict": "FAIL", "hosts": hosts, "pairs": []}
+        samples.tell(self.data, host=evil, fleet=fleet)
+        written = junit.junit(self.data, [])
+        plain = written.replace("\n", "").replace("\t", "")
+        self.assertTrue(plain.isprintable(), written)
+        suite = ElementTree.fromstring(written)
+        self.assertEqual("h?2J??????\tx", suite[0].get("name"))
