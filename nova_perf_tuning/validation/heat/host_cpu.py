@@ -72,8 +72,8 @@ class AgentError(errors.PerfTuningError):
 def check_url(url: str) -> None:
     """:raises AgentError: it is no URL of agents' metrics, with ``{host}`` in it."""
     if not url.startswith(("http://", "https://")) or "{host}" not in url:
-        raise AgentError(
-            f"'{url}' is no URL with {{host}} in it, such as http://{{host}}:9751/metrics"
+        raise AgentError(  # without the URL: a password may be in it
+            "--agent-metrics: it is no URL with {host} in it, such as http://{host}:9751/metrics"
         )
 
 
@@ -86,8 +86,10 @@ def ask(url: str, names: Collection[str], limit_s: float) -> dict[str, dict[str,
     page = b""
     try:
         host = urllib.parse.urlsplit(url).hostname
-    except ValueError as error:
-        raise AgentError(f"{one_line(url, 100)} is no address: {one_line(error, 100)}") from None
+    except ValueError:
+        raise AgentError(
+            "the agent has no address: Nova's name of its host fits into no URL"
+        ) from None
     late = AgentError(f"no full answer of {host} within {limit_s:g} s")
     cutter = _Cutter(limit_s)
     try:
@@ -120,10 +122,24 @@ def ask(url: str, names: Collection[str], limit_s: float) -> dict[str, dict[str,
     ) as error:
         if cutter.over:
             raise late from None
-        raise AgentError(f"no answer of {host}: {one_line(error, 100)}") from None
+        raise AgentError(f"no answer of {host}: {_why(error)}") from None
     if cutter.over:  # what is cut off looks whole where its length was not said before
         raise late
     return _guests(page, names)
+
+
+def _why(error: BaseException) -> str:
+    """Return why there is no answer, in the system's words where it has any.
+
+    Texts of the libraries have the whole URL in them, and what it has of passwords.
+    """
+    shown = type(error).__name__
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and not isinstance(cause, requests.RequestException):
+            shown = one_line(cause.strerror or type(cause).__name__, 100)
+        cause = cause.__cause__ or cause.__context__
+    return shown
 
 
 class _Cutter:

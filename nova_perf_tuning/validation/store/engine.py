@@ -96,6 +96,36 @@ _RACED: Final = frozenset[object]({1050, 1062, "42P07", "23505"})
 #: How long a writer tries again, in seconds.
 _RETRY_S: Final = 60
 
+#: Options in the query of a URL whose values are shown. Any other may hold a password: password,
+#: passwd, sslpassword, and as a part of it conninfo, init_command, options.
+_SHOWN_OPTIONS: Final = frozenset(
+    {
+        "application_name",
+        "cache",
+        "charset",
+        "connect_timeout",
+        "host",
+        "mode",
+        "port",
+        "read_timeout",
+        "ssl_ca",
+        "ssl_cert",
+        "ssl_check_hostname",
+        "ssl_key",
+        "ssl_verify_cert",
+        "ssl_verify_identity",
+        "sslcert",
+        "sslkey",
+        "sslmode",
+        "sslrootcert",
+        "tcp_user_timeout",
+        "timeout",
+        "unix_socket",
+        "uri",
+        "write_timeout",
+    }
+)
+
 _T = TypeVar("_T")
 
 
@@ -181,10 +211,10 @@ def migrate(
 
 def without_password(url: str | None) -> str:
     """Return a URL as it may be shown; DatabaseError: it is none."""
-    parsed = _parse(url)  # drivers take passwords as options, too: password, passwd, sslpassword
+    parsed = _parse(url)
     shown = dict(parsed.query)
     for name in shown:
-        if "pass" in name.lower():
+        if name not in _SHOWN_OPTIONS:
             shown[name] = "***"
     return parsed.set(query=shown).render_as_string(hide_password=True)
 

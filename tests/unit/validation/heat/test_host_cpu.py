@@ -242,6 +242,24 @@ class UrlTest(testcase.TestCase):
             with self.subTest(text):
                 self.assertRaises(host_cpu.AgentError, host_cpu.check_url, text)
 
+    def test_no_password_is_printed(self):
+        given = "http://operator:geheim@127.0.0.1:9751/geheim?token=geheim"
+        error = self.assertRaises(host_cpu.AgentError, host_cpu.check_url, given)
+        self.assertIn("--agent-metrics", str(error))
+        self.assertNotIn("geheim", str(error))
+        for host, why in (
+            ("127.0.0.1:1", "Connection refused"), ("[::1", "no address"), ("a..b", "no answer"),
+            ("127.0.0.1:x", ""), ("x\u2100", "no address"),
+        ):  # fmt: skip
+            for scheme in ("http", "https"):
+                with self.subTest(host=host, scheme=scheme):
+                    url = f"{scheme}://operator:geheim@{host}/geheim?token=geheim"
+                    error = self.assertRaises(
+                        host_cpu.AgentError, host_cpu.ask, url, ["instance-1"], AMPLE_S
+                    )
+                    self.assertIn(why, str(error))
+                    self.assertNotIn("geheim", str(error))
+
 
 class Cloud:
     """Stands for Nova's API as an administrator sees it, by openstacksdk's own resources."""

@@ -78,6 +78,18 @@ class EngineTest(directories.DirectoryCase):
                 self.assertNotIn("geheim", str(error))
                 self.assertEqual(1, len(str(error).splitlines()))
 
+    def test_only_options_without_a_password_are_shown(self):
+        for option in (
+            "password", "passwd", "sslpassword", "conninfo", "init_command", "options", "service",
+            "new_option",
+        ):  # fmt: skip
+            url = f"mysql+pymysql://perf:geheim@h/db?charset=utf8mb4&{option}=password%3Dgeheim"
+            with self.subTest(option):
+                shown = engine.without_password(url)
+                self.assertNotIn("geheim", shown)
+                self.assertIn("charset=utf8mb4", shown)
+                self.assertIn(f"{option}=", shown)
+
     def test_where_it_is(self):
         self.useFixture(
             fixtures.EnvironmentVariable(engine.URL_VARIABLE, "mysql+pymysql://host/perf")
