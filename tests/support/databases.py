@@ -96,6 +96,9 @@ class Server:
         processes = [self._process.pid, *map(int, children)]
         for pid in processes:
             os.kill(pid, signal.SIGSTOP)
+        # A thread that runs on another CPU may answer once more before it stops.
+        for pid in processes:
+            patience.until(lambda pid=pid: _stands_still(pid), f"stop of process {pid}")
         try:
             yield
         finally:
@@ -148,3 +151,15 @@ class Postgresql(Server):
         made = [f"{programs}/initdb", *data, "-A", "trust", "-U", "perf", "-E", "UTF8"]
         served = [f"{programs}/postgres", *data, "-k", self.directory, "-c", "listen_addresses="]
         return f"postgresql+psycopg://perf@/postgres?host={self.directory}", made, served
+
+
+def _stands_still(pid):
+    """Return whether each thread of a process is stopped."""
+    for status in pathlib.Path(f"/proc/{pid}/task").glob("*/stat"):
+        try:
+            state = status.read_text().rpartition(") ")[2][:1]
+        except OSError:  # the thread has ended
+            continue
+        if state not in "TtZX":
+            return False
+    return True
