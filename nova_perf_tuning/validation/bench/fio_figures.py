@@ -96,6 +96,8 @@ def report(tool: base.Benchmark, groups: Sequence[JobGroup]) -> base.BenchmarkRe
 
 def _of_group(tool: base.Benchmark, group: JobGroup) -> base.BenchmarkReport:
     ways = group.ways
+    if sum(way.iops for way in ways) == 0:
+        raise tool.fault(f"the job '{pasted.metric(group.name)}' did no I/O (0 IOPS)")
     found = base.BenchmarkReport()
     found.readings += [
         base.Reading(*tool.primary, sum(way.iops for way in ways), primary=True),

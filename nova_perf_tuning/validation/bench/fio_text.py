@@ -7,7 +7,7 @@ from typing import Final
 
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base, pasted
-from nova_perf_tuning.validation.bench.fio_figures import JobGroup, Times, Way
+from nova_perf_tuning.validation.bench.fio_figures import MIXED, JobGroup, Times, Way
 
 _NUMBER: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([kKMG]?)"
 _AMOUNT: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)[ ]?([KkMGTP]?)(i?)B"
@@ -259,6 +259,10 @@ class _Section:
         for pattern, old in ((_WAY, False), (_OLD_WAY, True)):
             found = pattern.match(line)
             if found:
+                if any(way.name == found[1] for way in self._group.ways):
+                    raise self._tool.fault(
+                        f"'{one_line(self._group.name, 40)}' has two lines '{found[1]}'; keep one"
+                    )
                 if old:
                     self._group.ways.append(_old_way(found))
                 else:
@@ -312,8 +316,15 @@ class _Section:
         """Give each direction the number of its requests."""
         order = ("read", "write", "trim")
         by_name = dict(zip(order, counts, strict=False))
+        shown = {way.name for way in self._group.ways}
+        for name, count in by_name.items():
+            if count and MIXED not in shown and name not in shown:
+                raise self._tool.fault(
+                    f"the output is cut off: '{one_line(self._group.name, 40)}' has issued"
+                    f" requests of '{name}', and has no line of it"
+                )
         for way in self._group.ways:
-            if way.name == "mixed":
+            if way.name == MIXED:
                 way.requests = sum(by_name.values())
             else:
                 way.requests = by_name.get(way.name)

@@ -178,7 +178,7 @@ def _directions(tool: base.Benchmark, lines: Sequence[str]) -> list[_Direction]:
             sent_total = iperf_rows.total(tool, sent, f"'{name}' sent", len(streams))
         received_total = iperf_rows.total(tool, received, f"'{name}' received", len(streams))
         directions.append(_Direction(name, sent_total, received_total))
-    bidirectional = any("[Role]" in line for line in lines)
+    bidirectional = any("[Role]" in line for line in lines) or any(row.role for row in rows)
     if bidirectional and len(directions) == 1:
         raise tool.fault("the output is cut off: one direction of two has no totals")
     return directions

@@ -150,7 +150,7 @@ def report(tool: base.Benchmark, tests: Sequence[Test]) -> base.BenchmarkReport:
 
 
 def _test(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
-    columns = _omni_columns(lines)
+    columns = _omni_columns(tool, lines)
     if columns:
         # The last number has no mark of its end.
         if lines[-1]:
@@ -246,22 +246,43 @@ def _rate(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
 
 def chosen(tool: base.Benchmark, text: str) -> Test:
     """Return what key=value lines say beside the throughput."""
-    return _omni(tool, "TCP", _omni_columns(pasted.lines_of(text)))
+    return _omni(tool, "TCP", _omni_columns(tool, pasted.lines_of(text)))
 
 
-def _omni_columns(lines: Sequence[str]) -> dict[str, str]:
+def _omni_columns(tool: base.Benchmark, lines: Sequence[str]) -> dict[str, str]:
     """Return name -> value of omni's output, whether columns or key=value lines; empty: it is neither."""
-    keys = {found[1].lower(): found[2] for found in map(_KEY.match, lines) if found is not None}
+    keys: dict[str, str] = {}
+    for found in map(_KEY.match, lines):
+        if found is None:
+            continue
+        if keys.setdefault(found[1].lower(), found[2]) != found[2]:
+            raise tool.fault(f"the text has several tests: '{found[1]}' twice; keep one")
     if keys:
         return keys
-    for head, row in zip(lines, lines[1:], strict=False):
+    for at, (head, row) in enumerate(zip(lines, lines[1:], strict=False)):
         names = head.lower().split(",")
         known = [name for name in names if name in _COLUMNS or name in _TRANSACTIONS]
         if not known and _THROUGHPUT not in names:
             continue
-        [values] = csv.reader([row])
-        if len(values) == len(names):
-            return dict(zip(names, values, strict=True))
+        columns = _row(names, row)
+        if columns and any(_row(names, line) for line in lines[at + 2 :]):
+            raise tool.fault("the text has several rows of figures below one head; keep one")
+        if columns:
+            return columns
+    return {}
+
+
+def _row(names: Sequence[str], line: str) -> dict[str, str]:
+    """Return name -> value of a row of omni's columns; empty: the line is none."""
+    if not line:
+        return {}
+    [values] = csv.reader([line])
+    if len(values) != len(names):
+        return {}
+    columns = dict(zip(names, values, strict=True))
+    for name, value in columns.items():
+        if name in (*_COLUMNS, *_TRANSACTIONS, _THROUGHPUT) and re.match("-?[0-9]", value):
+            return columns
     return {}
 
 
@@ -291,6 +312,8 @@ def _omni(tool: base.Benchmark, name: str, columns: Mapping[str, str]) -> Test:
             test.workload[_WORKLOAD[key]] = one_line(value, 20)
         elif key not in _THROUGHPUT_UNITS:
             test.left_out.append(f"'{one_line(key, 40)}'")
+    if any(reading.primary and reading.value == 0 for reading in test.figures):
+        raise tool.fault("nothing was transferred, or no transaction was finished")
     if not test.figures:
         raise tool.fault(
             "the output has no throughput with its unit and no latency"

@@ -18,6 +18,7 @@ _SCORE: Final = re.compile(rf"^Score based on (.{{1,60}}?)[ ]*:[ ]*{base.NUMBER}
 _GRID: Final = re.compile(
     r"^mimax[ ]*=[ ]*([0-9]{1,5})[ ]+mjmax[ ]*=[ ]*([0-9]{1,5})[ ]+mkmax[ ]*=[ ]*([0-9]{1,5})"
 )
+_BEGIN: Final = re.compile(r"^(?:mimax[ ]*=|Start rehearsal measurement process)")
 #: MFLOPS of the machine that the score compares with: a score is the quotient.
 _PENTIUM_III: Final = (80.0, 85.0)
 
@@ -89,6 +90,8 @@ class Himenobmtxp(base.ForeignTool):
             self._add_run(shown, lines[begin:end], prefix, seconds)
             if points:
                 shown.workload[f"{prefix}grid"] = points
+        if any(_BEGIN.match(line) for line in lines[before:]):
+            raise self.fault("the output is cut off: its last run has no line 'Loop executed'")
         if len(starts) > 1:
             shown.remarks["several_runs"] = (
                 f"the text has {len(starts)} runs: none of them is judged"
@@ -104,6 +107,8 @@ class Himenobmtxp(base.ForeignTool):
         :param lines: those from its loops on; :param seconds: of a line before them, or empty.
         """
         found = score = None
+        if len([line for line in lines if _SCORE.match(line)]) > 1:
+            raise self.fault("the output is cut off: a run has no line 'Loop executed'")
         for line in lines:
             found = found or _MFLOPS.match(line)
             score = score or _SCORE.match(line)

@@ -86,7 +86,9 @@ def read_cyclictest(tool: base.Benchmark, text: str) -> Cyclictest:
     for line in lines:
         found = _THREAD.match(line)
         if found:
-            by_number[found[1]] = _thread(tool, found, line is lines[-1])
+            thread = _thread(tool, found, line is lines[-1])
+            _check_one_run(tool, by_number.get(found[1]), thread)
+            by_number[found[1]] = thread
     summaries = _summaries(tool, lines)
     threads = list(by_number.values())
     if not threads and "Max Latencies" in summaries:
@@ -121,6 +123,19 @@ def _thread(tool: base.Benchmark, found: re.Match[str], last: bool) -> MeasuredT
     if not thread.least <= thread.longest:
         raise tool.fault(f"thread {thread.number} has a minimum above its maximum")
     return thread
+
+
+def _check_one_run(
+    tool: base.Benchmark, before: MeasuredThread | None, thread: MeasuredThread
+) -> None:
+    """Refuse a later line of a thread whose cycles or maximum are less: they only grow in a run."""
+    if before is None or before.cycles is None or thread.cycles is None:
+        return
+    shrunk = thread.cycles < before.cycles or thread.longest < before.longest
+    if shrunk or thread.least > before.least:
+        raise tool.fault(
+            f"the text has several runs of cyclictest: thread {thread.number} begins anew; keep one"
+        )
 
 
 def _summaries(tool: base.Benchmark, lines: Sequence[str]) -> dict[str, list[float]]:

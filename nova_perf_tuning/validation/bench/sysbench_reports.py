@@ -64,6 +64,8 @@ class MemoryReport(_Report):
             rf"^[ \t]*[0-9.]{{1,20}} MiB transferred \({base.NUMBER} MiB/sec\)",
             "MiB transferred",
         )
+        if rate == 0:
+            raise self.fault("nothing was transferred (0 MiB/s)")
         operations = self.labelled(
             output,
             rf"^[ \t]*Total operations: [0-9]{{1,15}} \([ ]*{base.NUMBER} per second\)",

@@ -172,6 +172,20 @@ Client connecting to 192.0.2.1, TCP port 5001
                 base.BenchmarkOutputError, "cut off", iperf2.Iperf2().parse, cut
             )
 
+    def test_one_direction_of_two_without_the_head(self):
+        """The rows have their direction, whether or not the table's head was pasted."""
+        rows = [
+            f"[{stream}][{role}]   0.00-10.00  sec  11.6 GBytes  9.96 Gbits/sec   0   {side}\n"
+            for stream, role in (("  5", "TX-C"), ("  7", "RX-C"))
+            for side in ("sender", "receiver")
+        ]
+        shown = figures(iperf3.Iperf3(), "".join(rows))
+        self.assertEqual(9960, shown["client_to_server_throughput"])
+        for half in (rows[:2], rows[2:]):
+            self.assertRaisesRegex(
+                base.BenchmarkOutputError, "one direction", iperf3.Iperf3().parse, "".join(half)
+            )
+
 
 class NetperfTest(testcase.TestCase):
     def test_keys_and_their_unit(self):
@@ -207,6 +221,26 @@ Throughput,Throughput Units,Elapsed Time (sec),Protocol
             base.BenchmarkOutputError, plugins.recognise, text.replace(",TCP", ",UDP")
         )
         self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text.rstrip()[:-8])
+
+    def test_two_rows_and_two_values_are_several_tests(self):
+        head = "MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 () port 0 AF_INET to B () port 0\n"
+        rows = "Throughput,Throughput Units\n9388.12,Trans/s\n85.12,Trans/s\n"
+        keys = "THROUGHPUT_UNITS=Trans/s\nTHROUGHPUT=9388.12\nTHROUGHPUT=85.12\n"
+        for text in (head + rows, head + keys):
+            with self.subTest(text):
+                self.assertRaisesRegex(
+                    base.BenchmarkOutputError,
+                    "several",
+                    netperf_text.NetperfRequests().parse,
+                    text,
+                )
+
+    def test_nothing_was_done(self):
+        head = "MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 () port 0 AF_INET to B () port 0\n"
+        text = f"{head}THROUGHPUT=0.00\nTHROUGHPUT_UNITS=Trans/s\n"
+        self.assertRaisesRegex(
+            base.BenchmarkOutputError, "no transaction", netperf_text.NetperfRequests().parse, text
+        )
 
     def test_what_arrived_of_udp(self):
         text = """MIGRATED UDP STREAM TEST from 0.0.0.0 () port 0 AF_INET to 192.0.2.1 () port 0
@@ -248,6 +282,17 @@ class CyclictestTest(testcase.TestCase):
     def test_the_last_line_of_each_thread_counts(self):
         text = f"{self.T0.format('      12')}\n{self.T0.format('      15')}\n"
         self.assertEqual(15, figures(rt_tests.Cyclictest(), text)["latency_max"])
+
+    def test_two_runs_are_not_one(self):
+        """Cycles and the maximum of a thread only grow: the longest of two runs is not hidden."""
+        first, later = self.T0.format("     500"), self.T0.format("      20")
+        more = later.replace("C:  10000", "C:  10001")
+        fewer = first.replace("C:  10000", "C:   9000")
+        for text in (f"{first}\n{later}\n", f"{first}\n{more}\n", f"{first}\n{fewer}\n"):
+            with self.subTest(text):
+                self.assertRaisesRegex(
+                    base.BenchmarkOutputError, "several runs", rt_tests.Cyclictest().parse, text
+                )
 
     def test_threads_that_are_missing(self):
         text = f"$ cyclictest -t 2\n{self.T0.format('      12')}\n"
@@ -304,6 +349,8 @@ Total operations: 71345000 (7132764.20 per second)
         shown = figures(tool, text)
         self.assertEqual(6965.59, shown["throughput"])
         self.assertEqual(7132764.20, shown["operations_per_second"])
+        nothing = text.replace("6965.59", "0.00")
+        self.assertRaisesRegex(base.BenchmarkOutputError, "nothing", tool.parse, nothing)
         workload = tool.report(text).workload
         self.assertEqual(("1KiB", "write"), (workload["block size"], workload["operation"]))
 
@@ -382,6 +429,22 @@ class FioTest(testcase.TestCase):
         self.assertEqual((3792, 18617), (shown["latency_p99"], shown["latency_max"]))
         self.assertEqual("4K", report.workload["block size"])
         self.assertIn("old_units", report.remarks)
+
+    def test_lines_that_are_doubled_or_missing(self):
+        way = self.JOB.split("\n")[1]
+        write = way.replace("read ", "write").replace("iops=483", "iops=161")
+        issued = "total=r=800/w=0/d=0"
+        mixed = self.JOB.replace(way, f"{way}\n{write}").replace(issued, "total=r=800/w=200/d=0")
+        self.assertEqual(644, figures(fio.Fio(), self.HEAD + mixed)["iops"])
+        for job, words in (
+            (self.JOB.replace(way, f"{way}\n{way}"), "two lines 'read'"),
+            (mixed.replace(f"{write}\n", ""), "requests of 'write'"),
+            (self.JOB.replace("iops=483", "iops=0"), "no I/O"),
+        ):
+            with self.subTest(words):
+                self.assertRaisesRegex(
+                    base.BenchmarkOutputError, words, fio.Fio().parse, self.HEAD + job
+                )
 
     def test_jobs_that_are_missing_or_repeated(self):
         for started, jobs, words in (
@@ -473,6 +536,24 @@ class HimenoTest(testcase.TestCase):
                 self.assertEqual(seconds, tool.report(text).workload["seconds"])
                 cut = text[: text.index("Score")]
                 self.assertRaises(base.BenchmarkOutputError, tool.parse, cut)
+
+    def test_a_run_without_its_line_of_loops(self):
+        run = "Loop executed for 9 times\nMFLOPS measured : {}.0\nScore based on X : 1.0\n"
+        second = run.format(85)
+        for more in (
+            second.partition("\n")[2],
+            "Start rehearsal measurement process.\nMFLOPS: 85.0 time(s): 3.0 4.8e-04\n",
+            "mimax = 65 mjmax = 65 mkmax = 129\n",
+        ):
+            with self.subTest(more):
+                text = run.format(3400) + more
+                tool = plugins.load_reader("himenobmtxp")
+                self.assertRaisesRegex(base.BenchmarkOutputError, "cut off", tool.parse, text)
+                whole = run.format(3400) + more + second
+                if "Score" not in more:
+                    self.assertEqual(
+                        {"run1_mflops": 3400, "run2_mflops": 85}, figures(tool, whole)
+                    )
 
 
 class DdTest(testcase.TestCase):
