@@ -166,10 +166,13 @@ class Figure:
     They are sorted once for all that compare arms.
 
     :ivar arms: arm -> its trials; :ivar blocks: of all arms, in order.
+    :ivar sizes: boot -> how many blocks it has; :ivar last: boot -> its last block.
     """
 
     arms: Mapping[str, Sequence[model.Trial]]
     blocks: Sequence[Block]
+    sizes: Mapping[int, int]
+    last: Mapping[int, int]
 
     @classmethod
     def of(cls, trials: Iterable[model.Trial]) -> "Figure":
@@ -178,7 +181,9 @@ class Figure:
         for trial in trials:
             arms.setdefault(trial.arm, []).append(trial)
             every_block.add((trial.boot, trial.block))
-        return cls(arms, sorted(every_block))
+        in_order = sorted(every_block)
+        sizes = collections.Counter(boot for boot, _ in in_order)
+        return cls(arms, in_order, sizes, dict(in_order))
 
 
 def lost(figure: Figure, gaps: Gaps, arm: str) -> Lost:
@@ -220,22 +225,21 @@ def _missing(figure: Figure, gaps: Gaps, arm: str) -> tuple[set[Block], int]:
     if arm == model.HOST and gaps.many:
         # The host is not booted: it has fewer samples than guests, dealt out to them.
         return set(), 0
-    absent = set(figure.blocks) - blocks(figure.arms.get(arm, ()))
+    mine = blocks(figure.arms.get(arm, ()))
+    absent = {block for block in figure.blocks if block not in mine}
     lacking = collections.Counter(boot for boot, _ in absent)
-    last = dict(figure.blocks)
-    last_boot = max(last, default=0)
-    for boot, block in last.items():
+    last_boot = max(figure.last, default=0)
+    for boot, block in figure.last.items():
         cut = boot == last_boot or boot in gaps.cut
         if cut and lacking[boot] == 1:
             absent.discard((boot, block))
     if gaps.many:  # there a pair that failed was tried again, or has no results
         return absent, 0
-    sizes = collections.Counter(boot for boot, _ in figure.blocks)
-    if not sizes:
-        return absent, 0
-    usual = round(statistics.median(sizes.values()))
     unbooted = gaps.unbooted.get(arm, frozenset())
-    measured = sum(boot in unbooted for boot in sizes)
+    if not figure.sizes or not unbooted:
+        return absent, 0
+    usual = round(statistics.median(figure.sizes.values()))
+    measured = sum(boot in unbooted for boot in figure.sizes)
     return absent, (len(unbooted) - measured) * usual
 
 

@@ -293,6 +293,7 @@ class Measured:
             trials.setdefault(trial.benchmark, []).append(trial)
         self._boots = len(boots)
         self._trials = trials
+        self._figures: dict[tuple[str, str], tuple[list[model.Trial], trial_filter.Figure]] = {}
 
     def judge(self, budgets: Sequence[Budget]) -> list[Judgement]:
         """Return the verdict on every budget that applies; see :func:`judge_all`."""
@@ -314,9 +315,7 @@ class Measured:
         baseline = budget.baseline
         if budget.max_loss is None:
             baseline = budget.arm
-        # A run that failed is one trial without a value, whatever metric it names.
-        mine = self._trials.get(budget.benchmark, [])
-        trials = [trial for trial in mine if trial.metric == metric or trial.value is None]
+        trials, figure = self._figure(budget.benchmark, metric)
         fault = self._other_guests(budget)
         if fault is None:
             fault = self._absent(budget, metric, baseline, trials)
@@ -325,7 +324,7 @@ class Measured:
         # All arms show which blocks there ought to be.
         arm = budget.arm
         picked = trial_filter.select_of(
-            trial_filter.Figure.of(trials),
+            figure,
             self._gaps,
             self._environment.accelerator,
             arm,
@@ -354,6 +353,22 @@ class Measured:
             of_arm = [trial for trial in picked.trials if trial.arm == arm]
             _add_service_cpu(case, of_arm, worst)
         return case
+
+    def _figure(
+        self, benchmark: str, metric: str
+    ) -> tuple[list[model.Trial], trial_filter.Figure]:
+        """Return the trials of a figure, failed ones included, and the same by their arms.
+
+        Budgets of many arms are of the same figures: each is looked up once.
+        """
+        known = self._figures.get((benchmark, metric))
+        if known is None:
+            # A run that failed is one trial without a value, whatever metric it names.
+            mine = self._trials.get(benchmark, [])
+            trials = [trial for trial in mine if trial.metric == metric or trial.value is None]
+            known = trials, trial_filter.Figure.of(trials)
+            self._figures[benchmark, metric] = known
+        return known
 
     def _absent(
         self,

@@ -4,6 +4,7 @@
 import collections.abc
 import gc
 import time
+from unittest import mock
 
 from nova_perf_tuning.validation.judge import ablation, budget_file, noise, trial_filter, verdict
 from nova_perf_tuning.validation.measure import results_file
@@ -110,6 +111,23 @@ class GrowthTest(testcase.TestCase):
             with self.subTest(what):
                 once = self.readings(work, labels=1, knobs=min(knobs, 1))
                 self.assertEqual(once, self.readings(work, labels=8, knobs=knobs))
+
+    def sorted_figures(self, knobs):
+        """Return how often an ablation sorts the trials of a figure."""
+        without = [f"no-{number}" for number in range(knobs)]
+        arms = dict.fromkeys(["host", "untuned", "tuned", *without], 100.0)
+        data = samples.results(arms, boots=3, blocks=1)
+        left_out = {arm: {"spec": f"perf:{arm}", "value": "1"} for arm in without}
+        samples.tell(data, ablation=left_out)
+        budget = budget_file.Budget("iperf3", "tuned", 0.5)
+        with mock.patch.object(
+            trial_filter.Figure, "of", side_effect=trial_filter.Figure.of
+        ) as sorted_once:
+            ablation.judge(data, [budget])
+        return sorted_once.call_count
+
+    def test_trials_of_a_figure_are_sorted_as_often_however_many_arms_there_are(self):
+        self.assertEqual(self.sorted_figures(1), self.sorted_figures(9))
 
     def test_boots_of_incidents_are_not_read_for_every_figure(self):
         data = samples.results({"host": 3.0, "tuned": 2.0}, boots=3, blocks=2)
