@@ -46,6 +46,12 @@ _TRANSFERRED: Final = re.compile(
     r"^([0-9]{1,18}) bytes transferred in ([0-9.]{1,20}) secs? \(([0-9]{1,18}) bytes/sec\)$"
 )
 _RECORDS: Final = re.compile(r"^[^0-9+]{0,10}[0-9]{1,12}\+[0-9]{1,12}[ ]\S")
+#: Operands of dd -> their values with which the time is that of the disk.
+_FLUSHING: Final = {
+    "conv": {"fsync", "fdatasync"},
+    "iflag": {"direct"},
+    "oflag": {"direct", "sync", "dsync"},
+}
 #: Chinese and Japanese texts: wide signs, and the unit of a second.
 _WIDE: Final = str.maketrans({"（": " (", "）": ")", "，": ", ", "秒": " s ", "字": " 字"})
 _RTLA: Final = (
@@ -259,7 +265,19 @@ class Dd(base.ForeignTool):
         size, seconds = float(found[1]), self._decimal(found[2])
         if size == 0 or seconds == 0:
             raise self.fault("nothing was copied, or in no time")
+        printed = self._printed_rate(found)
+        if printed and not 0.5 < printed * seconds / size < 2:
+            raise self.fault(f"'{one_line(line, 80)}': its rate contradicts its bytes and seconds")
         return size, seconds
+
+    def _printed_rate(self, found: re.Match[str]) -> float:
+        """Return the rate of a result in bytes a second; 0: it is too small to be printed."""
+        if found.re is _TRANSFERRED:
+            return float(found[3])
+        factor = pasted.DECIMAL[found[4]]
+        if found[5]:
+            factor = pasted.BINARY[found[4]]
+        return self._decimal(found[3]) * factor
 
     def _decimal(self, text: str) -> float:
         """Return a number whose decimal sign is a point or, as in most of Europe, a comma."""
@@ -275,9 +293,7 @@ class Dd(base.ForeignTool):
     ) -> None:
         if runs > 1:
             shown.remarks["several_runs"] = f"the text has {runs} runs: none of them is judged"
-        flushed = [
-            line for line in commands if re.search(r"direct|fdatasync|fsync|dsync|\bsync", line)
-        ]
+        flushed = [line for line in commands if _reaches_the_disk(line)]
         if len(flushed) < max(1, len(commands)):
             shown.remarks["page_cache"] = (
                 "it is no measurement of a disk without oflag=direct or conv=fdatasync:"
@@ -287,6 +303,15 @@ class Dd(base.ForeignTool):
             shown.remarks["random_source"] = (
                 "it reads /dev/urandom, which is slower than many disks"
             )
+
+
+def _reaches_the_disk(command: str) -> bool:
+    """Return whether dd's operands keep the page cache out of its time; conv=sync only pads."""
+    for word in command.split():
+        name, _, value = word.partition("=")
+        if set(value.split(",")) & _FLUSHING.get(name, set()):
+            return True
+    return False
 
 
 class Rtla(base.ForeignTool):

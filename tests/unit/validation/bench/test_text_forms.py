@@ -579,3 +579,31 @@ class DdTest(testcase.TestCase):
                 tool = plugins.recognise(text)
                 self.assertEqual("dd", tool.kind)
                 self.assertAlmostEqual(rate, figures(tool, text)["throughput"])
+
+    RESULT = (
+        "1024+0 records in\n1024+0 records out\n"
+        "1073741824 bytes (1.1 GB, 1.0 GiB) copied, 1.234 s, 870 MB/s\n"
+    )
+
+    def test_what_reaches_the_disk(self):
+        """conv=sync pads blocks, and a path may be called 'direct'."""
+        for operands, cached in (
+            ("of=f oflag=direct", False),
+            ("of=f conv=notrunc,fdatasync", False),
+            ("of=f oflag=dsync,append", False),
+            ("of=f conv=noerror,sync", True),
+            ("of=/mnt/direct/sync", True),
+            ("of=f; sync", True),
+        ):
+            with self.subTest(operands):
+                text = f"$ dd if=/dev/zero {operands} bs=1M count=1024\n{self.RESULT}"
+                remarks = plugins.load_reader("dd").report(text).remarks
+                self.assertEqual(cached, "page_cache" in remarks)
+
+    def test_a_rate_that_contradicts_its_bytes_and_seconds(self):
+        tool = plugins.load_reader("dd")
+        self.assertAlmostEqual(870.13, figures(tool, self.RESULT)["throughput"], 2)
+        for old, new in (("1.234 s", "1234 s"), ("870 MB/s", "870 kB/s")):
+            with self.subTest(new):
+                text = self.RESULT.replace(old, new)
+                self.assertRaisesRegex(base.BenchmarkOutputError, "contradicts", tool.parse, text)
