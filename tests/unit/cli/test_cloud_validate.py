@@ -334,7 +334,7 @@ class MistakesTest(openstack_program.ProgramTestCase):
             (("--hosts", "a", "--pair-time-limit", "1"), "--pair-time-limit: '1'"),
             (
                 ("--hosts", "a", "--agent-metrics", "http://h:9751/"),
-                "'http://h:9751/' is no URL with {host}",
+                "it is no URL with {host}",
             ),
             (("--hosts", "a", "--flavor", "m1", "--profile", "compute"), "leave out --profile"),
             (("--hosts", "a", "--flavor", "m1", "--flavor", "m1"), "given twice"),
