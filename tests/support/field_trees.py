@@ -10,7 +10,11 @@ from tests.support import audit_hosts as hosts
 from tests.support.field_hosts import Case
 
 #: Where a host has the inputs that are files of their own.
-_PLACES = {"cmdline": "proc/cmdline", "nova.conf": "etc/nova/nova.conf"}
+_PLACES = {
+    "cmdline": "proc/cmdline",
+    "interrupts": "proc/interrupts",
+    "nova.conf": "etc/nova/nova.conf",
+}
 _RANGE = re.compile(r"\{(\d+)-(\d+)\}")
 _NUMBER = re.compile(r"\{i([+-]\d+)?\}")
 #: A line of /proc/interrupts: the kernel has the handler's name as a directory, too.
@@ -18,10 +22,11 @@ _HANDLER = re.compile(r"^ *(\d+):.*[ -][Ee]dge +(\S+)$", re.MULTILINE)
 
 
 def tree(case: Case) -> hosts.Tree:
-    """Return the host of a case."""
+    """Return the host of a case; an input without one has only the files beside it."""
     files: dict[str, str | None] = {}
-    for line in case.text("sysroot").splitlines():
-        files |= _expanded(line)
+    if case.has("sysroot"):
+        for line in case.text("sysroot").splitlines():
+            files |= _expanded(line)
     for name, place in _PLACES.items():
         if case.has(name):
             files[place] = case.text(name)
@@ -45,6 +50,8 @@ def _expanded(line: str) -> dict[str, str]:
 
 def _parted(line: str) -> tuple[str, str]:
     """Return path and content of one line; PCI addresses in a path have colons without a space."""
+    if line.endswith("/"):
+        return line[:-1], hosts.DIRECTORY
     path, arrow, target = line.partition(" -> ")
     if arrow:
         return path, f"-> {target}"
