@@ -50,7 +50,7 @@ class LocalLauncher(base.Launcher):
         """Make the scratch directory, and remove those of runs whose process was killed."""
         if self._directory:
             return
-        parent = self._parent or tempfile.gettempdir()
+        parent = self._parent or _temporary()
         run_directory.sweep(lambda _name, _path: None, parent, _NAMES)
         with signals.deferred():  # a directory whose name is lost stays
             new = tempfile.mkdtemp(prefix=_NEW_PREFIX, dir=parent)
@@ -83,7 +83,7 @@ class LocalLauncher(base.Launcher):
             launcher="host",
             accelerator="none",
             kernel=platform.release(),
-            scratch_filesystem=base.filesystem(self._directory or tempfile.gettempdir()),
+            scratch_filesystem=base.filesystem(self._directory or _temporary()),
         )
 
     def close(self) -> None:
@@ -105,6 +105,12 @@ class LocalLauncher(base.Launcher):
                 for role in ("client", "server")
             ]
         return base.Pair(*self._machines[arm])
+
+
+def _temporary() -> str:
+    """Return the directory for temporary files; Python makes and removes a file to find it."""
+    with signals.deferred():  # which a signal in between would leave there
+        return tempfile.gettempdir()
 
 
 def first_line(text: str) -> str:
