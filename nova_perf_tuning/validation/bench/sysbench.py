@@ -331,8 +331,6 @@ class Tpcc(_Database):
         seconds, threads = self.seconds(text), self.figure(text, "Number of threads")
         by_thread = _THREAD.findall(text)
         numbers = {number for number, *_counts in by_thread}
-        if len(by_thread) != threads or len(numbers) != threads:
-            raise self.fault(f"{len(by_thread)} of {threads:g} threads printed what they did")
         violations = {int(number): int(count) for number, count in _CONDITION.findall(text)}
         if tuple(sorted(violations)) != CONDITIONS:
             raise self.fault(
@@ -343,6 +341,8 @@ class Tpcc(_Database):
                 raise self.fault(
                     f"consistency condition {number} of TPC-C is violated {violations[number]} times"
                 )
+        if len(by_thread) != threads or len(numbers) != threads:
+            raise self.fault(f"{len(by_thread)} of {threads:g} threads printed what they did")
         _numbers, *columns = zip(*by_thread, strict=True)
         *done, rolled_back, retried = (sum(map(int, counts)) for counts in columns)
         if done[0] == 0 or seconds == 0:
