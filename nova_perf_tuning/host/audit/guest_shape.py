@@ -34,7 +34,7 @@ class References(GuestRule):
         why = f"{first.shown} of {guest.name}: {first.lacks}"
         if len(dangling) > 1:
             why += f", and {len(dangling) - 1} more"
-        shown = [f"{one.shown}: {one.lacks}" for one in dangling]
+        shown = [f"{reference.shown}: {reference.lacks}" for reference in dangling]
         yield self.of(guest, shown, f"{why}. {self.why}")
 
 

@@ -105,10 +105,10 @@ class FloatsOnIsolated(HostRule):
         vcpus: dict[str, list[Placed]] = {}
         for thread in _vcpu_threads(host):
             vcpus.setdefault(thread.guest, []).append(thread)
-        unknown = [name for name, own in vcpus.items() if any(one.cpus is None for one in own)]
+        unknown = [name for name, own in vcpus.items() if any(vcpu.cpus is None for vcpu in own)]
         floating: dict[str, list[Placed]] = {}
         for name, own in vcpus.items():
-            there = [one for one in own if _floats_over(host, one, isolated)]
+            there = [vcpu for vcpu in own if _floats_over(host, vcpu, isolated)]
             if there:
                 floating[name] = there
         number = sum(len(own) for own in floating.values())
@@ -121,7 +121,7 @@ class FloatsOnIsolated(HostRule):
     ) -> Iterator[Finding]:
         more = _more(len(floating), "so do those of")
         for name, own in list(floating.items())[:_SHOWN]:
-            cpus = cpulist.union(one.cpus or "" for one in own)
+            cpus = cpulist.union(vcpu.cpus or "" for vcpu in own)
             there = cpulist.named(cpus & isolated)
             level = None
             if cpus <= isolated:
