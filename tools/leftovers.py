@@ -2,13 +2,21 @@
 """What tests must not leave behind: domains, network devices, namespaces, mounts, temporary files.
 
 leftovers.py record FILE    notes what is there now
-leftovers.py compare FILE   exits 1 and names whatever has come since
+leftovers.py compare FILE   exits 1 and names whatever has come since and stays
+
+Other work on the machine has files and processes of the same names, but only for a while: what has come
+is looked at again until it is gone, for at most five minutes. What a test forgot stays.
 """
 
 import json
 import os
 import pathlib
 import sys
+import time
+
+# Longest time that a test of another run keeps what it made: guests that boot under emulation.
+PATIENCE_SECONDS = 300.0
+_PAUSE_SECONDS = 2.0
 
 
 def _processes() -> list[str]:
@@ -52,16 +60,26 @@ def inventory() -> dict[str, list[str]]:
     }
 
 
+def _staying(before: dict[str, list[str]], patience: float) -> dict[str, set[str]]:
+    """Return what has come since ``before`` and did not go within ``patience`` seconds."""
+    deadline = time.monotonic() + patience
+    left = {kind: set(names) - set(before[kind]) for kind, names in inventory().items()}
+    while any(left.values()) and time.monotonic() < deadline:
+        time.sleep(_PAUSE_SECONDS)
+        now = inventory()
+        left = {kind: names & set(now[kind]) for kind, names in left.items()}
+    return left
+
+
 def main(argv: list[str]) -> int:
     action, file = argv
-    now = inventory()
     if action == "record":
-        pathlib.Path(file).write_text(json.dumps(now))
+        pathlib.Path(file).write_text(json.dumps(inventory()))
         return 0
     before = json.loads(pathlib.Path(file).read_text())
-    left = {kind: sorted(set(names) - set(before[kind])) for kind, names in now.items()}
+    left = _staying(before, PATIENCE_SECONDS)
     for kind, names in left.items():
-        for name in names:
+        for name in sorted(names):
             print(f"left behind: {kind}: {name}")
     return int(any(left.values()))
 
