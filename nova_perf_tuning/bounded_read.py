@@ -161,27 +161,58 @@ def kernel_pages(prefix: str, directory: str, paths: Iterable[str]) -> list[byte
     On the live host they are files of /proc and /sys: a target is checked by its pattern, so that no part of a
     path that comes from outside leads anywhere else. A stat of each file would cost a quarter of reading it.
     """
-    if prefix:
-        return [_recorded_page(prefix, f"{directory}/{path}") for path in paths]
     try:
-        dir_fd = os.open(directory, _KERNEL_FLAGS | os.O_DIRECTORY)
+        dir_fd = os.open(f"{prefix}{directory}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return [b"" for _path in paths]
     pages = []
     for path in paths:
         try:
-            pages.append(kernel_bytes(path, dir_fd, _PAGE))
+            if prefix:
+                page = _recorded_page(prefix, directory, path, dir_fd)
+            else:
+                page = kernel_bytes(path, dir_fd, _PAGE)
         except (OSError, ValueError):  # ValueError: a NUL in it
-            pages.append(b"")
+            page = b""
+        pages.append(page)
     os.close(dir_fd)
     return pages
 
 
-def _recorded_page(prefix: str, path: str) -> bytes:
+def _recorded_page(prefix: str, directory: str, path: str, dir_fd: int) -> bytes:
+    """Return the first page of one of very many files below ``prefix``, in ``directory``, which is ``dir_fd``.
+
+    They have names that only the kernel gives, so a look beforehand is enough where
+    :func:`open_plain` finds a file by O_PATH: no device elsewhere is called so.
+
+    :raises OSError: as :func:`recorded_bytes`.
+    """
+    above, _, _name = path.rpartition("/")
+    mode = os.stat(path, dir_fd=dir_fd, follow_symlinks=False).st_mode
+    if not stat.S_ISREG(mode) or not _is_inside(prefix, f"{directory}/{above}"):
+        return recorded_bytes(prefix, f"{directory}/{path}", _PAGE)
+    descriptor = os.open(path, _KERNEL_FLAGS | os.O_NOFOLLOW, dir_fd=dir_fd)
     try:
-        return recorded_bytes(prefix, path, _PAGE)
+        return os.read(descriptor, _PAGE)
+    finally:
+        os.close(descriptor)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _is_inside(prefix: str, directory: str) -> bool:
+    """Whether a directory below ``prefix`` is inside it with all links followed, when it is first looked at."""
+    path = f"{prefix}{directory}"
+    try:
+        found = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
-        return b""
+        return False
+    try:
+        check_open(found, path, prefix)
+    except OSError:
+        return False
+    finally:
+        os.close(found)
+    return True
 
 
 def kernel_text(prefix: str, path: str) -> str:

@@ -52,6 +52,7 @@ def _windows(directory: str, root: str, irqbalance: int) -> list[tuple[float, fl
                 pass
             samples = []
             _read(notify, 1.5 * INTERVAL)  # it looks more often at first
+            _make_plain(root)
             for _ in range(2 * ROUNDS + 1):
                 samples.append((_busy(agent.pid), _busy(irqbalance)))
                 _read(notify, INTERVAL)
@@ -64,6 +65,27 @@ def _windows(directory: str, root: str, irqbalance: int) -> list[tuple[float, fl
             zip(*pair, strict=True) for pair in zip(samples, samples[1:], strict=False)
         )
     ]
+
+
+def _effective_files(root: str) -> list[str]:
+    return glob.glob(f"{root}/proc/irq/*/effective_affinity_list")
+
+
+def _link(root: str) -> None:
+    """Let generated files follow a write as a kernel's do, which the agent looks at when it writes."""
+    for path in _effective_files(root):
+        os.unlink(path)
+        os.symlink("smp_affinity_list", path)
+
+
+def _make_plain(root: str) -> None:
+    """Make plain files of the links, as a kernel has them, now that all is written."""
+    for path in _effective_files(root):
+        with open(path, "rb") as file:
+            cpus = file.read()
+        os.unlink(path)
+        with open(path, "wb") as file:
+            file.write(cpus)
 
 
 def _read(notify: socket.socket, seconds: float) -> None:
@@ -90,10 +112,7 @@ def main() -> None:
     ) as directory:
         root = f"{directory}/huge"
         gen_host.write(root, "huge")
-        # Generated files do not follow a write as a kernel's do.
-        for path in glob.glob(f"{root}/proc/irq/*/effective_affinity_list"):
-            os.unlink(path)
-            os.symlink("smp_affinity_list", path)
+        _link(root)
         irqbalance = subprocess.Popen(
             [
                 *"unshare --mount --net sh -ec".split(),

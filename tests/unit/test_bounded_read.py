@@ -71,6 +71,30 @@ class ReadTest(directories.DirectoryCase):
             [b"", b""], bounded_read.kernel_pages("", str(self.directory / "none"), ["a", "b"])
         )
 
+    def test_many_files_of_a_sysroot_are_those_inside_of_it(self):
+        root = self.directory / "root"
+        for directory in (root / "irq/24", self.directory / "outside/24"):
+            directory.mkdir(parents=True)
+            (directory / "smp_affinity_list").write_text(f"{directory.parent.name}\n")
+        os.symlink("24", root / "irq/25")
+        os.symlink(self.directory / "outside/24", root / "irq/26")
+        os.symlink(self.directory / "outside", root / "elsewhere")
+        os.mkdir(root / "irq/27")
+        os.symlink("../24/smp_affinity_list", root / "irq/27/smp_affinity_list")
+        os.symlink(
+            self.directory / "outside/24/smp_affinity_list", root / "irq/24/effective_affinity_list"
+        )
+        names = [f"{number}/smp_affinity_list" for number in (24, 25, 26, 27)]
+        names.append("24/effective_affinity_list")
+        for _again in range(2):
+            self.assertEqual(
+                [b"irq\n", b"irq\n", b"", b"irq\n", b""],
+                bounded_read.kernel_pages(str(root), "/irq", names),
+            )
+            self.assertEqual(
+                [b""], bounded_read.kernel_pages(str(root), "/elsewhere", ["24/smp_affinity_list"])
+            )
+
     def test_who_allows_no_link_or_nothing_outside_gets_none(self):
         inside = self.directory / "inside"
         inside.mkdir()

@@ -111,7 +111,7 @@ class IrqAffinity(base.Attribute):
         held: list[bool] = []
         for content, cpus, setting in zip(affinities, effective, settings, strict=True):
             holds = content == f"{setting.value}\n".encode("ascii", "replace")
-            if holds and cpus:
+            if holds and cpus not in (b"", content):
                 holds = _fires_on(cpus.decode("ascii", "replace"), setting.value)
             held.append(holds)
         return held

@@ -8,6 +8,7 @@ kolla-ansible have there.
 """
 
 import collections
+import hashlib
 import os
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -40,12 +41,44 @@ _NAME: Final = b"Name:\t"
 _NAME_AT: Final = len(_NAME)
 
 
+class _ParsedDomains:
+    """Domains of the reading before and of this one, by the digest of their XML.
+
+    An agent reads a host every minute, and the XML of a guest seldom changes: to parse it takes
+    longer than to read it.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[bytes, domain.Domain] = {}
+        self._now: dict[bytes, domain.Domain] = {}
+
+    def begin(self) -> None:
+        """Forget what the reading before did not meet."""
+        self._before, self._now = self._now, {}
+
+    def parse(self, xml: bytes) -> domain.Domain:
+        """Return the domain.
+
+        :raises parsing.DomainError: see :func:`parsing.parse_domain`.
+        """
+        digest = hashlib.blake2b(xml, digest_size=32).digest()
+        known = self._before.get(digest)
+        if known is None:
+            known = parsing.parse_domain(xml)
+        self._now[digest] = known
+        return known
+
+
+_parsed: Final = _ParsedDomains()
+
+
 def read_guests(
     root: Root,
 ) -> tuple[tuple[host_model.GuestProcess, ...], tuple[domain.Domain, ...]]:
     """Return the running guests by name, and all domains that libvirt knows here, running or not,
     by name.
     """
+    _parsed.begin()
     directory = root.directory(RUNNING)
     domains = _read_domains(root, directory, {})
     pids = {name: running.pid for name, running in domains.items() if running.pid is not None}
@@ -108,7 +141,7 @@ def _read_domains(
     for name, data in zip(names, root.each(directory, files, parsing.MAX_BYTES), strict=True):
         if data is not None:
             try:
-                domains[name] = parsing.parse_domain(data)
+                domains[name] = _parsed.parse(data)
             except parsing.DomainError as error:
                 root.notes.add(
                     NoteCode.DOMAIN_UNUSABLE, f"{directory}/{name}.xml", reason=str(error)

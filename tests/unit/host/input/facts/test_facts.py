@@ -427,6 +427,19 @@ class TestGuests(testcase.TestCase):
         )
         self.assertEqual([], [thread for thread in second.threads if thread.kind == "vhost"])
 
+    def test_a_domain_is_read_anew_only_when_its_xml_has_changed(self) -> None:
+        tree = _guest("a", 100, ("qemu-kvm", "0"), ("CPU 0/KVM", "4"))
+        _, (first,) = self.read(tree)
+        _, (again,) = self.read(tree)
+        path = "run/libvirt/qemu/a.xml"
+        moved = tree | {path: (tree[path] or "").replace("cpuset='4'", "cpuset='5'")}
+        _, (other,) = self.read(moved)
+        self.assertIs(first, again)
+        self.assertEqual(({0: "4"}, {0: "5"}), (first.vcpu_pins, other.vcpu_pins))
+        _, (back,) = self.read(tree)
+        self.assertEqual(first, back)
+        self.assertIsNot(first, back)  # what the reading before did not meet is forgotten
+
     def test_a_process_that_two_guests_claim_is_nobodys(self):
         """QEMU may write its pid file: only libvirt's own <domstatus> says whose a process is."""
         threads = (("qemu-kvm", "0"), ("CPU 0/KVM", "4"))
