@@ -82,7 +82,8 @@ class ReadTest(directories.DirectoryCase):
         os.mkdir(root / "irq/27")
         os.symlink("../24/smp_affinity_list", root / "irq/27/smp_affinity_list")
         os.symlink(
-            self.directory / "outside/24/smp_affinity_list", root / "irq/24/effective_affinity_list"
+            self.directory / "outside/24/smp_affinity_list",
+            root / "irq/24/effective_affinity_list",
         )
         names = [f"{number}/smp_affinity_list" for number in (24, 25, 26, 27)]
         names.append("24/effective_affinity_list")
