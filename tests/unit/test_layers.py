@@ -22,6 +22,7 @@ RANK = {
     "rules": 0,
     "signals": 0,
     "cache_directory": 0,
+    "entry_points": 0,
     "json_schema": 0,
     "junit_xml": 0,
     "atomic_write": 0,

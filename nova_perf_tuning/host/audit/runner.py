@@ -5,9 +5,9 @@ import dataclasses
 import functools
 import shlex
 from collections.abc import Iterable, Sequence
-from importlib import metadata
+from typing import Any
 
-from nova_perf_tuning import errors, rules
+from nova_perf_tuning import entry_points, errors, printing, rules
 from nova_perf_tuning.host.audit import (
     base,
     boot,
@@ -56,15 +56,30 @@ def load() -> tuple[base.HostRule, ...]:
     for module in _MODULES:
         for rule in rules.defined_in(vars(module)):
             by_name[rule.id] = rule
-    for point in metadata.entry_points(group=GROUP):
-        if point.name not in by_name:
-            rule = point.load()()
-            if not isinstance(rule, base.HostRule) or rule.id != point.name:
-                raise AuditError(
-                    f"entry point {GROUP} {point.name}: {point.value} is no rule of that name"
-                )
-            by_name[rule.id] = rule
+    others, faults = entry_points.imported(GROUP)
+    for name, fault in faults.items():
+        raise AuditError(
+            f"rule '{name}' cannot be imported: {fault}; repair or remove its package"
+        )
+    for name, kind in others.items():
+        if name not in by_name:
+            by_name[name] = _made(name, kind)
     return tuple(sorted(by_name.values(), key=lambda rule: (type(rule).__module__, rule.id)))
+
+
+def _made(name: str, kind: Any) -> base.HostRule:
+    """Return the rule of another package.
+
+    :raises AuditError: it is none of that name.
+    """
+    rule = None
+    if isinstance(kind, type) and issubclass(kind, base.HostRule):
+        rule = kind()
+    if rule is None or rule.id != name:
+        raise AuditError(
+            f"entry point {GROUP} {name}: {printing.one_line(repr(kind), 200)} is no rule of that name"
+        )
+    return rule
 
 
 def chosen(names: Iterable[str]) -> list[base.HostRule]:

@@ -4,8 +4,8 @@
 """
 
 import functools
-from importlib import metadata
 
+from nova_perf_tuning import entry_points
 from nova_perf_tuning.host.kinds import affinity, attributes, base, config_file, irqbalance
 
 GROUP = "nova_perf_tuning.settings"
@@ -16,10 +16,13 @@ _MODULES = (affinity, attributes, config_file, irqbalance)
 @functools.cache
 def _classes() -> dict[str, type[base.SettingKind]]:
     classes: dict[str, type[base.SettingKind]] = {}
-    for point in metadata.entry_points(group=GROUP):
+    others, _faults = entry_points.imported(
+        GROUP
+    )  # the log has the faults; ours work without them
+    for name, kind in others.items():
         # An environment that was installed from an earlier release may list ours there.
-        if not point.value.startswith("nova_perf_tuning."):
-            classes[point.name] = point.load()
+        if isinstance(kind, type) and issubclass(kind, base.SettingKind) and not _is_ours(kind):
+            classes[name] = kind
     for module in _MODULES:
         for thing in vars(module).values():
             if (
@@ -29,6 +32,10 @@ def _classes() -> dict[str, type[base.SettingKind]]:
             ):
                 classes[thing.kind] = thing
     return classes
+
+
+def _is_ours(kind: type[base.SettingKind]) -> bool:
+    return kind.__module__.startswith("nova_perf_tuning.")
 
 
 def kinds(root: str = "/") -> dict[str, base.SettingKind]:

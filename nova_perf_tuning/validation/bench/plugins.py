@@ -2,15 +2,13 @@
 """Finds benchmarks by their entry points (``nova_perf_tuning.benchmarks``), and by their labels in results."""
 
 import dataclasses
-import functools
 import logging
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from typing import Any
 
-from nova_perf_tuning import cache_directory, errors, printing
+from nova_perf_tuning import cache_directory, entry_points, errors
 from nova_perf_tuning.validation.bench import base, foreign
 from nova_perf_tuning.validation.results.environment import RecordedBenchmark
 
@@ -62,7 +60,7 @@ def load_reader(kind: str) -> base.Benchmark:
     for tool in foreign.TOOLS:
         if tool.kind == kind:
             return tool()
-    _classes, faults = _imported(NAMESPACE)
+    _classes, faults = entry_points.imported(NAMESPACE)
     if kind in installed(NAMESPACE) or kind in faults:
         return load(kind)
     known = ", ".join([*installed(NAMESPACE), *(tool.kind for tool in foreign.TOOLS)])
@@ -125,7 +123,7 @@ def of_label(
 
 def installed(group: str) -> Mapping[str, Any]:
     """Return name -> class of the plug-ins of a group that can be imported."""
-    classes, _faults = _imported(group)
+    classes, _faults = entry_points.imported(group)
     return classes
 
 
@@ -134,27 +132,10 @@ def why_absent(group: str, what: str, name: str) -> str:
 
     :param what: what the plug-ins of the group are, such as ``benchmark``.
     """
-    classes, faults = _imported(group)
+    classes, faults = entry_points.imported(group)
     if name in faults:
         return f"{what} '{name}' cannot be imported: {faults[name]}; repair or remove its package"
     return f"there is no {what} '{name[:40]}'; there are {', '.join(classes)}"
-
-
-@functools.cache
-def _imported(group: str) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-    """Return name -> class of the plug-ins of a group, and name -> fault of those without a class.
-
-    The log names each fault once.
-    """
-    classes, faults = {}, {}
-    for entry in sorted(metadata.entry_points(group=group)):
-        try:
-            classes[entry.name] = entry.load()
-        except Exception as error:  # other packages' code raises anything; the others still work
-            fault = printing.one_line(f"{type(error).__name__}: {error}", 200)
-            faults[entry.name] = f"{entry.value}: {fault}"
-            LOG.warning("%s '%s' cannot be imported: %s", group, entry.name, faults[entry.name])
-    return classes, faults
 
 
 def check_installed(benchmark: base.Benchmark, given: Mapping[str, str]) -> None:

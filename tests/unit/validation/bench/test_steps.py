@@ -8,6 +8,7 @@ import fixtures
 import hypothesis
 from hypothesis import strategies
 
+from nova_perf_tuning import entry_points
 from nova_perf_tuning.validation.bench import base, fio, iperf3, own, plugins, sysbench
 from nova_perf_tuning.validation.measure import collectors
 from tests.support import testcase
@@ -110,8 +111,8 @@ class PluginsTest(testcase.TestCase):
         ):
             with self.subTest(name):
                 broken = metadata.EntryPoint("broken", "nova_perf_tuning.not_there:Kind", group)
-                plugins._imported.cache_clear()
-                self.addCleanup(plugins._imported.cache_clear)
+                entry_points.imported.cache_clear()
+                self.addCleanup(entry_points.imported.cache_clear)
                 with mock.patch.object(metadata, "entry_points", return_value=[broken]):
                     caught = self.assertRaises(error, ask, "broken")
                 self.assertIn(f"{name} 'broken' cannot be imported: ", str(caught))
