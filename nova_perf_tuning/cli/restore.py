@@ -10,7 +10,7 @@ from nova_perf_tuning.cli import command
 from nova_perf_tuning.cli.options import journal as journal_options
 from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.kinds import base, registry
-from nova_perf_tuning.host.transaction import apply, restore, verify
+from nova_perf_tuning.host.transaction import apply, restore, undo_script, verify
 from nova_perf_tuning.host.transaction.journal import AGENT_RULES, Entry, Journal, running_agent
 from nova_perf_tuning.host.transaction.restore import RestoreResult
 
@@ -38,6 +38,10 @@ class Restore(command.PerfCommand):
     leave the journal. It works after a crash in the middle of apply or of restore. A second
     restore does nothing.
 
+    --print writes a POSIX shell script instead that does the same without this program, and
+    changes nothing. The same script lies beside the journal, as undo.sh, from before the first
+    write on: run it with sh where the package is gone.
+
     Exit code: 0 all is as it was, except what the agent keeps; 1 something was left alone or
     failed; 3 error. After Ctrl-C (130), SIGTERM or SIGHUP the next restore puts back the rest.
     """
@@ -45,12 +49,21 @@ class Restore(command.PerfCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         journal_options.add_journal(parser)
         parser.add_argument(
+            "--print",
+            action="store_true",
+            dest="print_script",
+            help="print a shell script that puts everything back without this program; nothing is "
+            "changed. For a host whose package is about to go, or to read what would be written",
+        )
+        parser.add_argument(
             "--force",
             action="store_true",
             help="also put back values that another program has changed since they were applied",
         )
 
     def take_action(self, args: argparse.Namespace) -> int:
+        if args.print_script:
+            return _print_script(args)
         privileged.require(args.sysroot)
         with journal_options.open_journal(args, writer=True) as journal:
             boot, kinds = apply.boot_id(args.sysroot), registry.kinds(args.sysroot)
@@ -66,6 +79,14 @@ class Restore(command.PerfCommand):
         if any(restoration.result in restore.KEPT for restoration in done):
             return int(errors.ExitCode.FAIL)
         return int(errors.ExitCode.PASS)
+
+
+def _print_script(args: argparse.Namespace) -> int:
+    with journal_options.open_journal(args) as journal:
+        kinds = registry.kinds(args.sysroot)
+        text = undo_script.script(journal.entries(), kinds, journal.root, journal.state_dir)
+    print(text, end="")
+    return int(errors.ExitCode.PASS)
 
 
 def _kept_by_agent(

@@ -16,12 +16,13 @@ import os
 import pathlib
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 
 from nova_perf_tuning.host.kinds import config_file, registry
 from nova_perf_tuning.host.model.host_model import Setting
-from nova_perf_tuning.host.transaction import apply, journal, restore, verify
+from nova_perf_tuning.host.transaction import apply, journal, restore, undo_script, verify
 from tests.support import audit_hosts, live_objects
 
 LIMIT = 2000
@@ -75,6 +76,18 @@ class Cut:
         with journal.Journal(self.state_dir, self.root, writer=True) as session:
             return restore.restore(session, registry.kinds(self.root), apply.boot_id(self.root))
 
+    def undo(self, where: str) -> None:
+        """Put back what the script beside the journal puts back, which needs nothing of this program."""
+        script = os.path.join(self.state_dir, undo_script.NAME)
+        if not os.path.exists(script):
+            return  # cut before the first write, or after the last
+        run = subprocess.run(
+            ["sh", script], capture_output=True, text=True, check=False, env={"PATH": os.defpath}
+        )
+        if run.returncode or run.stderr:
+            self.wrong.append(f"{where}: the script: {run.returncode} {run.stdout}{run.stderr}")
+        self.compare(f"{where}, by the script")
+
     def child(self, work: Callable[[], object], place: int, torn: int, report: int = -1) -> bool:
         """Run ``work`` in a child that dies at boundary ``place``; return whether it died there."""
         pid = os.fork()
@@ -106,12 +119,17 @@ class Cut:
         self.check("uncut")
         return text
 
-    def check(self, where: str) -> None:
-        """Restore, twice, and compare every byte of the host."""
+    def check(self, where: str, by_script: bool = False) -> None:
+        """Restore, twice, and compare every byte of the host.
+
+        :param by_script: let the script beside the journal do it first.
+        """
         with journal.Journal(self.state_dir, self.root) as session:  # readable as the kill left it
             verify.verify(
                 [entry.setting() for entry in session.entries()], registry.kinds(self.root)
             )
+        if by_script:
+            self.undo(where)
         bad = [
             f"{restoration.entry.target} {restoration.result.value}"
             for restoration in self.restore()
@@ -121,6 +139,11 @@ class Cut:
             self.wrong.append(f"{where}: not restored: {bad}")
         if self.restore():
             self.wrong.append(f"{where}: a second restore found something to do")
+        self.compare(where)
+        shutil.rmtree(self.state_dir)
+
+    def compare(self, where: str) -> None:
+        """Compare every byte of the host."""
         # A kill leaves the new file of a write under a name that nothing reads.
         after = {
             path: data
@@ -132,14 +155,13 @@ class Cut:
             self.wrong.append(
                 f"{where}: differ: {changed[:5]} {sorted(set(after) ^ set(self.before))[:5]}"
             )
-        shutil.rmtree(self.state_dir)
 
     def phase(self, prepare: Callable[[], object], work: Callable[[], object], torn: int) -> int:
         """Cut ``work`` at every boundary and return how many there are."""
         for place in range(1, LIMIT):
             prepare()
             died = self.child(work, place, torn)
-            self.check(f"boundary {place}{' torn' if torn else ''}")
+            self.check(f"boundary {place}{' torn' if torn else ''}", by_script=place % 2 == 0)
             if not died or self.wrong:
                 return place - 1
         self.wrong.append("no end of boundaries")

@@ -50,6 +50,12 @@ class IrqAffinity(base.Attribute):
                 raise base.ManagedError(error.errno, _IS_MANAGED) from None
             raise
 
+    def undo(
+        self, target: str, identity: str, original: str, ours: Sequence[str]
+    ) -> base.UndoStep:
+        irq = host_model.IrqTarget.parse(target, identity)
+        return base.UndoStep("irq", (str(irq.number), irq.device, irq.action, original, *ours))
+
     def meanwhile(self, target: str, value: str) -> str | None:
         """Return ``effective_affinity_list`` where it is set (the interrupt is started) and names
         other CPUs.
@@ -152,6 +158,12 @@ class ThreadAffinity(base.SettingKind):
         if not allowed:
             raise base.TargetError(f"{value[:40]!r} is not a CPU list; write it as in 0-3,8")
         privileged.move_thread(tid, allowed)
+
+    def undo(
+        self, target: str, identity: str, original: str, ours: Sequence[str]
+    ) -> base.UndoStep:
+        thread = host_model.ThreadTarget.parse(target, identity)
+        return base.UndoStep("thread", (str(thread.tid), str(thread.start), original, *ours))
 
     def describe(self, target: str, value: str) -> str:
         return f"taskset -pc {value} {host_model.ThreadTarget.parse(target).tid}"

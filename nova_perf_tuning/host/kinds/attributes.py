@@ -3,6 +3,7 @@
 
 import re
 import shlex
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
 from nova_perf_tuning import cpulist
@@ -22,6 +23,7 @@ class Sysctl(base.Attribute):
 
     kind = "sysctl"
     order = 40
+    undo_form = "words"
     form = f"({'|'.join(map(re.escape, privileged.SYSCTLS))})"
     place = "/proc/sys/{0}"
 
@@ -42,6 +44,7 @@ class Memory(base.Attribute):
 
     kind = "memory"
     order = 40
+    undo_form = "choice"
 
     def path(self, target: str) -> str:
         if target not in MEMORY:
@@ -69,6 +72,12 @@ class Governor(base.Attribute):
 class _QueueMask(base.Attribute):
     """A CPU mask of one queue. All zeros means off."""
 
+    def undo(
+        self, target: str, identity: str, original: str, ours: Sequence[str]
+    ) -> base.UndoStep:
+        device = target.partition("/")[0]
+        return base.UndoStep("queue", (device, self.path(target), original, *ours))
+
     def holds(self, target: str, value: str, current: str) -> bool:
         return current == value or cpulist.parse_mask(current) == cpulist.parse_mask(value)
 
@@ -90,9 +99,14 @@ class Rps(_QueueMask):
 
 
 class _Ethtool(base.SettingKind):
-    """A named value of a device: ``DEVICE/NAME``. :cvar option: of ``ethtool``, that sets it."""
+    """A named value of a device: ``DEVICE/NAME``.
+
+    :cvar option: of ``ethtool``, that sets it; that in small letters shows it.
+    :cvar shown: name -> the name under which it is shown, where that is another.
+    """
 
     option: ClassVar[str]
+    shown: ClassVar[Mapping[str, str]]
 
     def read(self, target: str) -> str:
         self.require_live()
@@ -101,6 +115,14 @@ class _Ethtool(base.SettingKind):
     def write(self, target: str, value: str) -> None:
         self.require_live()
         privileged.set_ethtool(self.kind, target, base.whole_number(self.kind, value))
+
+    def undo(
+        self, target: str, identity: str, original: str, ours: Sequence[str]
+    ) -> base.UndoStep:
+        device, _, name = target.partition("/")
+        shown = self.shown.get(name, name)
+        words = (self.option.lower(), self.option, host_model.check_device(device), shown, name)
+        return base.UndoStep("device", (*words, original, *ours))
 
     def describe(self, target: str, value: str) -> str:
         return f"ethtool {self.option} {target.replace('/', ' ')} {value}"
@@ -112,6 +134,12 @@ class Offload(_Ethtool):
     kind = "offload"
     order = 20
     option = "-K"
+    shown = {
+        "rx-checksum": "rx-checksumming",
+        "rx-gro": "generic-receive-offload",
+        "rx-lro": "large-receive-offload",
+        "tx-generic-segmentation": "generic-segmentation-offload",
+    }
 
     def read(self, target: str) -> str:
         return "on" if int(super().read(target)) else "off"
@@ -128,6 +156,7 @@ class Ring(_Ethtool):
     kind = "ring"
     order = 15
     option = "-G"
+    shown = {"rx": "RX", "tx": "TX"}
 
 
 class Channels(_Ethtool):
@@ -136,3 +165,4 @@ class Channels(_Ethtool):
     kind = "channels"
     order = 10
     option = "-L"
+    shown = {"rx": "RX", "tx": "TX", "combined": "Combined"}

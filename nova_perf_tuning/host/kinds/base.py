@@ -91,6 +91,17 @@ class Observation(NamedTuple):
     code: str = ""
 
 
+class UndoStep(NamedTuple):
+    """How the script that undoes everything without this program puts one original back.
+
+    :ivar function: of :file:`host/transaction/undo.sh`, which says what arguments it takes after
+        the boot; the index of a network device is added by who writes the script.
+    """
+
+    function: str
+    arguments: tuple[str, ...]
+
+
 #: The common case, shared: a check of ten thousand settings makes no ten thousand objects.
 HELD = Observation(State.HOLDS)
 
@@ -148,6 +159,16 @@ class SettingKind(abc.ABC):
     @abc.abstractmethod
     def describe(self, target: str, value: str) -> str:
         """Return the exact write as an operator would type it, for ``apply --dry-run``."""
+
+    def undo(
+        self, target: str, identity: str, original: str, ours: Sequence[str]
+    ) -> UndoStep | None:
+        """Return how a shell script puts ``original`` back; None where only this program can.
+
+        :param ours: values that this program may have left there; others are another's.
+        :raises TargetError: the target's text is wrong.
+        """
+        return None
 
     def clear(self, target: str) -> None:  # noqa: B027  most kinds make no files
         """Remove the temporary files that killed writers of the target left; raises OSError."""
@@ -215,10 +236,13 @@ class Attribute(SettingKind):
 
     :cvar form: regular expression of a target.
     :cvar place: path of the file, ``{0}`` being the first group of ``form``.
+    :cvar undo_form: how the undo script compares values: ``text``, ``words``, ``mask`` or
+        ``choice``.
     """
 
     form: ClassVar[str]
     place: ClassVar[str]
+    undo_form: ClassVar[str] = "text"
 
     def path(self, target: str) -> str:
         """Return the file, from the root.
@@ -238,6 +262,11 @@ class Attribute(SettingKind):
 
     def describe(self, target: str, value: str) -> str:
         return f"echo {value} > {self.prefix}{self.path(target)}"
+
+    def undo(
+        self, target: str, identity: str, original: str, ours: Sequence[str]
+    ) -> UndoStep | None:
+        return UndoStep("file", (self.undo_form, self.path(target), original, *ours))
 
     def holding(self, settings: Sequence[host_model.Setting]) -> list[bool]:
         try:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+from collections.abc import Sequence
 
 from nova_perf_tuning import atomic_write, bounded_json, bounded_read
 from nova_perf_tuning.host.kinds import base
@@ -77,6 +78,21 @@ class ConfigFile(base.SettingKind):
                 file.write(content.encode())
         elif os.path.lexists(path):
             atomic_write.remove(path, inside=self.prefix)
+
+    def undo(
+        self, target: str, identity: str, original: str, ours: Sequence[str]
+    ) -> base.UndoStep | None:
+        self._path(target)
+        words: list[str] = []
+        for value in (original, *ours):
+            text = decode(value)
+            if text is None:
+                words.append(ABSENT)
+            elif text.endswith("\n") and not text.endswith("\n\n"):
+                words.append(f"text:{text[:-1]}")
+            else:  # a shell would not give these bytes back
+                return None
+        return base.UndoStep("whole", (f"/{target}", *words))
 
     def clear(self, target: str) -> None:
         atomic_write.sweep(self._path(target), inside=self.prefix)

@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from nova_perf_tuning import atomic_write, bounded_read
@@ -71,6 +71,16 @@ class IrqbalanceBan(base.SettingKind):
             atomic_write.remove(path, inside=self.prefix)
         if self.live:
             rescan()
+
+    def undo(
+        self, target: str, identity: str, original: str, ours: Sequence[str]
+    ) -> base.UndoStep:
+        self._path(target)
+        words: list[str] = []
+        for value in (original, *ours):
+            numbers = "\n".join(map(str, _numbers(value)))
+            words.append(f"text:{numbers}" if numbers else "absent")
+        return base.UndoStep("listed", (f"/{LIST}", *words))
 
     def describe(self, target: str, value: str) -> str:
         path, numbers = self._path(target), " ".join(map(str, _numbers(value)))

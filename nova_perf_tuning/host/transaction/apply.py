@@ -11,7 +11,7 @@ from typing import Final
 from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.model.host_model import Setting
-from nova_perf_tuning.host.transaction import verify
+from nova_perf_tuning.host.transaction import undo_script, verify
 from nova_perf_tuning.host.transaction.journal import ANY_BOOT, Entry, Journal
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import named
@@ -216,6 +216,7 @@ class _Run:
             with self.journal.transaction():
                 self.journal.drop(self.replaced)
                 self.journal.put(begun)
+            undo_script.keep(self.journal, self.kinds)
         try:
             self._write_all(outcomes)
             self._read_back(outcomes)
@@ -378,6 +379,7 @@ class _Run:
             with self.journal.transaction():
                 self.journal.put(keep)
                 self.journal.drop(drop)
+            undo_script.keep(self.journal, self.kinds)
 
     def _ended(self) -> list[Entry]:
         """Return the entries of earlier boots and of threads that have nothing left to undo."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.host.kinds import base
-from nova_perf_tuning.host.transaction import verify
+from nova_perf_tuning.host.transaction import undo_script, verify
 from nova_perf_tuning.host.transaction.journal import Entry, Journal, JournalError
 
 
@@ -88,6 +88,7 @@ def restore(
             with journal.transaction():
                 journal.drop(ended)
                 journal.put(remade)
+            undo_script.keep(journal, kinds)
         except JournalError as error:
             raise JournalError(
                 f"values are put back, but the journal could not be cleared, run it again for that: {error}"
