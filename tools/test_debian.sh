@@ -63,7 +63,9 @@ inside nova-perf explain --vcpus 4 --spec perf:profile=balanced >/dev/null
 inside nova-perf plan -f json >/dev/null
 inside nova-perf-agent --help >/dev/null
 inside python3 -B -c "from importlib.util import find_spec as f; assert f('nova.virt.libvirt') and f('nova.virt.perf_tuning')"
-inside systemd-analyze verify --man=no /lib/systemd/system/nova-perf-agent.service || fail "the unit"
+for unit in nova-perf-agent nova-perf-agent-observe; do
+    inside systemd-analyze verify --man=no "/lib/systemd/system/$unit.service" || fail "the unit $unit"
+done
 [[ ! -e $root/etc/systemd/system/multi-user.target.wants/nova-perf-agent.service ]] || fail "the agent is enabled"
 [[ $(stat -c '%a %U' "$root/var/lib/nova-perf-tuning") == "755 root" ]] || fail "tmpfiles.d made no directory"
 # What runs leave: configuration, journal, verdict.

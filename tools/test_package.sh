@@ -30,6 +30,7 @@ for data in nova_perf_tuning/py.typed nova_perf_tuning/specs/profiles/balanced.y
     nova_perf_tuning/nova/metadefs/compute-perf-tuning.json nova_perf_tuning/validation/results/results.schema.json \
     nova_perf_tuning/validation/report/templates/report.html.j2 nova_perf_tuning/validation/heat/templates/host_validation.yaml \
     share/nova-perf-tuning/devstack/plugin.sh lib/systemd/system/nova-perf-agent.service \
+    lib/systemd/system/nova-perf-agent-observe.service \
     share/nova-perf-tuning/sample/nova-perf-tuning.conf.sample \
     share/man/man1/nova-perf.1 share/man/man1/nova-perf-agent.1 share/man/man1/nova-perf-status.1; do
     grep -q "$data\$" "$work/files" || fail "the wheel lacks $data"

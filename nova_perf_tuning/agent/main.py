@@ -14,7 +14,17 @@ from typing import Final
 from oslo_config import cfg
 
 from nova_perf_tuning import arguments, atomic_write, errors, printing, streams
-from nova_perf_tuning.agent import findings, reconcile, rewrite_limit, service, sources, state
+from nova_perf_tuning.agent import (
+    findings,
+    forecast,
+    journal_session,
+    reconcile,
+    rewrite_limit,
+    service,
+    sources,
+    state,
+)
+from nova_perf_tuning.agent.observe import Observer
 from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.input import novaconf
@@ -46,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.DEBUG if args.debug else logging.INFO, handlers=[handler])
     notifier = state.Notifier()
     try:
-        return run(args.sysroot, args.config_file or (), notifier)
+        return run(args.sysroot, args.config_file or (), notifier, observe=args.observe)
     except (
         Exception
     ) as error:  # Python would end with 1, which says that originals were not put back
@@ -66,7 +76,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="nova-perf-agent",
         description="Keep interrupts, vhost workers, emulator and I/O threads where 'nova-perf plan' places them, "
-        "as guests, NICs and CPUs come and go. Originals are journaled; [agent] on_stop says what is put back. "
+        "as guests, NICs and CPUs come and go, or with --observe say what would be moved. Originals are journaled; "
+        "[agent] on_stop says what is put back. "
         "Exit code 0: stopped by SIGTERM; 1: not everything could be put back; 3: the agent cannot work, and says why.",
     )
     parser.add_argument(
@@ -82,37 +93,45 @@ def _parser() -> argparse.ArgumentParser:
         default="/",
         help="root of a generated host's files instead of this host",
     )
+    parser.add_argument(
+        "--observe",
+        action="store_true",
+        help="write nothing, whatever [agent] mode says, and say what would be written",
+    )
     parser.add_argument("--debug", action="store_true", help="log more, and show tracebacks")
     arguments.strict(parser)
     return parser
 
 
-def run(root: str, config_files: Sequence[str], notifier: state.Notifier) -> int:
+def run(
+    root: str, config_files: Sequence[str], notifier: state.Notifier, *, observe: bool = False
+) -> int:
     """Keep the host below ``root`` until asked to stop, and return the exit code.
 
     :param config_files: the configuration; none: the default file if it is there and this host is
         meant.
+    :param observe: write nothing, whatever the configuration says.
     :raises PerfTuningError: it cannot work.
     """
     conf = opts.load(config_files or opts.default_files(root))
     privileged.require(root)
     live = os.path.realpath(root) == "/"
     options, run_dir, state_dir = conf.agent, conf.agent.run_dir, conf.nova_perf_tuning.state_dir
-    sysroot = ""
+    sysroot = state_sysroot = ""
     if not live:  # the defaults are of the live host
         reader.open_root(root)  # which refuses what is no recorded host
         if run_dir == state.RUN_DIR:
             sysroot = os.path.realpath(root)
             run_dir = os.path.join(sysroot, state.RUN_DIR.lstrip("/"))
         if state_dir == f"/{STATE_DIR}":
-            state_dir = default_state_dir(root)
+            state_dir, state_sysroot = default_state_dir(root), os.path.realpath(root)
     try:
         atomic_write.make_directory(run_dir, inside=sysroot)  # its files are for everybody to read
     except OSError as error:
         raise errors.PerfTuningError(
             f"{run_dir}: {error.strerror}: name another directory with [agent] run_dir"
         ) from None
-    journal = reconcile.JournalSession(state_dir, root)
+    journal = journal_session.JournalSession(state_dir, root)
     cpus = options.housekeeping and novaconf.parse_cpu_spec(
         options.housekeeping, "[agent] housekeeping"
     )
@@ -123,9 +142,18 @@ def run(root: str, config_files: Sequence[str], notifier: state.Notifier) -> int
         rewrite_limit.RewriteLimit(options.rewrite_limit),
         sources.Poller(root, host.nova_files),
     )
-    memory = refusals.RefusalMemory(root)
-    reconciler = reconcile.Reconciler(host, journal, limit, extra=daemons.ban, memory=memory)
-    with journal.agent(), contextlib.ExitStack() as stack:
+    is_observer = observe or options.mode == "observe"
+    reconciler: reconcile.Reconciler
+    with contextlib.ExitStack() as stack:
+        if is_observer:
+            changes = forecast.Forecast(state_dir, state_sysroot)
+            reconciler = Observer(host, journal, limit, changes, extra=daemons.ban)
+        else:
+            memory = refusals.RefusalMemory(root)
+            reconciler = reconcile.Reconciler(
+                host, journal, limit, extra=daemons.ban, memory=memory
+            )
+            stack.enter_context(journal.agent())
         agent = service.Service(reconciler, poller, options, run_dir, daemons, notifier, sysroot)
         stack.callback(agent.close)
         for source in _sources(root, live):
@@ -135,6 +163,9 @@ def run(root: str, config_files: Sequence[str], notifier: state.Notifier) -> int
         if options.metrics_port:
             stack.callback(_metrics(agent, conf))
         agent.run()
+        if is_observer:
+            LOG.info("stopped; nothing was written")
+            return errors.ExitCode.PASS
         return _end(reconciler, options.on_stop)
 
 

@@ -25,6 +25,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.agent import findings, service
+from nova_perf_tuning.agent.state import AgentState
 from nova_perf_tuning.host.input import guest_cpu
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.nova import host_result
@@ -74,6 +75,8 @@ class MetricsCollector:
         )
         yield _family(gauge, "settings", "Values that are kept", state.settings)
         yield _family(gauge, "guests", "Guests that run", state.guests or 0)
+        if state.mode == "observe":
+            yield from _forecast(state)
         yield _family(gauge, "findings", "What people should look at", codes, "code")
         yield _family(gauge, *up, int(not state.error))
         yield _family(
@@ -126,6 +129,21 @@ class MetricsCollector:
         yield _family(
             gauge, "loss_limit_ratio", "The loss that the budget allows", allowed, "figure"
         )
+
+
+def _forecast(state: AgentState) -> Iterator[Any]:
+    """Yield what an observer would change, by rule."""
+    gauge = GaugeMetricFamily
+    text = "Values that would be written now"
+    yield _family(gauge, "would_change", text, state.would_change, "rule")
+    text = "Values that have come to need a write since the start"
+    yield _family(
+        CounterMetricFamily, "would_change_begun", text, state.would_change_begun, "rule"
+    )
+    now = time.time()
+    ages = {rule: max(0.0, now - since) for rule, since in state.would_change_since.items()}
+    text = "How long the oldest value has needed a write"
+    yield _family(gauge, "would_change_age_seconds", text, ages, "rule")
 
 
 def _pressure() -> Iterator[tuple[tuple[str, str], float]]:

@@ -9,17 +9,17 @@ the kernel manages are facts for the next plan (:mod:`nova_perf_tuning.host.tran
 What a person applied is theirs until they restore it.
 """
 
+import collections
 import contextlib
 import dataclasses
-import functools
+import logging
 import os
-import pathlib
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import rewrite_limit, sources
+from nova_perf_tuning.agent import forecast, rewrite_limit
+from nova_perf_tuning.agent.journal_session import JournalSession
 from nova_perf_tuning.host.input import novaconf
 from nova_perf_tuning.host.input.facts import reader
 from nova_perf_tuning.host.input.facts.root import Root
@@ -28,25 +28,12 @@ from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.plan.refused import NOTHING, Refused
 from nova_perf_tuning.host.transaction import apply, refusals, restore, verify
-from nova_perf_tuning.host.transaction.journal import (
-    AGENT_LOCK,
-    AGENT_RULES,
-    JOURNAL,
-    BusyError,
-    Entry,
-    HeldError,
-    Journal,
-    JournalError,
-    take_lock,
-)
+from nova_perf_tuning.host.transaction.journal import AGENT_RULES, Entry, Journal
 from nova_perf_tuning.host.transaction.restore import Restoration, RestoreResult
 
+LOG = logging.getLogger(__name__)
+
 Setting = host_model.Setting
-#: A command that asks whether an agent runs holds its lock for an instant.
-_INSTANT_S: Final = 0.5
-#: Half of the time that the unit gives a stop (TimeoutStopSec): the rest is for putting things
-#: back.
-ENDING_S: Final = 30.0
 
 
 @dataclasses.dataclass(slots=True)
@@ -71,68 +58,23 @@ class Pass:
     faults: list[apply.Outcome]
 
 
-class JournalSession:
-    """The journal of the host below ``root``.
+@dataclasses.dataclass(frozen=True, slots=True)
+class _View:
+    """What a round begins with.
 
-    It is opened for each pass, so that commands may write to it in between.
-
-    :param ending: seconds that :meth:`ending` waits for a command.
+    :ivar entries: of the journal, of earlier boots as far as they are owed; :ivar current: those
+        of this boot.
+    :ivar wanted: what should hold; :ivar foreign: see :class:`Pass`.
     """
 
-    def __init__(self, directory: str, root: str, ending: float = ENDING_S) -> None:
-        self._open = functools.partial(Journal, os.path.abspath(directory), root, writer=True)
-        self._path = pathlib.Path(directory).absolute() / JOURNAL
-        self._ending = ending
-        self._stamp: object = None
-
-    @contextlib.contextmanager
-    def agent(self) -> Iterator[None]:
-        """Hold the agent lock; only one agent may run on a host.
-
-        :raises JournalError: there is one already, or the directory or the journal cannot be used.
-        """
-        with contextlib.suppress(BusyError), self.writing():
-            pass  # what is wrong with it is said at the start
-        path = self._path.with_name(AGENT_LOCK)
-        try:
-            fd = take_lock(str(path), _INSTANT_S)
-        except HeldError as error:
-            raise JournalError(
-                f"{path.parent}: another nova-perf-agent, process {error.holder}, keeps this host: stop it first"
-            ) from None
-        except OSError as error:
-            raise JournalError(f"{path}: {error.strerror}") from None
-        try:
-            yield
-        finally:
-            os.close(fd)
-
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[Journal]:
-        """Hold the journal for one pass.
-
-        :raises BusyError: another process holds it.
-        :raises JournalError: it cannot be used.
-        """
-        try:
-            with self._open(patience=0.0) as journal:
-                yield journal
-        finally:
-            self._stamp = sources.stamp(
-                self._path
-            )  # where it could not be used, the next change may repair it
-
-    def ending(self) -> Journal:
-        """Return the journal for putting things back at the end.
-
-        :raises BusyError: a command has been changing this host all the time: what the agent
-            placed stays.
-        """
-        return self._open(patience=self._ending)
-
-    def changed(self) -> bool:
-        """Whether another process has written to the journal since the last pass."""
-        return sources.stamp(self._path) != self._stamp
+    facts: host_model.HostFacts
+    boot: str
+    plan: planner.Plan
+    kinds: Mapping[str, base.SettingKind]
+    entries: Mapping[rewrite_limit.Key, Entry]
+    current: Mapping[rewrite_limit.Key, Entry]
+    wanted: list[Setting]
+    foreign: list[tuple[Setting, Entry]]
 
 
 class TunedHost:
@@ -237,6 +179,9 @@ class Reconciler:
         self._stuck: dict[rewrite_limit.Key, apply.Outcome] = {}
         #: Of the unmet: what the kernel will not take unless something around it changes.
         self._settled: set[rewrite_limit.Key] = set()
+        self._is_announced = False
+        #: What would be written, where this only observes.
+        self.forecast: forecast.Forecast | None = None
 
     def reconcile(self, *, excused: bool = False) -> Pass:
         """Bring the plan into force and say what was done.
@@ -262,6 +207,36 @@ class Reconciler:
 
         :param last: no round follows in this pass.
         """
+        view = self._look(journal)
+        wanted, kinds = view.wanted, view.kinds
+        self._forget_unwanted(wanted)
+        todo, drifted = self._differences(wanted, view.current, kinds, excused)
+        self._announce(todo)
+        outcomes, learned = self._write(todo, kinds, journal, view.boot, view.facts, last=last)
+        self.wanted = wanted
+        self._note(outcomes)
+        withdrawn: list[Restoration] = []
+        if not learned:  # else the next round may want elsewhere what was refused now
+            withdrawn = self._withdraw(journal, view.entries, kinds, view.boot, excused)
+        written, faults = _sorted(outcomes)
+        done = Pass(view.facts, view.plan, written, drifted, view.foreign, withdrawn, faults)
+        return done, learned
+
+    def _announce(self, todo: Sequence[Setting]) -> None:
+        """Log once, at the start, what is about to be written."""
+        if self._is_announced:
+            return
+        self._is_announced = True
+        rules: collections.Counter[str] = collections.Counter()
+        for setting in todo:
+            if setting.current is None or setting.current != setting.value:
+                rules[str(setting.rule)] += 1
+        if rules:
+            named = ", ".join(f"{rule} {count}" for rule, count in sorted(rules.items()))
+            LOG.info("about to write: %s; 'nova-perf restore' undoes it", named)
+
+    def _look(self, journal: Journal) -> "_View":
+        """Read the host and the journal, and plan."""
         facts, boot = self._host.facts(), self._host.boot()
         plan = self._host.plan(facts, self.refusals.known(facts, boot))
         kinds = self._host.kinds()
@@ -282,16 +257,7 @@ class Reconciler:
                 loud.append(setting)
         wanted, foreign = _ours(loud, entries, kinds)
         wanted += self._extra(wanted + silent)
-        self._forget_unwanted(wanted)
-        todo, drifted = self._differences(wanted, current, kinds, excused)
-        outcomes, learned = self._write(todo, kinds, journal, boot, facts, last=last)
-        self.wanted = wanted
-        self._note(outcomes)
-        withdrawn: list[Restoration] = []
-        if not learned:  # else the next round may want elsewhere what was refused now
-            withdrawn = self._withdraw(journal, entries, kinds, boot, excused)
-        written, faults = _sorted(outcomes)
-        return Pass(facts, plan, written, drifted, foreign, withdrawn, faults), learned
+        return _View(facts, boot, plan, kinds, entries, current, wanted, foreign)
 
     def _write(
         self,

@@ -252,6 +252,10 @@ class Service:
         held = len(self._reconciler.conflicts())
         more = f", {held} held back: others keep changing them" if held else ""
         settings, guests = len(self._reconciler.wanted), len(self._last.facts.guests)
+        changes = self._reconciler.forecast
+        if changes is not None:
+            due = len(changes.due)
+            return f"observes: would change {due} of {counted(settings, 'setting')}, {counted(guests, 'guest')}"
         return f"{counted(settings, 'setting')} kept, {counted(guests, 'guest')}{more}"
 
     def _tell(self) -> None:
@@ -299,9 +303,22 @@ class Service:
             findings=listed,
             findings_total=totals,
             nova_config=nova_config,
+            **self._forecast(),
             warnings_total=len(warnings),
             **_shortened(messages.as_json(warnings[: findings.NAMED])),
         )
+
+    def _forecast(self) -> dict[str, Any]:
+        """Return what an observer would change."""
+        changes = self._reconciler.forecast
+        if changes is None:
+            return {}
+        return {
+            "mode": "observe",
+            "would_change": changes.by_rule(),
+            "would_change_begun": dict(changes.begun),
+            "would_change_since": changes.oldest(),
+        }
 
     def _findings(self, now: float) -> Iterator[findings.AgentFinding]:
         yield from self._daemons.findings()

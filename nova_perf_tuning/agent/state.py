@@ -56,6 +56,9 @@ class AgentState(Stats):
     :ivar nova_config: the files from which the operator's CPU sets are.
     :ivar warnings, notes: the first of the plan, as texts and with codes; :ivar warnings_total:
         how many it has.
+    :ivar mode: ``enforce``, or ``observe``, which writes nothing.
+    :ivar would_change, would_change_begun, would_change_since: of an observer by rule: changes
+        that are due, that have become due since the start, and since when the oldest is due.
     :ivar running: False for what an agent that was killed left behind; :ivar age_s: how old it is
         while one runs.
     """
@@ -76,6 +79,10 @@ class AgentState(Stats):
     notes: list[object] = dataclasses.field(default_factory=list)
     nova_config: list[str] = dataclasses.field(default_factory=list)
     error_code: str = ""
+    mode: str = "enforce"
+    would_change: dict[str, int] = dataclasses.field(default_factory=dict)
+    would_change_begun: dict[str, int] = dataclasses.field(default_factory=dict)
+    would_change_since: dict[str, float] = dataclasses.field(default_factory=dict)
     running: bool = True
     age_s: float | None = None
 
@@ -138,8 +145,15 @@ _NUMBERS: Final = (
     "warnings_total",
 )
 _TIMES: Final = ("started", "updated", "updated_monotonic", "cpu_s")
-_TEXTS: Final = ("pid_start", "error", "error_code")
-_COUNTERS: Final = ("passes", "written", "drifted", "findings_total")
+_TEXTS: Final = ("pid_start", "error", "error_code", "mode")
+_COUNTERS: Final = (
+    "passes",
+    "written",
+    "drifted",
+    "findings_total",
+    "would_change",
+    "would_change_begun",
+)
 _TEXT_LISTS: Final = ("warnings", "nova_config")
 
 
@@ -159,6 +173,9 @@ def _check_types(state: AgentState) -> None:
         _require(counter, dict)
         for number in counter.values():
             _require(number, int)
+    _require(state.would_change_since, dict)
+    for seconds in state.would_change_since.values():
+        _require(seconds, int, float)
     for name in _TEXT_LISTS:
         texts = getattr(state, name)
         _require(texts, list)

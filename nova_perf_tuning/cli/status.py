@@ -2,14 +2,16 @@
 """``nova-perf status``."""
 
 import argparse
+import dataclasses
 import datetime
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import state
-from nova_perf_tuning.cli import command
+from nova_perf_tuning.agent import forecast, state
+from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli.options import journal as journal_options
 from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host.kinds import base, registry
@@ -23,12 +25,19 @@ class Status(command.PerfCommand):
 
     For what has drifted it names the programs running on this host that are known to write such
     values (irqbalance, tuned, numad, bpftune). The state of nova-perf-agent follows (complete with
-    -f json). Exit code 0, also where nothing is applied; 2 where only root may read the
+    -f json). Where the agent observes, --since lists what it would have written, when and why.
+    Exit code 0, also where nothing is applied; 2 where only root may read the
     journal and the rest is shown; 3 error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         journal_options.add_journal(parser)
+        parser.add_argument(
+            "--since",
+            metavar="TIME",
+            type=options.duration(60),
+            help="also list what an agent that observes would have written in the last TIME, such as 8h or 7d",
+        )
 
     def take_action(self, args: argparse.Namespace) -> int:
         journal = _journal(args)
@@ -38,17 +47,80 @@ class Status(command.PerfCommand):
             agent = agent_state(args)
         except state.UnreadableError as error:
             unreadable = error
+        changes: list[forecast.Change] | None = None
+        if args.since is not None:
+            changes = _changes(args)
         if args.format == "json":
-            command.print_json({**journal, "agent": _agent_as_json(agent, unreadable)})
+            document = {**journal, "agent": _agent_as_json(agent, unreadable)}
+            if changes is not None:
+                document["forecast"] = [_change_as_json(change) for change in changes]
+            command.print_json(document)
         else:
             _print_journal(journal)
             if unreadable is not None:
                 command.say(f"agent: its state cannot be read: {unreadable}")
             else:
                 command.say(*agent_lines(agent))
+            if changes is not None:
+                _print_changes(changes, args.since)
         if journal["journal_fault"]:
             return int(errors.ExitCode.INCONCLUSIVE)
         return int(errors.ExitCode.PASS)
+
+
+def _changes(args: argparse.Namespace) -> list[forecast.Change]:
+    """Return what an observer would have written in the time that was asked for."""
+    inside = ""
+    if args.sysroot != "/":
+        inside = os.path.realpath(args.sysroot)
+    path = os.path.join(journal_options.directory(args), forecast.FILE)
+    begin = time.time() - args.since
+    chosen: list[forecast.Change] = []
+    for change in forecast.read(path, inside):
+        if change.until is None or change.until >= begin:
+            chosen.append(change)
+    return chosen
+
+
+def _print_changes(changes: Sequence[forecast.Change], seconds: float) -> None:
+    """Print the rules first, with how often and since when, then the changes that are still due."""
+    if not changes:
+        command.say("forecast: nothing would have been written in that time")
+        return
+    by_rule: dict[str, list[forecast.Change]] = {}
+    for change in changes:
+        by_rule.setdefault(change.rule, []).append(change)
+    rows: list[dict[str, object]] = []
+    for rule, members in sorted(by_rule.items()):
+        due = [change.since for change in members if change.until is None]
+        oldest = ""
+        if due:
+            oldest = _local(min(due))
+        a_day = len(members) / seconds * 86400.0
+        rows.append(
+            {
+                "rule": rule,
+                "due": len(due),
+                "in all": len(members),
+                "a day": f"{a_day:.1f}",
+                "oldest due since": oldest,
+            }
+        )
+    command.say("forecast: what the agent would write")
+    command.print_rows(("rule", "due", "in all", "a day", "oldest due since"), rows)
+    head = ("rule", "kind", "target", "held", "value", "since", "until")
+    command.print_rows(head, [_change_as_json(change) for change in changes])
+
+
+def _change_as_json(change: forecast.Change) -> dict[str, object]:
+    until = None
+    if change.until is not None:
+        until = _local(change.until)
+    return {**dataclasses.asdict(change), "since": _local(change.since), "until": until}
+
+
+def _local(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
 
 
 def agent_state(args: argparse.Namespace) -> state.AgentState | None:
@@ -136,11 +208,26 @@ def agent_lines(agent: state.AgentState | None) -> list[str]:
         return [
             f"agent: process {agent.pid} was killed; what it placed stays, and systemd starts it again"
         ]
+    if agent.mode == "observe":
+        named = ", ".join(f"{rule} {count}" for rule, count in sorted(agent.would_change.items()))
+        due = sum(agent.would_change.values())
+        lines = [
+            f"agent: process {agent.pid} observes and writes nothing; it would change {due} of "
+            f"{agent.settings} settings for {agent.guests} guests, state of {agent.age_s:.0f} s ago"
+        ]
+        if due:
+            lines.append(f"agent: would change: {named}; --since 7d lists them")
+        return lines + _agent_notes(agent)
     lines = [
         f"agent: process {agent.pid} keeps {agent.settings} settings for {agent.guests} guests, "
         f"state of {agent.age_s:.0f} s ago",
-        f"agent: nova.conf: {', '.join(agent.nova_config) or 'none was found'}",
     ]
+    return lines + _agent_notes(agent)
+
+
+def _agent_notes(agent: state.AgentState) -> list[str]:
+    """Return what is to be said of a running agent in any mode."""
+    lines = [f"agent: nova.conf: {', '.join(agent.nova_config) or 'none was found'}"]
     if agent.skipped:
         lines.append(
             f"agent: {agent.skipped} passes put off while a command was changing this host"
@@ -183,9 +270,7 @@ def _as_json(
         "original": entry.original,
         "applied": entry.state != "held",
         "interrupted": entry.state == "intended",
-        "since": datetime.datetime.fromtimestamp(entry.since)
-        .astimezone()
-        .isoformat(timespec="seconds"),
+        "since": _local(entry.since),
         "reason": entry.reason,
         "detail": detail,
     }

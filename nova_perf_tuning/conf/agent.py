@@ -13,6 +13,21 @@ it: with the default of ``on_stop`` that moves nothing.
 )
 
 OPTS = [
+    cfg.StrOpt(
+        "mode",
+        default="enforce",
+        choices=[
+            ("enforce", "what the plan has is written and kept"),
+            ("observe", "nothing on the host is written; status and metrics say what would be"),
+        ],
+        help="""
+Whether the agent writes, or only says what it would write.
+
+Begin with ``observe`` on hosts where nobody has seen a plan yet, and look at ``nova-perf status --since 7d`` and
+``nova_perf_would_change`` for some days. The unit ``nova-perf-agent-observe`` sets it, and cannot write at all.
+After a change restart the agent: it logs what it is about to write first.
+""",
+    ),
     cfg.MultiStrOpt(
         "nova_config",
         default=[],

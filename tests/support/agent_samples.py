@@ -23,6 +23,9 @@ def agent_state(**changes):
         "updated": 0.0,
     }
     values |= {"updated_monotonic": time.monotonic(), "cpu_s": 0.0, "error": ""}
+    values |= {"mode": "observe", "would_change": {"nic-irq-local": 2}}
+    values |= {"would_change_begun": {"nic-irq-local": 2}}
+    values |= {"would_change_since": {"nic-irq-local": time.time() - 60.0}}
     values |= {"findings": [], "findings_total": {}, "warnings": []}
     return state.AgentState(**(values | changes))
 

@@ -12,8 +12,8 @@ from nova_perf_tuning import bounded_read, cpulist, errors
 from nova_perf_tuning.specs import vocabulary
 from nova_perf_tuning.validation.bench import base
 
-_DURATION = re.compile(r"([0-9]{1,6})([smh]?)").fullmatch
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+_DURATION = re.compile(r"([0-9]{1,6})([smhd]?)").fullmatch
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _TAG = re.compile("[A-Za-z0-9_.-]{1,64}=.{0,255}").fullmatch
 
 

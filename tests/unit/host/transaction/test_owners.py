@@ -7,7 +7,7 @@ import re
 import threading
 from unittest import mock
 
-from nova_perf_tuning.agent import reconcile
+from nova_perf_tuning.agent import journal_session
 from nova_perf_tuning.host.transaction import journal
 from tests.support import directories
 
@@ -52,7 +52,7 @@ class LockTest(directories.DirectoryCase):
 
 class JournalSessionTest(directories.DirectoryCase):
     def session(self):
-        return reconcile.JournalSession(self.directory, "/")
+        return journal_session.JournalSession(self.directory, "/")
 
     def test_one_agent_and_commands_between_its_rounds(self):
         with self.session().agent():
@@ -86,14 +86,14 @@ class JournalSessionTest(directories.DirectoryCase):
         self.assertFalse(ours.changed())
 
     def test_the_end_waits_for_a_command(self):
-        ours = reconcile.JournalSession(self.directory, "/", ending=0.3)
+        ours = journal_session.JournalSession(self.directory, "/", ending=0.3)
         with journal.Journal(self.directory, writer=True):
             self.assertRaises(journal.BusyError, ours.ending)
         command = journal.Journal(self.directory, writer=True)
         ends = threading.Timer(0.2, command.close)
         ends.start()
         self.addCleanup(ends.join)
-        with reconcile.JournalSession(self.directory, "/").ending():
+        with journal_session.JournalSession(self.directory, "/").ending():
             pass
 
     def test_it_waits_far_less_than_systemd(self):
@@ -104,4 +104,4 @@ class JournalSessionTest(directories.DirectoryCase):
             .read_text()
         )
         (limit,) = re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
-        self.assertLessEqual(2 * reconcile.ENDING_S, float(limit))
+        self.assertLessEqual(2 * journal_session.ENDING_S, float(limit))
