@@ -15,7 +15,13 @@ from nova_perf_tuning.host.model.notes import Note, NoteCode
 from nova_perf_tuning.host.plan import spread
 from nova_perf_tuning.host.plan.layout import CpuLayout, CpuPool, passed_through
 from nova_perf_tuning.host.plan.refused import Refused
-from nova_perf_tuning.host.plan.vectors import Vectors, classify, node_of
+from nova_perf_tuning.host.plan.vectors import (
+    Vectors,
+    classify,
+    may_serve_queues,
+    node_of,
+    serves_xdp,
+)
 from nova_perf_tuning.printing import counted
 
 #: Weight of a link whose speed the driver does not tell (down, virtio): that of 1 Gbit/s.
@@ -36,6 +42,7 @@ class NicPlacement:
     :ivar other: interrupts that serve no queue, or of which that is not known.
     :ivar data, rest: what is to be placed: an item for each queue and for each other interrupt.
     :ivar more: queue number -> how many of the next queues its interrupt serves as well, if any.
+    :ivar numbered: whether the numbers of ``queues`` are known; else they only count them.
     """
 
     nic: host_model.Nic
@@ -45,9 +52,12 @@ class NicPlacement:
     data: spread.Group
     rest: spread.Group
     more: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    numbered: bool = True
 
     def called(self, queue: int) -> str:
         """Return what the queues of one interrupt are called, by the number of the first."""
+        if not self.numbered:
+            return "one of them"
         last = queue + self.more.get(queue, 0)
         if last == queue:
             return f"queue {queue}"
@@ -189,9 +199,8 @@ def _placements(
         other_now = [single(irq.affinity) for irq in here.other]
         data = spread.Group(pool, share, queues_now)
         rest = spread.Group(pool, other_share, other_now)
-        placements.append(
-            NicPlacement(nic, node, here.queues, here.other, data, rest, vectors.more)
-        )
+        placement = NicPlacement(nic, node, here.queues, here.other, data, rest, vectors.more)
+        placements.append(dataclasses.replace(placement, numbered=vectors.numbered))
     return placements
 
 
@@ -264,9 +273,18 @@ def settings(placement: NicPlacement, placed: spread.Placed) -> Iterator[host_mo
     for irq, cpu in zip(placement.other, placed[placement.rest], strict=True):
         if cpu is None:
             continue
-        other = f"other interrupt of {nic.name} ({irq.name or irq.number})"
-        reason = f"{other}: kept off guest CPUs, on {pool.where}"
+        what = f"{_kind(placement, irq)} of {nic.name} ({irq.name or irq.number})"
+        reason = f"{what}: kept off guest CPUs, on {pool.where}"
         yield irq_setting(irq, str(cpu), reason, rule)
+
+
+def _kind(placement: NicPlacement, irq: host_model.Irq) -> str:
+    """Return what an interrupt is called that is known to serve no queue, or of which that is not known."""
+    if serves_xdp(irq):
+        return "XDP interrupt"
+    if not placement.queues and may_serve_queues(irq):
+        return "interrupt"
+    return "other interrupt"
 
 
 def _why(placement: NicPlacement) -> str:

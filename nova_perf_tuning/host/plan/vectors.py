@@ -6,10 +6,12 @@ Elsewhere the names say it that drivers give to request_irq() in Linux' drivers/
 rules: an interrupt that no rule knows serves no queue (RDMA, firmware, slow path, mailbox, flow
 director). Most drivers write ``NAME-STEM-NUMBER``: ice, i40e, iavf, ixgbe, igb, igc, e1000e,
 bnxt_en (TxRx, rx, tx), ena (Tx-Rx), qede, bnx2x (fp), nfp, vmxnet3 (rxtx), enic (rx, tx), be2net
-(q), or ``NAME-NUMBER``: sfc, bnx2, older mlx4 and mlx5; others' rules are in ``_RULES``.
+(q), or ``NAME-NUMBER``: sfc, bnx2, cxgb3, older mlx4 and mlx5; others' rules are in ``_RULES``.
+NAME is the PCI address where the vectors were requested before the NIC had a name (sfc).
 A number after the NIC's own name and a direction is a queue's, whatever the driver (stmmac:
-``eth0:rx-0``). xen-netfront with one queue and ibmveth have one interrupt with the NIC's name, atlantic has
-several; hv_netvsc has none of its own.
+``eth0:rx-0``). xen-netfront with one queue and ibmveth have one interrupt with the NIC's name; hv_netvsc
+has none of its own. All vectors of atlantic have the NIC's name, that of the link, too: which serve
+queues is not known.
 
 Intel's own ice has ``NAME-STEM-FIRST-LAST``, for the queues of one vector. bnxt_en cut its names to 17
 characters up to Linux 6.11: several then have the same name, and which is which queue's is not known.
@@ -28,25 +30,38 @@ _WAYS: Final = "TxRx|Tx-Rx|txrx|rxtx|fp|rx|tx|Rx|Tx|q|Q"
 _STEMS: Final = re.compile(rf"[^:@]+?-(?P<way>{_WAYS})-?(?P<number>\d{{1,4}})")
 _SPANS: Final = re.compile(rf"[^:@]+?-(?P<way>{_WAYS})-(?P<number>\d{{1,4}})-(?P<last>\d{{1,4}})")
 _RULES: Final = {
+    "al_eth": re.compile(r"al-eth-(?P<way>rx|tx)-comp-(?P<number>\d{1,4})@pci:.+"),
+    "bna": re.compile(r".+ (?P<way>TXQ|CQ) (?P<number>\d{1,4})"),
     "cxgb4": re.compile(r".+[- ]\(?(?P<way>Rx|queue) ?(?P<number>\d{1,4})\)?"),
     # gve is called gvnic in sysfs up to Linux 6.4; its names have the text eth%d up to 5.15.
     "gve": re.compile(r"(gve-ntfy-blk|.+-ntfy-block\.)(?P<number>\d{1,4})(@pci:.+)?"),
+    "ehea": re.compile(r".+-queue(?P<number>\d{1,4})"),
     "hns3": re.compile(r".+-(?P<way>TxRx|Rx|Tx)-(?P<number>\d{1,4})"),
     "hinic": re.compile(r".+_(?P<way>rx|tx|qp)q?(?P<number>\d{1,4})"),
     "hinic3": re.compile(r".+_qp(?P<number>\d{1,4})"),
     "ibmvnic": re.compile(r"ibmvnic-[0-9a-f]+-(?P<way>rx|tx)(?P<number>\d{1,4})"),
+    # An interrupt that is called after a receive queue serves the transmit queue of its number, too.
+    "ionic": re.compile(r"ionic-.+-L\d+-(rx|(?P<way>tx))(?P<number>\d{1,4})"),
     "mana": re.compile(r"mana_q(?P<number>\d{1,4})@pci:.+"),
     "mlx4_core": re.compile(r"mlx4-(comp-)?(?P<number>\d{1,4})@.+"),
     "mlx5_core": re.compile(r"mlx5_comp(?P<number>\d{1,4})(@pci:.+)?"),
+    "myri10ge": re.compile(r".+:slice-(?P<number>\d{1,4})"),
+    "netxen_nic": re.compile(r".+\[(?P<number>\d{1,4})\]"),
     "tg3": _STEMS,
     "vif": re.compile(r".+-q(?P<number>\d{1,4})(-(?P<way>rx|tx))?"),  # xen-netfront
     "virtio_net": re.compile(r"virtio\d+-(?P<way>input|output)\.(?P<number>\d{1,4})"),
 }
 #: What may serve all queues of a NIC beside its own name: the vector that virtio's queues share.
 _SHARED: Final = re.compile(r"virtio\d+(-virtqueues)?")
+#: What sends what XDP programs return or redirect, for each CPU; it serves no queue of the stack (sfc).
+_XDP: Final = re.compile(r".+-xdp-\d{1,4}")
+#: What drivers call interrupts that serve no queue.
+_CONTROL: Final = re.compile(
+    r".*[-:](admin|adminq|async\d*|aux|config|control|ctrl|fdir|mbx|mgmt|misc)\b.*"
+)
 _ALIASES: Final = {"gvnic": "gve"}
-_RECEIVING: Final = frozenset(("rx", "Rx", "input", "queue"))
-_SENDING: Final = frozenset(("tx", "Tx", "output"))
+_RECEIVING: Final = frozenset(("rx", "Rx", "input", "queue", "CQ"))
+_SENDING: Final = frozenset(("tx", "Tx", "output", "TXQ"))
 #: Drivers whose transmit queue of a further traffic class is on the vector of its number modulo
 #: the channels: mlx5e_build_txq_maps(), bnxt's tx_ring_map, qede's ndev_txq_id,
 #: ixgbe_alloc_q_vectors().
@@ -65,6 +80,8 @@ class Vectors:
     :ivar surplus: how many are named like a queue's that the NIC does not have; they are among the
         others.
     :ivar more: key of ``queues`` -> how many of the next queues the same interrupt serves, if any.
+    :ivar numbered: whether the keys of ``queues`` are numbers of queues; else they only count them:
+        the names have lost the numbers.
     """
 
     queues: Mapping[int, Sequence[host_model.Irq]]
@@ -72,6 +89,7 @@ class Vectors:
     sending: Sequence[int] | None = None
     surplus: int = 0
     more: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    numbered: bool = True
 
 
 @dataclasses.dataclass(slots=True)
@@ -97,6 +115,16 @@ def classify(nic: host_model.Nic, irqs: Sequence[host_model.Irq]) -> Vectors:
     if by_kernel is not None:
         return by_kernel
     return _by_name(nic, irqs)
+
+
+def serves_xdp(irq: host_model.Irq) -> bool:
+    """Whether an interrupt carries packets of XDP programs alone, by its name."""
+    return bool(_XDP.fullmatch(irq.name or ""))
+
+
+def may_serve_queues(irq: host_model.Irq) -> bool:
+    """Whether an interrupt that no rule knows may serve queues; no word in its name says otherwise."""
+    return not _CONTROL.fullmatch(irq.name or "")
 
 
 def node_of(nic: host_model.Nic, irq: host_model.Irq) -> int | None:
@@ -135,12 +163,13 @@ def _by_name(nic: host_model.Nic, irqs: Sequence[host_model.Irq]) -> Vectors:
         numbers = {irq.number for irq in unnumbered}
         numbers.update(serving.irq.number for serving in named)
         of_queues = [irq for irq in irqs if irq.number in numbers]
-        return _sorted(nic, irqs, _in_order(of_queues), {})
+        cut = _sorted(nic, irqs, _in_order(of_queues), {})
+        return dataclasses.replace(cut, numbered=False)
     if not named:
         shared = [irq for irq in irqs if _serves_all(nic, irq)]
-        senders = {}
-        if len(shared) == 1:  # of several nothing says which is which queue's
-            senders = dict.fromkeys(range(nic.tx_queues), 0)
+        if len(shared) != 1:  # of several nothing says which of them serve queues
+            return _sorted(nic, irqs, [], {})
+        senders = dict.fromkeys(range(nic.tx_queues), 0)
         return _sorted(nic, irqs, _in_order(shared), senders)
     if nic.driver == "mlx4_core":
         # The numbers are those of event queues, which two ports and RDMA share, or the NIC's own.
@@ -222,7 +251,10 @@ def _driver(nic: host_model.Nic) -> str | None:
 def _rules(nic: host_model.Nic) -> Sequence[re.Pattern[str]]:
     """Return the rules for a NIC; where its driver is not known, all."""
     name = re.escape(nic.name)
-    by_number = re.compile(rf"{name}-(?P<number>\d{{1,4}})")
+    at_probe = name
+    if nic.pci is not None:
+        at_probe = f"(?:{name}|{re.escape(nic.pci)})"
+    by_number = re.compile(rf"{at_probe}(?:-(?P<way>rx|tx))?-(?P<number>\d{{1,4}})")
     by_direction = re.compile(rf"{name}[:@.](?P<way>{_WAYS})-?(?P<number>\d{{1,4}})")
     driver = _driver(nic)
     if driver in ("mlx4_core", "mlx5_core"):
@@ -247,28 +279,44 @@ def _renumber(nic: host_model.Nic, named: Sequence[_Serving]) -> None:
     highest = max(serving.number for serving in named)
     match _driver(nic):
         case "mlx5_core":
-            # One netdev on several functions: mlx5_sd_ch_ix_get_dev_ix(), ..._get_vec_ix().
-            functions = sorted({_function(nic, serving.irq) for serving in named})
-            for serving in named:
-                position = functions.index(_function(nic, serving.irq))
-                serving.number = serving.number * len(functions) + position
+            _number_across_functions(nic, named)
         case "gve":  # gve_rx_idx_to_ntfy(): the second half receives
             half = max(1, (highest + 1) // 2)
             for serving in named:
                 serving.number %= half
-        case "hns3":  # it may count by twos
-            has_odd = any(serving.number % 2 for serving in named)
-            step = 1 if has_odd or len(named) == 1 else 2
+        case "hns3":
+            step = _step(named)
             for serving in named:
                 serving.number //= step
+        case "idpf":  # the mailbox has the function's first vector; later kernels count queues
+            _count_from(min(serving.number for serving in named), named)
         case "tg3":  # vector 0 is the link's; without TSS it sends, too
-            for serving in named:
-                serving.number = max(serving.number - 1, 0)
+            _count_from(1, named)
         case "vmxnet3":  # it counts on from those that send
             sending = sum(serving.way in _SENDING for serving in named)
             for serving in named:
                 if serving.way in _RECEIVING:
                     serving.number -= sending
+
+
+def _count_from(first: int, named: Iterable[_Serving]) -> None:
+    """Let queue 0 be what has the number ``first`` or a lower one."""
+    for serving in named:
+        serving.number = max(serving.number - first, 0)
+
+
+def _step(named: Sequence[_Serving]) -> int:
+    """Return by how many a driver counts on from queue to queue: hns3 may count by twos."""
+    has_odd = any(serving.number % 2 for serving in named)
+    return 1 if has_odd or len(named) == 1 else 2
+
+
+def _number_across_functions(nic: host_model.Nic, named: Sequence[_Serving]) -> None:
+    """Number the queues of one netdev on several functions: mlx5_sd_ch_ix_get_dev_ix(), ..._get_vec_ix()."""
+    functions = sorted({_function(nic, serving.irq) for serving in named})
+    for serving in named:
+        position = functions.index(_function(nic, serving.irq))
+        serving.number = serving.number * len(functions) + position
 
 
 def _function(nic: host_model.Nic, irq: host_model.Irq) -> tuple[bool, str]:

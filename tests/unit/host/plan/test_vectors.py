@@ -37,6 +37,30 @@ _DRIVERS = (
     ("bnx2x", 2, {0: ["eth0-fp-0"], 1: ["eth0-fp-1"]}, ["eth0"], [0, 1]),
     ("nfp", 2, {0: ["eth0-rxtx-0"], 1: ["eth0-rxtx-1"]}, ["eth0-lsc", "eth0-exn"], [0, 1]),
     ("sfc", 2, {0: ["eth0-0"], 1: ["eth0-1"]}, ["eth0-xdp-0", "eth0-ptp"], [0, 1]),
+    ("sfc", 2, {0: [f"{_PCI}-0"], 1: [f"{_PCI}-1"]}, [f"{_PCI}-xdp-0", f"{_PCI}-xdp-1", f"{_PCI}-ptp"], [0, 1]),
+    ("sfc", 1, {0: [f"{_PCI}-rx-0", f"{_PCI}-tx-0"]}, [f"{_PEER}-rx-0"], [0]),
+    ("al_eth", 1, {0: [f"al-eth-rx-comp-0@pci:{_PCI}", f"al-eth-tx-comp-0@pci:{_PCI}"]},
+     [f"al-eth-msix-mgmt@pci:{_PCI}"], [0]),
+    ("bna", 2, {0: ["eth0 CQ 0", "eth0 TXQ 0"], 1: ["eth0 CQ 1", "eth0 TXQ 1"]}, ["eth0"], [0, 1]),
+    ("cxgb3", 2, {0: ["eth0-0"], 1: ["eth0-1"]}, ["cxgb3"], [0, 1]),
+    ("ehea", 2, {0: ["eth0-queue0"], 1: ["eth0-queue1"]}, ["eth0-aff"], [0, 1]),
+    ("fm10k", 2, {0: ["eth0-TxRx-0"], 1: ["eth0-TxRx-1"]}, ["fm10k-mbx"], [0, 1]),
+    ("fsl_enetc", 2, {0: ["eth0-rxtx0"], 1: ["eth0-rxtx1"]}, ["eth0-misc"], [0, 1]),
+    ("iavf", 2, {0: ["iavf-eth0-TxRx-0"], 1: ["iavf-eth0-TxRx-1"]}, [f"iavf-{_PCI}:mbx"], [0, 1]),
+    ("idpf", 2, {0: ["idpf-eth0-TxRx-1"], 1: ["idpf-eth0-TxRx-2"]}, ["idpf-Mailbox-0"], [0, 1]),
+    ("idpf", 2, {0: ["idpf-eth0-TxRx-0"], 1: ["idpf-eth0-TxRx-1"]}, ["idpf-Mailbox-0"], [0, 1]),
+    ("ionic", 2, {0: ["ionic-eth0-L0-rx0"], 1: ["ionic-eth0-L0-rx1"]}, [f"ionic-{_PCI}-L0-admin"], [0, 1]),
+    ("ionic", 1, {0: ["ionic-eth0-L0-rx0", "ionic-eth0-L0-tx0"]}, [], [0]),
+    ("LiquidIO", 2, {0: ["LiquidIO0-pf0-rxtx-0"], 1: ["LiquidIO0-pf0-rxtx-1"]}, ["LiquidIO0-pf0-aux"], [0, 1]),
+    ("myri10ge", 2, {0: ["eth0:slice-0"], 1: ["eth0:slice-1"]}, [], [0, 1]),
+    ("netxen_nic", 2, {0: ["eth0[0]"], 1: ["eth0[1]"]}, [], [0, 1]),
+    ("octeon_ep", 2, {0: ["eth0-q0"], 1: ["eth0-q1"]}, ["octeon_ep-mbox"], [0, 1]),
+    ("qlcnic", 1, {0: ["eth0-rx-0"], 1: ["eth0-tx-0-rx-1"]}, [], None),
+    ("rvu_nicpf", 2, {0: ["eth0-rxtx-0"], 1: ["eth0-rxtx-1"]}, ["RVUPF2_0 Mbox", "eth0-qerr0"], [0, 1]),
+    ("thunder-nicvf", 2, {0: ["eth0-rxtx-0"], 1: ["eth0-rxtx-1"]}, ["eth0-sq-0", "eth0-rbdr-0", "eth0-qset-err-0"],
+     [0, 1]),
+    ("txgbe", 2, {0: ["eth0-TxRx-0"], 1: ["eth0-TxRx-1"]}, ["txgbe-misc-irq"], [0, 1]),
+    ("fbnic", 2, {0: ["eth0-TxRx-0"], 1: ["eth0-TxRx-1"]}, ["fbnic_fw"], [0, 1]),
     ("enic", 1, {0: ["enp134s0f0n-rx-0", "enp134s0f0n-tx-0"]}, ["enp134s0f0n-err", "enp134s0f0n-notify"], [0]),
     ("hns3", 2, {0: [f"hns3-{_PCI}-TxRx-0"], 1: [f"hns3-{_PCI}-TxRx-2"]}, [f"hclge-misc-{_PCI}"], [0, 1]),
     ("vmxnet3", 2, {0: ["eth0-rxtx-0"], 1: ["eth0-rxtx-1"]}, ["eth0-event-2"], [0, 1]),
@@ -54,7 +78,8 @@ _DRIVERS = (
     ("mlx4_core", 2, {0: ["eth0-0"], 1: ["eth0-1"]}, [f"mlx4-async@pci:{_PCI}", "mlx4-ib-1-0@PCI"], None),
     ("mlx4_core", 1, {0: [f"mlx4-comp-0@pci:{_PCI}"]}, [f"mlx4-async@pci:{_PCI}"], None),
     ("mlx5_core", 2, {0: ["eth0-0"], 1: ["eth0-1"]}, [f"mlx5_async@pci:{_PCI}", "mlx5_sf_comp0"], [0, 1]),
-    ("atlantic", 2, {0: ["eth0"], 1: ["eth0"], 2: ["eth0"]}, [], None),
+    ("atlantic", 2, {}, ["eth0", "eth0", "eth0"], None),  # the last one is the link's
+    ("atlantic", 1, {0: ["eth0"]}, [], [0]),
     ("of-nobody", 1, {0: ["eth0"]}, [], [0]),
     ("of-nobody", 2, {}, ["nobody0", "nobody1"], None),
     (None, 1, {0: ["virtio3-input.0", "virtio3-output.0"]}, [], [0]),
@@ -75,10 +100,10 @@ class NamesTest(testcase.TestCase):
                 nic = hosts.nic(
                     "eth0", range(24, 24 + len(irqs)), pci=_PCI, queues=count, driver=driver
                 )
-                nic.rx_queues = (
-                    len([name for names in queues.values() for name in names if "-tx" not in name])
-                    or 1
-                )
+                receiving = []
+                for names in queues.values():
+                    receiving += [name for name in names if "-tx" not in name or "-rx" in name]
+                nic.rx_queues = len(receiving) or 1
                 found = vectors.classify(nic, irqs)
                 self.assertEqual(
                     queues,
@@ -126,6 +151,31 @@ class NamesTest(testcase.TestCase):
                 noted = Note.of(NoteCode.QUEUES_UNPAIRED, nic=nic_name, queues=count)
                 self.assertEqual([noted], plan.warnings)
                 self.assertEqual({"irq_affinity"}, {kind for kind, _target in values})
+
+    def test_names_that_do_not_say_which_queue(self):
+        """No number of a queue is made up, and nothing is called another interrupt that may serve one."""
+        kinds = (
+            ("atlantic", ["eth0"] * 5, "interrupt of eth0 (eth0)"),
+            ("of-nobody", ["nobody0"], "interrupt of eth0 (nobody0)"),
+            (
+                "ice",
+                [f"ice-{_PCI}:ctrl-TxRx-0"],
+                f"other interrupt of eth0 (ice-{_PCI}:ctrl-TxRx-0)",
+            ),
+            ("sfc", [f"{_PCI}-xdp-0"], f"XDP interrupt of eth0 ({_PCI}-xdp-0)"),
+            ("bnxt_en", ["eth0-TxRx-", "eth0-TxRx-"], "one of them on CPU"),
+        )
+        for driver, names, expected in kinds:
+            irqs = vectors_of(names)
+            numbers = [irq.number for irq in irqs]
+            nic = hosts.nic("eth0", numbers, pci=_PCI, queues=4, driver=driver)
+            plan, _values = self.plan(nic, irqs)
+            for setting in plan.settings:
+                with self.subTest(driver):
+                    self.assertEqual("irq_affinity", setting.kind)
+                    self.assertIn(f" {expected}", f" {setting.reason}")
+                    self.assertNotRegex(setting.reason, r"queues? \d")
+            self.assertEqual(len(names), len(plan.settings))
 
     def test_a_vector_of_several_queues(self):
         """Intel's own ice driver: all queues of a vector send on its CPU."""
