@@ -70,7 +70,7 @@ class NovaCpuSets(HostRule):
             return
         if 0 in dedicated & host.sets.online:
             why = "CPU 0 is dedicated: timers and interrupts without an affinity go there, and it stays online"
-            yield self._about(host, host.dedicated_option, why, Level.WARNING)
+            yield self._about(host, host.dedicated_option, why, Level.INFO)
         for option, cpus in given.items():
             split = _torn_cores(host, cpus)
             if split:

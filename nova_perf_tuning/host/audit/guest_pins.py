@@ -67,7 +67,7 @@ class GuestPins(GuestRule):
             ["<vcpupin cpuset='0'>"],
             f"a vCPU of {guest.name} owns CPU 0: timers and interrupts without an affinity go there",
             "keep CPU 0 and its sibling out of [compute] cpu_dedicated_set, then migrate it: Nova pins it anew",
-            Level.WARNING,
+            Level.INFO,
         )
 
     def _unbound(self, host: Host, guest: Guest) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import cpulist, errors, rules
+from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.guest import parsing, shape
 from nova_perf_tuning.guest.domain import MAX_PID, Domain, Inventory
 from nova_perf_tuning.host.input import novaconf
@@ -356,6 +357,12 @@ class Host:
             if node is not None:
                 nodes.add(node)
         return frozenset(nodes)
+
+    @functools.cached_property
+    def cpus_by_node(self) -> Mapping[int | None, frozenset[int]]:
+        """Node -> its online CPUs; None: those whose node is not known."""
+        by_node = grouped((self.sets.node_of[cpu], cpu) for cpu in self.sets.online)
+        return {node: frozenset(cpus) for node, cpus in by_node.items()}
 
     @property
     def largest_node(self) -> tuple[int, int]:

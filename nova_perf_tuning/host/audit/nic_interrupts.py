@@ -6,6 +6,7 @@ what is true of any of them.
 """
 
 import abc
+import collections
 import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final
@@ -13,10 +14,11 @@ from typing import ClassVar, Final
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.audit.base import HostRule
 from nova_perf_tuning.host.audit.host import Host
+from nova_perf_tuning.host.audit.interrupt_counts import InterruptCounts
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.plan import vectors
 from nova_perf_tuning.printing import counted
-from nova_perf_tuning.rules import GIVEN, Finding, NoDataError, named, need
+from nova_perf_tuning.rules import GIVEN, Finding, Level, NoDataError, named, need
 
 _NOWHERE: Final = "first leave it a housekeeping CPU (rule nova-cpu-sets); 'nova-perf plan{given}' says what stops it"
 
@@ -25,27 +27,57 @@ _NOWHERE: Final = "first leave it a housekeeping CPU (rule nova-cpu-sets); 'nova
 class Carriers:
     """The interrupts that carry a NIC's packets.
 
-    :ivar irqs: of each queue one, or one for each direction; where the driver's names do not say
-        which serve queues, all that have a handler.
-    :ivar queues: how many queues they serve.
-    :ivar others: how many of ``irqs`` may serve no queue.
+    :ivar queues: of each queue those that serve it, one or one for each direction; where the driver's
+        names do not say which serve queues, each that may by itself.
+    :ivar beside: those of XDP programs, which serve no queue.
+    :ivar others: how many of ``queues`` may be none.
     """
 
-    irqs: Sequence[host_model.Irq]
-    queues: int
+    queues: Sequence[Sequence[host_model.Irq]]
+    beside: Sequence[host_model.Irq] = ()
     others: int = 0
 
     @classmethod
-    def of(cls, host: Host, nic: host_model.Nic) -> "Carriers | None":
+    def of(cls, host: Host, nic: host_model.Nic, counts: InterruptCounts) -> "Carriers | None":
         """Return those of a NIC; None where it has no interrupts."""
         irqs = host.interrupts(nic)
+        beside = [irq for irq in irqs if vectors.serves_xdp(irq)]
         queues = vectors.classify(nic, irqs).queues
         if queues:
-            return cls([irq for queue in queues.values() for irq in queue], len(queues))
+            return cls(list(queues.values()), beside)
         number = max(nic.rx_queues, nic.tx_queues)
-        if not irqs or not number:
+        rest = [irq for irq in irqs if irq not in beside and vectors.may_serve_queues(irq)]
+        if not rest or not number:
             return None
-        return cls(irqs, min(number, len(irqs)), max(0, len(irqs) - number))
+        busy = counts.busiest(rest, number)
+        return cls([[irq] for irq in busy], beside, max(0, len(busy) - number))
+
+    @property
+    def irqs(self) -> list[host_model.Irq]:
+        """All of them."""
+        every = list(self.beside)
+        for queue in self.queues:
+            every += queue
+        return sorted(every, key=lambda irq: irq.number)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class InterruptJudgement:
+    """What a rule says of the interrupts of one NIC.
+
+    :ivar wrong: those on a wrong CPU; :ivar where: in words where they are.
+    :ivar sure: false where it is not known which CPU serves one of the others, and some would be wrong.
+    :ivar moved: those that the plan may move, where they are others than ``wrong``; a measurement should
+        say whether it pays.
+    :ivar by_hand: the remedy where the plan moves none of ``wrong``.
+    """
+
+    wrong: Sequence[host_model.Irq] = ()
+    where: str = ""
+    sure: bool = True
+    level: Level | None = None
+    moved: Sequence[host_model.Irq] = ()
+    by_hand: str = _NOWHERE
 
 
 class NicInterruptRule(HostRule):
@@ -62,25 +94,23 @@ class NicInterruptRule(HostRule):
     )
 
     @abc.abstractmethod
-    def wrong(
-        self, host: Host, nic: host_model.Nic, carriers: Carriers
-    ) -> tuple[list[host_model.Irq], str]:
-        """Return those of a NIC's interrupts that are wrong, and in words where they are.
+    def judge(
+        self, host: Host, nic: host_model.Nic, carriers: Carriers, counts: InterruptCounts
+    ) -> InterruptJudgement:
+        """Return what is wrong with a NIC's interrupts.
 
         :raises NotApplicableError: the rule cannot judge the host.
         """
 
     def evidence(
-        self, host: Host, nic: host_model.Nic, irqs: Sequence[host_model.Irq]
+        self,
+        host: Host,
+        nic: host_model.Nic,
+        irqs: Sequence[host_model.Irq],
+        counts: InterruptCounts,
     ) -> list[tuple[str, object]]:
         """Return where ``irqs`` are."""
-        shown: list[tuple[str, object]] = []
-        for irq in irqs[:3]:
-            name, cpus = "smp", irq.affinity
-            if irq.effective:
-                name, cpus = "effective", irq.effective
-            path = f"/proc/irq/{irq.number}/{name}_affinity_list"
-            shown.append((path, f"{cpus} ({irq.name or 'no handler'})"))
+        shown: list[tuple[str, object]] = [counts.served(irq).evidence for irq in irqs[:3]]
         if len(irqs) > 3:
             more = cpulist.format(irq.number for irq in irqs[3:])
             shown.append(("/proc/irq/*/smp_affinity_list", f"and {len(irqs) - 3} more: {more}"))
@@ -89,49 +119,98 @@ class NicInterruptRule(HostRule):
     def check(self, host: Host) -> Iterator[Finding]:
         need(host.facts.nics, "network devices are not in this record", NoDataError)
         need(host.links, "no NIC that is up")
+        counts = InterruptCounts(host)
         unknown: list[str] = []
+        unserved: list[str] = []
         for nic in host.links:
-            carriers = Carriers.of(host, nic)
+            carriers = Carriers.of(host, nic, counts)
             if carriers is None:
                 unknown.append(nic.name)
                 continue
-            wrong, where = self.wrong(host, nic, carriers)
-            if self.of_queues and 0 < len(wrong) <= carriers.others:
+            judged = self.judge(host, nic, carriers, counts)
+            if self.of_queues and 0 < len(judged.wrong) <= carriers.others:
                 unknown.append(nic.name)
                 continue
-            irqs = [irq for irq in wrong if not host.is_refused(nic, irq)]
+            irqs = [irq for irq in judged.wrong if not host.is_refused(nic, irq)]
             if irqs:
-                yield self._about(host, nic, irqs, where)
+                yield self._about(host, nic, irqs, judged, counts)
+            elif not judged.sure:
+                unserved.append(nic.name)
         need(
             not unknown,
             f"which interrupts carry packets of {named(unknown)} is not known",
             NoDataError,
         )
+        need(
+            not unserved,
+            f"which CPUs serve the interrupts of {named(unserved)} is not known: neither effective_affinity nor "
+            "/proc/interrupts says it",
+            NoDataError,
+        )
 
     def _about(
-        self, host: Host, nic: host_model.Nic, irqs: Sequence[host_model.Irq], where: str
+        self,
+        host: Host,
+        nic: host_model.Nic,
+        irqs: Sequence[host_model.Irq],
+        judged: InterruptJudgement,
+        counts: InterruptCounts,
     ) -> Finding:
-        targets = [f"irq:{irq.number}" for irq in irqs]
+        targets = [f"irq:{irq.number}" for irq in judged.moved or irqs]
         settings = host.planned_for("irq_affinity", targets, f"audit-{self.id}")
-        remedy = _NOWHERE
+        wrong = {f"irq:{irq.number}" for irq in irqs}
+        remedy = judged.by_hand
+        if wrong.isdisjoint(setting.target for setting in settings):
+            settings = []
         if settings:
             remedy = f"nova-perf apply --rule {self.id}{GIVEN}  # 'nova-perf plan --all{GIVEN}' shows where to"
         speed = f"{nic.speed_mbps} Mbit/s" if nic.speed_mbps else "speed unknown"
         return self.finding(
-            self.evidence(host, nic, irqs),
-            f"{counted(len(irqs), 'interrupt')} of {nic.name} ({speed}) {where}",
+            self.evidence(host, nic, irqs, counts),
+            f"{counted(len(irqs), 'interrupt')} of {nic.name} ({speed}) {judged.where}",
             remedy,
             subject=nic.name,
             settings=settings,
+            level=judged.level,
+            safe=not judged.moved,
         )
 
 
-def _cpus(irq: host_model.Irq) -> frozenset[int]:
-    """Return the CPU that serves an interrupt; all that may, where the kernel names none."""
-    return cpulist.parse(irq.effective or irq.affinity or "")
+class _AvoidingRule(NicInterruptRule):
+    """A rule that wants interrupts kept off some CPUs."""
+
+    @abc.abstractmethod
+    def avoided(self, host: Host, nic: host_model.Nic, irq: host_model.Irq) -> frozenset[int]:
+        """Return the CPUs that should not serve an interrupt."""
+
+    @abc.abstractmethod
+    def where(self, host: Host, nic: host_model.Nic, cpus: frozenset[int]) -> str:
+        """Return in words where interrupts are that ``cpus`` serve."""
+
+    def judged(
+        self, host: Host, nic: host_model.Nic, carriers: Carriers
+    ) -> Sequence[host_model.Irq]:
+        """Return the interrupts that are judged."""
+        return carriers.irqs
+
+    def judge(
+        self, host: Host, nic: host_model.Nic, carriers: Carriers, counts: InterruptCounts
+    ) -> InterruptJudgement:
+        wrong: list[host_model.Irq] = []
+        cpus: set[int] = set()
+        sure = True
+        for irq in self.judged(host, nic, carriers):
+            place = counts.served(irq)
+            bad = place.cpus & self.avoided(host, nic, irq)
+            if bad and bad == place.cpus:
+                wrong.append(irq)
+                cpus |= bad
+            elif not place.known and (bad or not place.cpus):
+                sure = False
+        return InterruptJudgement(wrong, self.where(host, nic, frozenset(cpus)), sure)
 
 
-class OnCpu0(NicInterruptRule):
+class OnCpu0(_AvoidingRule):
     """No NIC queue interrupts CPU 0."""
 
     id = "nic-irq-on-cpu0"
@@ -140,27 +219,40 @@ class OnCpu0(NicInterruptRule):
         "Oracle, 10GbE network performance tuning (2013): move the port's interrupts off CPU 0"
     )
 
-    def wrong(
-        self, host: Host, nic: host_model.Nic, carriers: Carriers
-    ) -> tuple[list[host_model.Irq], str]:
+    def avoided(self, host: Host, nic: host_model.Nic, irq: host_model.Irq) -> frozenset[int]:
+        return frozenset([0])
+
+    def where(self, host: Host, nic: host_model.Nic, cpus: frozenset[int]) -> str:
+        return "served by CPU 0, which also serves the timers of the whole host"
+
+    def judge(
+        self, host: Host, nic: host_model.Nic, carriers: Carriers, counts: InterruptCounts
+    ) -> InterruptJudgement:
         need(len(host.sets.online) > 1, "one CPU")
-        there = [irq for irq in carriers.irqs if _cpus(irq) == {0}]
+        taken = host.sets.reserved | host.sets.quiet
+        judged = super().judge(host, nic, carriers, counts)
+        need(
+            not judged.wrong or host.runs_guests or taken,
+            "not a host of guests, and no CPU is dedicated or isolated: CPU 0 is as good as the others",
+        )
         # With more queues than CPUs some of them are there on purpose; with no other housekeeping
         # CPU all are.
         planned = 0
         for irq in carriers.irqs:
             setting = host.planned.get(("irq_affinity", f"irq:{irq.number}"))
-            cpus = _cpus(irq)
+            cpus = counts.served(irq).cpus
             if setting is not None:
                 cpus = cpulist.parse(setting.value)
             if cpus == {0}:
                 planned += 1
-        if planned >= len(there):
-            return [], ""
-        return there, "served by CPU 0, which also serves the timers of the whole host"
+        if planned >= len(judged.wrong):
+            return InterruptJudgement(sure=judged.sure)
+        if not taken:  # every CPU has work of the host and of guests
+            return dataclasses.replace(judged, level=Level.INFO)
+        return judged
 
 
-class RemoteNode(NicInterruptRule):
+class RemoteNode(_AvoidingRule):
     """A NIC's interrupts are on CPUs of its own node."""
 
     id = "nic-irq-remote-node"
@@ -169,9 +261,17 @@ class RemoteNode(NicInterruptRule):
     )
     source = "ESnet fasterdata; bloomberg/chef-bcpc #2115: 10-20 % of application performance"
 
-    def wrong(
-        self, host: Host, nic: host_model.Nic, carriers: Carriers
-    ) -> tuple[list[host_model.Irq], str]:
+    def avoided(self, host: Host, nic: host_model.Nic, irq: host_model.Irq) -> frozenset[int]:
+        near = host.cpus_by_node.get(vectors.node_of(nic, irq), frozenset())
+        return host.sets.online - near - host.cpus_by_node.get(None, frozenset())
+
+    def where(self, host: Host, nic: host_model.Nic, cpus: frozenset[int]) -> str:
+        nodes = cpulist.format(host.nodes_of(cpus))
+        return f"served on node {nodes}, the NIC is on node {nic.node}"
+
+    def judge(
+        self, host: Host, nic: host_model.Nic, carriers: Carriers, counts: InterruptCounts
+    ) -> InterruptJudgement:
         host.need_nodes()
         need(
             any(link.node is not None for link in host.links),
@@ -179,25 +279,22 @@ class RemoteNode(NicInterruptRule):
             NoDataError,
         )
         if nic.node not in host.nodes_of(host.sets.housekeeping):
-            return [], ""
-        far: list[host_model.Irq] = []
-        others: set[int] = set()
-        for irq in carriers.irqs:
-            nodes = host.nodes_of(_cpus(irq))
-            if nodes and vectors.node_of(nic, irq) not in nodes:
-                far.append(irq)
-                others |= nodes
-        return far, f"served on node {cpulist.format(others)}, the NIC is on node {nic.node}"
+            return InterruptJudgement()
+        return super().judge(host, nic, carriers, counts)
 
     def evidence(
-        self, host: Host, nic: host_model.Nic, irqs: Sequence[host_model.Irq]
+        self,
+        host: Host,
+        nic: host_model.Nic,
+        irqs: Sequence[host_model.Irq],
+        counts: InterruptCounts,
     ) -> list[tuple[str, object]]:
         shown = [host.node_file(nic)]
-        shown += super().evidence(host, nic, irqs)
+        shown += super().evidence(host, nic, irqs, counts)
         return shown
 
 
-class OnDedicated(NicInterruptRule):
+class OnDedicated(_AvoidingRule):
     """No NIC interrupts a CPU that belongs to a guest."""
 
     id = "nic-irq-on-dedicated"
@@ -205,22 +302,22 @@ class OnDedicated(NicInterruptRule):
     why = "Each interrupt preempts a vCPU on its dedicated CPU."
     source = "containers/nri-plugins #669, TuneD cpu-partitioning"
 
-    def wrong(
+    def avoided(self, host: Host, nic: host_model.Nic, irq: host_model.Irq) -> frozenset[int]:
+        return host.sets.reserved | host.sets.quiet
+
+    def where(self, host: Host, nic: host_model.Nic, cpus: frozenset[int]) -> str:
+        return f"on {cpulist.named(cpus)}, owned by guests or programs, or isolated for them"
+
+    def judged(
         self, host: Host, nic: host_model.Nic, carriers: Carriers
-    ) -> tuple[list[host_model.Irq], str]:
-        taken = host.sets.reserved | host.sets.quiet
-        need(taken, "no dedicated or isolated CPUs")
-        there: list[host_model.Irq] = []
-        cpus: set[int] = set()
-        for irq in host.interrupts(nic):
-            serving = _cpus(irq)
-            if serving and serving <= taken:
-                there.append(irq)
-                cpus |= serving
-        return (
-            there,
-            f"on {cpulist.named(cpus)}, owned by guests or programs, or isolated for them",
-        )
+    ) -> Sequence[host_model.Irq]:
+        return host.interrupts(nic)
+
+    def judge(
+        self, host: Host, nic: host_model.Nic, carriers: Carriers, counts: InterruptCounts
+    ) -> InterruptJudgement:
+        need(host.sets.reserved | host.sets.quiet, "no dedicated or isolated CPUs")
+        return super().judge(host, nic, carriers, counts)
 
 
 class OneCpu(NicInterruptRule):
@@ -230,22 +327,50 @@ class OneCpu(NicInterruptRule):
     why = "One CPU in softirq is the limit of the whole NIC, whatever its number of queues."
     source = "scylladb #10600: CPU 0 at 100 % softirq, the NIC dropping"
 
-    def wrong(
-        self, host: Host, nic: host_model.Nic, carriers: Carriers
-    ) -> tuple[list[host_model.Irq], str]:
+    def judge(
+        self, host: Host, nic: host_model.Nic, carriers: Carriers, counts: InterruptCounts
+    ) -> InterruptJudgement:
         pool = host.sets.interrupts(nic.node)
-        if carriers.queues < 2 or pool is None or len(pool.cpus) < 2:
-            return [], ""
-        irqs = list(carriers.irqs)
-        cpus: frozenset[int] = frozenset()
-        for irq in irqs:
-            its = _cpus(irq)
-            if not its:  # where it is served is not known
-                continue
-            if len(its) > 1 or (cpus and its != cpus):
-                return [], ""
-            cpus = its
-        if not cpus:
-            return [], ""
+        number = len(carriers.queues) - carriers.others
+        if number < 2 or pool is None or len(pool.cpus) < 2:
+            return InterruptJudgement()
+        on_cpus: list[frozenset[int]] = []
+        sure = True
+        for queue in carriers.queues:
+            places = [counts.served(irq) for irq in queue]
+            if all(place.known for place in places):
+                on_cpus.append(frozenset().union(*(place.cpus for place in places)))
+            else:
+                sure = False
+        serving = frozenset[int]().union(*on_cpus)
+        if len(serving) > 1:
+            if not sure or carriers.others:
+                return InterruptJudgement()
+            return self._uneven(carriers, on_cpus, pool.members - serving)
+        if not sure or not serving:
+            return InterruptJudgement(sure=False)
         spare = f"{pool.where} has {counted(len(pool.cpus), 'housekeeping CPU')}"
-        return irqs, f"of all {carriers.queues} queues served by CPU {min(cpus)}; {spare}"
+        where = f"of all {number} queues served by CPU {min(serving)}; {spare}"
+        return InterruptJudgement(carriers.irqs, where)
+
+    def _uneven(
+        self, carriers: Carriers, on_cpus: Sequence[frozenset[int]], idle: frozenset[int]
+    ) -> InterruptJudgement:
+        """Return that queues share a CPU while others serve none of the NIC's queues."""
+        queues_of = collections.Counter(cpu for cpus in on_cpus for cpu in cpus)
+        shared = {cpu for cpu, number in queues_of.items() if number > 1}
+        crowded: list[host_model.Irq] = []
+        for queue, cpus in zip(carriers.queues, on_cpus, strict=True):
+            if cpus <= shared:
+                crowded += queue
+        if not crowded or not idle:
+            return InterruptJudgement()
+        where = (
+            f"share {cpulist.named(shared)}, while {cpulist.named(idle)} serve none of its queues"
+        )
+        if len(idle) == 1:
+            where = where.replace(" serve none", " serves none")
+        by_hand = f"echo {min(idle)} > /proc/irq/{crowded[-1].number}/smp_affinity_list"
+        return InterruptJudgement(
+            crowded, where, level=Level.INFO, moved=carriers.irqs, by_hand=by_hand
+        )

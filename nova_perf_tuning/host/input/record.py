@@ -36,6 +36,9 @@ _CPUINFO: Final = (
     "processor vendor arch cpu family model stepping flags CPU Features machine platform"
 )
 
+#: Of /proc/interrupts, as the audit reads it.
+_COUNTS_LIMIT: Final = 4 << 20
+
 _NOVA: Final = f"{{{parsing.NOVA_NAMESPACE}}}"
 _OSINFO: Final = "{http://libosinfo.org/xmlns/libvirt/domain/1.0}"
 #: Those that say a flavor's extra spec, an image's property, or one of the request.
@@ -162,6 +165,8 @@ def collect(root: Root) -> Tree:
             tree.entries[f"{directory}/{action}"] = None
     if root.live:  # the kernel has had this file since Linux 6.1
         tree.entries.setdefault("proc/sys/kernel/arch", f"{os.uname().machine}\n".encode())
+    if _needs_counts(facts):
+        tree.copy("proc/interrupts", limit=_COUNTS_LIMIT)
     _add_texts(tree)
     _add_tasks(tree, facts)
     for name in [nic.name for nic in facts.nics if nic.kind in ("physical", "vf")]:
@@ -169,6 +174,16 @@ def collect(root: Root) -> Tree:
         if link is not None:
             tree.entries[f"{ethtool.DIRECTORY}/{name}.json"] = ethtool.as_json(link)
     return tree
+
+
+def _needs_counts(facts: host_model.HostFacts) -> bool:
+    """Whether only counts say which CPU serves an interrupt of a NIC."""
+    for nic in facts.nics:
+        for number in nic.irqs:
+            irq = facts.irqs.get(number)
+            if irq is not None and not irq.effective and not (irq.affinity or "0").isdecimal():
+                return True
+    return False
 
 
 def _add_tasks(tree: Tree, facts: host_model.HostFacts) -> None:

@@ -130,8 +130,8 @@ class Cpu0Test(testcase.TestCase):
         offline = {f"{_CPU}/online": "1-15\n"}
         dedicated = {nova: "[compute]\ncpu_dedicated_set = 0,2-3,8,10-11\n"}
         for name, text, changes, expected in (
-            ("own", own, {}, [rules.Level.WARNING]),
-            ("own, no nova.conf", own, {nova: None}, [rules.Level.WARNING]),
+            ("own", own, {}, [rules.Level.INFO]),
+            ("own, no nova.conf", own, {nova: None}, [rules.Level.INFO]),
             ("in the set", own, dedicated, []),
             ("floating", floating, {}, []),
             ("offline", own, offline, []),

@@ -6,6 +6,7 @@ from tests.support import audit_hosts as hosts
 
 #: The good host's NIC with names that no rule knows: one vector for each of its two queues.
 _NUMBER = 40
+_RULES = ("nic-irq-on-cpu0", "nic-irq-on-dedicated", "nic-irq-one-cpu", "nic-irq-remote-node")
 
 
 def vectors(*cpus: int) -> hosts.Tree:
@@ -45,3 +46,77 @@ class UnknownNamesTest(testcase.TestCase):
         for rule in ("nic-irq-on-dedicated", "nic-irq-on-cpu0", "nic-irq-remote-node"):
             with self.subTest(rule):
                 self.assertEqual("unknown", self.verdict(rule))
+
+
+class UnknownPlacesTest(testcase.TestCase):
+    """The kernel does not say which CPU of a mask serves an interrupt: its counts say it, or nothing does."""
+
+    def verdict(self, rule: str, allowed: str, counts: str) -> str:
+        changes: dict[str, str | None] = {"proc/interrupts": counts or None}
+        for number in (40, 41):
+            changes[f"proc/irq/{number}/smp_affinity_list"] = f"{allowed}\n"
+            changes[f"proc/irq/{number}/effective_affinity_list"] = None
+        report = audit_cases.judge(rule, changes)
+        if report.findings:
+            return report.findings[0].evidence[-1].path
+        return "holds" if report.clean else "unknown"
+
+    def counted(self, *cpus: int) -> str:
+        """Return /proc/interrupts with the counts of interrupts 40, 41 ... on one CPU each."""
+        lines = ["  ".join(["    ", *(f"CPU{cpu}" for cpu in range(16))])]
+        for at, cpu in enumerate(cpus):
+            counts = ["3"] * 16  # some are from before it was moved
+            counts[cpu] = "271490338"
+            lines.append(f" {40 + at}: {'  '.join(counts)}  PCI-MSI 5767168-edge  eth0-TxRx-{at}")
+        lines.append("NMI: 1 2 3")
+        return "\n".join(lines) + "\n"
+
+    def test_a_wide_mask_is_no_place(self) -> None:
+        for rule in _RULES:
+            with self.subTest(rule):
+                self.assertEqual("unknown", self.verdict(rule, "0-15", ""))
+
+    def test_a_mask_without_a_wrong_cpu_holds(self) -> None:
+        for rule in _RULES[:2]:
+            self.assertEqual("holds", self.verdict(rule, "8-9", ""), rule)
+        self.assertEqual("holds", self.verdict("nic-irq-remote-node", "0-3,8-11", ""))
+        wrong = "/proc/irq/41/smp_affinity_list"
+        self.assertEqual(wrong, self.verdict("nic-irq-on-dedicated", "2-3", ""))
+        self.assertEqual(wrong, self.verdict("nic-irq-remote-node", "4-7", ""))
+
+    def test_counts_say_where(self) -> None:
+        counted = "/proc/interrupts"
+        for rule, cpus, expected in (
+            ("nic-irq-on-cpu0", (0, 0), counted),
+            ("nic-irq-on-cpu0", (8, 9), "holds"),
+            ("nic-irq-on-dedicated", (1, 10), counted),
+            ("nic-irq-on-dedicated", (1, 9), "holds"),
+            ("nic-irq-one-cpu", (9, 9), counted),
+            ("nic-irq-one-cpu", (1, 9), "holds"),
+            ("nic-irq-remote-node", (1, 4), counted),
+            ("nic-irq-remote-node", (1, 9), "holds"),
+        ):
+            with self.subTest(rule, cpus=cpus):
+                self.assertEqual(expected, self.verdict(rule, "0-15", self.counted(*cpus)))
+
+
+class UnevenQueuesTest(testcase.TestCase):
+    def test_queues_that_share_a_cpu_while_another_is_idle(self) -> None:
+        for cpus, expected in (
+            ((1, 1, 9, 9), "CPUs 1,9, while CPUs 0,8 serve none"),
+            ((1, 8, 9, 9), "CPU 9, while CPU 0 serves none"),
+            ((0, 1, 8, 9), ""),
+            ((0, 1, 8, 9, 9), ""),  # there is no idle CPU
+        ):
+            tree: dict[str, str | None] = {"proc/irq": None, f"{hosts.ETH0}/msi_irqs": None}
+            for at, cpu in enumerate(cpus):
+                tree |= hosts.irq(_NUMBER + at, f"eth0-TxRx-{at}", cpu, hosts.ETH0, allowed="0-15")
+                tree[f"{hosts.ETH0}/net/eth0/queues/rx-{at}/rps_cpus"] = "0000\n"
+                tree[f"{hosts.ETH0}/net/eth0/queues/tx-{at}/xps_cpus"] = "0000\n"
+            report = audit_cases.judge("nic-irq-one-cpu", tree)
+            with self.subTest(cpus=cpus):
+                self.assertEqual(bool(expected), not report.clean)
+                for finding in report.findings:
+                    self.assertIn(expected, finding.why)
+                    self.assertEqual(("info", False), (finding.level.value, finding.safe))
+                    self.assertTrue(finding.settings)

@@ -52,6 +52,15 @@ class RecordingTest(testcase.TestCase):
                 live, findings(as_root(record.collect(hosts.TreeRoot(tree))), **case.options), name
             )
 
+    def test_counts_of_interrupts_are_kept_where_nothing_else_says_who_serves_them(self) -> None:
+        counts = {"proc/interrupts": "  CPU0 CPU1\n 40: 0 9  PCI-MSI 1-edge eth0-TxRx-0\n"}
+        wide: dict[str, str | None] = {"proc/irq/40/smp_affinity_list": "0-15\n"}
+        unsaid: dict[str, str | None] = {**wide, "proc/irq/40/effective_affinity_list": None}
+        for changes, expected in (({}, False), (wide, False), (unsaid, True)):
+            tree = hosts.changed(hosts.good(), {**counts, **changes})
+            kept = record.collect(hosts.TreeRoot(tree)).entries
+            self.assertEqual(expected, "proc/interrupts" in kept, changes)
+
     def test_what_a_guest_was_told_of_its_mtu_is_kept(self) -> None:
         xml = hosts.domain().replace("<model", "<mtu size='1450'/><model", 1)
         tree = hosts.changed(hosts.good(), {"run/libvirt/qemu/instance-1.xml": xml})

@@ -412,16 +412,21 @@ class CautionTest(testcase.TestCase):
             **hosts.nodes(("0-1",)),
             **hosts.nic("eth0", node=0, address="0000:41:00.0"),
         }
+        guests = {"etc/nova/nova.conf": "[compute]\ncpu_shared_set = 0-1\n"}
         rule = runner.chosen(["nic-irq-on-cpu0"])
-        for first, second, expected in ((1, 0, 0), (1, 1, 0), (0, 0, 1)):
-            with self.subTest(first):
-                irqs = hosts.irq(40, "eth0-TxRx-0", first, hosts.ETH0) | hosts.irq(
-                    41, "eth0-TxRx-1", second, hosts.ETH0
-                )
-                self.assertEqual(
-                    expected,
-                    len(runner.run(hosts.view({**tree, **irqs}), rule, strict=True).findings),
-                )
+        hint = [rules.Level.INFO]  # no CPU belongs to one guest alone
+        for first, second, more, expected in (
+            (1, 0, guests, []),
+            (1, 1, guests, []),
+            (0, 0, guests, hint),
+            (0, 0, {}, []),
+        ):
+            with self.subTest(first=first, second=second, more=more):
+                irqs = hosts.irq(40, "eth0-TxRx-0", first, hosts.ETH0)
+                irqs |= hosts.irq(41, "eth0-TxRx-1", second, hosts.ETH0)
+                view = hosts.view({**tree, **irqs, **more})
+                found = runner.run(view, rule, strict=True).findings
+                self.assertEqual(expected, [finding.level for finding in found])
 
     def test_cpu_0_is_right_where_the_plan_wants_it(self) -> None:
         """No other housekeeping CPU is left, so that the rule's own remedy is CPU 0."""

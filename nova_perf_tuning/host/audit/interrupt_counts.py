@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which CPUs serve an interrupt: as the kernel says, else as it has counted in ``/proc/interrupts``.
+
+Kernels before 4.15, and some architectures, do not say which of the CPUs in an interrupt's mask they
+chose. Only then the counts are read: a large host must format millions of them.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.host.audit.host import Host
+from nova_perf_tuning.host.model import host_model
+
+_FILE: Final = "proc/interrupts"
+#: Of an interrupt's counts: what a CPU has less of is from before it was moved.
+_SHARE: Final = 0.01
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Served:
+    """Where an interrupt is delivered.
+
+    :ivar cpus: the CPUs that serve it; where ``known`` is false, all that may.
+    """
+
+    cpus: frozenset[int]
+    known: bool
+    evidence: tuple[str, str]
+
+
+class InterruptCounts:
+    """The counts of one host, read when they are first asked for."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._rows: Mapping[int, Mapping[int, int]] | None = None
+
+    def of(self, irq: host_model.Irq) -> Mapping[int, int]:
+        """Return CPU -> how often it has served an interrupt, without zeros."""
+        if self._rows is None:
+            self._rows = _parsed(self._host.content(_FILE) or "")
+        return self._rows.get(irq.number, {})
+
+    def served(self, irq: host_model.Irq) -> Served:
+        """Return which CPUs serve an interrupt."""
+        folder = f"/proc/irq/{irq.number}"
+        name = irq.name or "no handler"
+        if irq.effective:
+            shown = (f"{folder}/effective_affinity_list", f"{irq.effective} ({name})")
+            return Served(cpulist.parse(irq.effective), True, shown)
+        allowed = cpulist.parse(irq.affinity or "")
+        shown = (f"{folder}/smp_affinity_list", f"{irq.affinity} ({name})")
+        if len(allowed) == 1:
+            return Served(allowed, True, shown)
+        counts = self.of(irq)
+        total = sum(counts.values())
+        often = {cpu for cpu, count in counts.items() if count >= total * _SHARE}
+        if often & allowed:
+            where = f"{irq.number}: {total} on {cpulist.named(often)} ({name})"
+            return Served(frozenset(often & allowed), True, (f"/{_FILE}", where))
+        return Served(allowed, False, shown)
+
+    def busiest(self, irqs: Sequence[host_model.Irq], number: int) -> Sequence[host_model.Irq]:
+        """Return the ``number`` interrupts that fire, where all others hardly ever do; else all of them."""
+        if number >= len(irqs):
+            return irqs
+        totals = sorted((sum(self.of(irq).values()) for irq in irqs), reverse=True)
+        least, next_one = totals[number - 1], totals[number]
+        if least == 0 or next_one > least * _SHARE:
+            return irqs
+        return [irq for irq in irqs if sum(self.of(irq).values()) >= least]
+
+
+def _parsed(text: str) -> dict[int, dict[int, int]]:
+    """Return number -> CPU -> count of the lines of numbered interrupts."""
+    head, *lines = text.splitlines() or [""]
+    cpus = [int(word[3:]) for word in head.split() if word[:3] == "CPU" and word[3:].isdecimal()]
+    rows: dict[int, dict[int, int]] = {}
+    for line in lines:
+        number, colon, rest = line.partition(":")
+        counts = rest.split()[: len(cpus)]
+        if not colon or not number.strip().isdecimal() or len(counts) < len(cpus):
+            continue
+        if all(count.isdecimal() for count in counts):
+            row = {cpu: int(count) for cpu, count in zip(cpus, counts, strict=True)}
+            rows[int(number)] = {cpu: count for cpu, count in row.items() if count}
+    return rows
