@@ -125,6 +125,7 @@ class Disk:
         ``network`` ...
     :ivar device: the name that the guest's XML gives it (``vda``).
     :ivar queues: 0 where QEMU chooses.
+    :ivar of_virtio: what the XML says that only virtio-blk takes, such as ``queues='4'``.
     """
 
     device: str
@@ -133,6 +134,7 @@ class Disk:
     bus: str = ""
     cache: str = ""
     queues: int = 0
+    of_virtio: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

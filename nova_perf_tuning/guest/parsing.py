@@ -40,6 +40,11 @@ INSTANCES: Final = (f"{_NOVA}instance", f"{_NOVA.replace('1.1', '1.0')}instance"
 #: Number of an I/O thread.
 _IOTHREAD: Final = re.compile("[1-9][0-9]{0,8}").fullmatch
 #: Arguments that are passed on to QEMU as they are.
+#: Attributes of a disk's ``<driver>`` that are virtio-blk's: libvirt, src/conf/domain_validate.c and
+#: src/qemu/qemu_validate.c.
+_VIRTIO_DISK: Final = tuple(
+    "queues queue_size event_idx ioeventfd iothread iommu ats packed page_per_vq".split()
+)
 _QEMU: Final = "{http://libvirt.org/schemas/domain/qemu/1.0}"
 _PROPERTY: Final = f"{_NOVA}property"
 #: Our element and its children in lxml's form of names.
@@ -238,7 +243,19 @@ def _disk(disk: etree._Element) -> domain.Disk:
         bus=_shown(disk, "target", "bus"),
         cache=_shown(disk, "driver", "cache"),
         queues=number_of_queues,
+        of_virtio=tuple(_of_virtio(disk)),
     )
+
+
+def _of_virtio(disk: etree._Element) -> Iterator[str]:
+    """Yield what only virtio-blk takes, whatever the bus of the disk is."""
+    model = _shown(disk, ".", "model")
+    if model in domain.VIRTIO_MODELS:
+        yield f"model='{model}'"
+    for name in _VIRTIO_DISK:
+        value = _shown(disk, "driver", name)
+        if value:
+            yield f"{name}='{value}'"
 
 
 def _controller(device: etree._Element) -> domain.Controller:

@@ -510,6 +510,14 @@ CASES: dict[str, Case] = {
         "vda: bus ide",
         message="1 disk of instance-1 on ide",
     ),
+    "guest-disk-options": Case(
+        {_GUEST: hosts.domain(bus="sata", disk="<driver queues='4'/>")},
+        "error",
+        "vda: queues='4', bus sata",
+        message=(
+            "1 disk of instance-1 with options that only virtio-blk takes: libvirt does not start the guest"
+        ),
+    ),
     "guest-scsi-controller": Case(
         {
             _SCSI: hosts.domain(

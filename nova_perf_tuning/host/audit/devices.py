@@ -95,6 +95,25 @@ class EmulatedDisk(_DiskRule):
         return self.of_disks(guest, wrong, f"on {named(sorted(buses))}", remedy)
 
 
+class DiskOptions(_DiskRule):
+    """Disks have no option of virtio-blk on another bus."""
+
+    id = "guest-disk-options"
+    level = Level.ERROR
+    why = "libvirt refuses to define or start such a domain."
+    remedy = "rebuild or resize it: Nova writes its XML anew"
+    plain = "<target bus='virtio'/> with virtio drivers in the guest, or without these attributes"
+    source = 'libvirt: src/conf/domain_validate.c, "only supported by virtio-blk"'
+
+    def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
+        refused: list[str] = []
+        for disk in guest.inventory.disks:
+            if disk.of_virtio and disk.bus and disk.bus != "virtio":
+                refused.append(f"{disk.device}: {' '.join(disk.of_virtio)}, bus {disk.bus}")
+        what = "with options that only virtio-blk takes: libvirt does not start the guest"
+        return self.of_disks(guest, refused, what)
+
+
 class EmulatedController(GuestRule):
     """SCSI disks hang on virtio-scsi with a queue for each vCPU."""
 

@@ -4,20 +4,22 @@
 from collections.abc import Iterator, Sequence
 
 from nova_perf_tuning import cpulist
+from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.host.audit.base import GuestRule
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.model import owners
-from nova_perf_tuning.rules import Finding, Level, need
+from nova_perf_tuning.printing import counted
+from nova_perf_tuning.rules import Finding, Level, named, need
 
 
 class GuestPins(GuestRule):
-    """A guest's pins name CPUs of this host but CPU 0, and its vCPUs lie beside their memory."""
+    """A guest's pins name CPUs of this host but CPU 0, one for each vCPU, and its vCPUs lie beside their memory."""
 
     id = "guest-pins"
     level = Level.ERROR
     why = "libvirt refuses to start it (Invalid argument), or its vCPUs fetch every byte over the interconnect."
     remedy = "migrate it: Nova pins it anew"
-    plain = "<cputune> and <numatune> that fit this host and leave it CPU 0"
+    plain = "<cputune> with a CPU for each vCPU, but CPU 0, and <numatune>, that fit this host"
     source = "libvirt: CPU tuning and NUMA node tuning; kubevirt/kubevirt #16992"
 
     def guests(self, host: Host) -> Sequence[Guest]:
@@ -32,6 +34,7 @@ class GuestPins(GuestRule):
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         yield from self._absent(host, guest)
         yield from self._cpu_0(host, guest)
+        yield from self._crowded(guest)
         yield from self._unbound(host, guest)
         memory = guest.inventory.memory or (("", guest.domain.memory_nodes or ""),)
         for vcpus, nodes in memory:
@@ -69,6 +72,24 @@ class GuestPins(GuestRule):
             "keep CPU 0 and its sibling out of [compute] cpu_dedicated_set, then migrate it: Nova pins it anew",
             Level.INFO,
         )
+
+    def _crowded(self, guest: Guest) -> Iterator[Finding]:
+        """Yield a guest several of whose vCPUs are pinned to one CPU, or all to fewer CPUs than vCPUs."""
+        pins = guest.domain.vcpu_pins
+        on_cpu = grouped((text, vcpu) for vcpu, text in sorted(pins.items()) if text.isdecimal())
+        shown: list[str] = []
+        for cpu, vcpus in on_cpu.items():
+            if len(vcpus) > 1:
+                shown.append(f"{cpulist.named(vcpus, 'vCPU')} on CPU {cpu}")
+        what = named(shown)
+        every = cpulist.union(pins.values())
+        if not shown and len(pins) == guest.domain.vcpus > len(every):
+            what = f"{counted(len(pins), 'vCPU')} on {cpulist.named(every)}"
+            shown.append(what)
+        if shown:
+            why = f"{what} of {guest.name}: they run in turn, and wait for one another a whole time slice where "
+            why += "one holds a lock"
+            yield self.of(guest, [named(shown, 8)], why, level=Level.WARNING)
 
     def _unbound(self, host: Host, guest: Guest) -> Iterator[Finding]:
         """Yield a guest whose vCPUs are on some nodes while its memory may be on others.

@@ -144,7 +144,8 @@ def _vcpu_threads(host: Host) -> Iterator[Placed]:
         yield from threads
         if not threads and guest.process is None:  # it is off: its pins say where they will be
             for text in guest.domain.vcpu_pins.values():
-                yield Placed(guest.name, (guest.path, f"<vcpupin cpuset='{text}'>"), text)
+                element = "vcpu" if text == guest.domain.cpuset else "vcpupin"
+                yield Placed(guest.name, (guest.path, f"<{element} cpuset='{text}'>"), text)
     judged = {guest.name for guest in host.guests}
     for process in host.facts.guests:
         if process.name not in judged:

@@ -142,6 +142,36 @@ class Cpu0Test(testcase.TestCase):
                 self.assertEqual(expected, levels)
 
 
+class CrowdedTest(testcase.TestCase):
+    def test_vcpus_that_share_a_cpu(self) -> None:
+        """Pins to several CPUs float, and do not count as long as there is a CPU for each vCPU."""
+        four = "<vcpu>4</vcpu>"
+        more = "<vcpupin vcpu='2' cpuset='{}'/><vcpupin vcpu='3' cpuset='{}'/>"
+        for pins, expected in (
+            (("2", "10"), "vCPUs 0,2 on CPU 2"),
+            (("3", "2"), "vCPUs 0,3 on CPU 2, vCPUs 1-2 on CPU 3"),
+            (("2-3", "2-3"), "4 vCPUs on CPUs 2-3"),
+            (("2-3,10-11", "2-3,10-11"), ""),
+            (("10", "11"), ""),
+        ):
+            self.found(xml(more.format(*pins), four), expected, pins)
+        for cpus, expected in (("2-3,10", "4 vCPUs on CPUs 2-3,10"), ("2-3,10-11", "")):
+            floating = xml(vcpu=f"<vcpu cpuset='{cpus}'>4</vcpu>")
+            floating = floating.replace(
+                "<vcpupin vcpu='0' cpuset='2'/>", "<emulatorpin cpuset='0'/>"
+            )
+            self.found(floating.replace("<vcpupin vcpu='1' cpuset='3'/>", ""), expected, cpus)
+
+    def found(self, text: str, expected: str, case: object) -> None:
+        report = audit_cases.judge("guest-pins", {_IDLE: text})
+        turns = [finding for finding in report.findings if "run in turn" in finding.why]
+        with self.subTest(case=case):
+            self.assertEqual(
+                [expected] if expected else [], [one.evidence[0].value for one in turns]
+            )
+            self.assertLessEqual({one.level for one in turns}, {rules.Level.WARNING})
+
+
 class MemoryTest(testcase.TestCase):
     def test_memory_that_nothing_binds(self) -> None:
         huge = "<memoryBacking><hugepages/></memoryBacking>"

@@ -406,6 +406,22 @@ class CautionTest(testcase.TestCase):
                 report = audit_cases.judge("vhost-net-missing", {**alone, **changes})
                 self.assertEqual(fires, bool(report.findings))
 
+    def test_options_of_virtio_on_another_bus(self) -> None:
+        guest = "run/libvirt/qemu/instance-1.xml"
+        for driver, bus, fires in (
+            ("queues='4'", "sata", True),
+            ("queue_size='256'", "scsi", True),
+            ("iothread='1'", "ide", True),
+            ("event_idx='on' ioeventfd='on'", "usb", True),
+            ("packed='on'", "sata", True),
+            ("cache='none' io='native'", "sata", False),
+            ("queues='4' iothread='1' packed='on'", "virtio", False),
+        ):
+            with self.subTest(driver, bus=bus):
+                text = hosts.domain(bus=bus, disk=f"<driver name='qemu' {driver}/>")
+                report = audit_cases.judge("guest-disk-options", {guest: text})
+                self.assertEqual(fires, bool(report.findings))
+
     def test_a_queue_more_than_cpus_may_be_on_cpu_0(self) -> None:
         tree = {
             **hosts.cpus(2, 1, online="0-1", smt=False, per_core=1),
