@@ -110,6 +110,15 @@ CASES: dict[str, Case] = {
             "only where one thread has the CPU."
         ),
     ),
+    "boot-parameter-misspelt": Case(
+        {"proc/cmdline": "isolcpu=2-3 irqaffinity=0-1\n"},
+        "warning",
+        "isolcpu=2-3",
+        message=(
+            "the kernel knows no parameter isolcpu: it has no effect. Perhaps isolcpus was meant, which keeps CPUs "
+            "from the scheduler; isolated now: CPUs 2-3,6-7,10-11,14-15"
+        ),
+    ),
     "irqaffinity-on-dedicated": Case(
         {"proc/cmdline": "isolcpus=managed_irq,2-3 irqaffinity=0-3\n"},
         "warning",

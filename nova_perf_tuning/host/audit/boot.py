@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.audit.base import HostRule
-from nova_perf_tuning.host.audit.host import Host
+from nova_perf_tuning.host.audit.host import PARAMETERS, Host, meant
 from nova_perf_tuning.host.audit.irqbalance_options import IrqbalanceEnvironment
 from nova_perf_tuning.host.model import owners
 from nova_perf_tuning.rules import Finding, Level, NoDataError, known, need
@@ -83,6 +83,37 @@ class NohzFull(HostRule):
         return asked & host.present
 
 
+class BootParameters(HostRule):
+    """Parameters of the kernel are spelt as it knows them."""
+
+    id = "boot-parameter-misspelt"
+    why = "The kernel passes an unknown parameter on to init without a word: it has no effect."
+    remedy = "correct it in /etc/default/grub, update the boot loader's configuration and reboot"
+    source = (
+        "kernel documentation: admin-guide/kernel-parameters; init/main.c, unknown_bootoption()"
+    )
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        need(
+            host.content(_CMDLINE[1:]) is not None,
+            f"{_CMDLINE} is not in this record",
+            NoDataError,
+        )
+        for key, value in host.boot.items():
+            name = meant(key)
+            if not name:
+                continue
+            evidence = [(_CMDLINE, f"{key}={value}")]
+            why = f"the kernel knows no parameter {key}: it has no effect. Perhaps {name} was meant, which "
+            why += PARAMETERS[name]
+            if name == "isolcpus" and host.has(owners.ISOLATED_AT_BOOT[1:]):
+                isolated = cpulist.parse(host.facts.isolated)
+                evidence.append((owners.ISOLATED_AT_BOOT, host.facts.isolated or "none"))
+                why += f"; isolated now: {cpulist.named(isolated) if isolated else 'no CPU'}"
+            remedy = f"{name}={value} in place of {key}={value} (/etc/default/grub), and a reboot"
+            yield self.finding(evidence, why, remedy, subject=key)
+
+
 class BootIrqAffinity(HostRule):
     """irqaffinity= is the complement of the dedicated and isolated CPUs."""
 
@@ -97,6 +128,8 @@ class BootIrqAffinity(HostRule):
         isolcpus = host.boot.get("isolcpus", "")
         isolated = host.sets.quiet | (host.cpus_of_parameter(isolcpus) or frozenset())
         taken = isolated | host.sets.reserved
+        if not taken:
+            host.need_isolation()
         need(taken, "no dedicated or isolated CPUs")
         need(host.sets.housekeeping, "no CPU is left for interrupts")
         evidence, may = self._starts(host)

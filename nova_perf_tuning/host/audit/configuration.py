@@ -14,7 +14,7 @@ from nova_perf_tuning.host.model import host_model, owners
 from nova_perf_tuning.host.model.owners import Owner
 from nova_perf_tuning.host.plan import layout
 from nova_perf_tuning.printing import counted
-from nova_perf_tuning.rules import Finding, Level, NoDataError, known, named, need
+from nova_perf_tuning.rules import Finding, Level, known, named, need
 
 #: The slice of guests; libvirt puts all of them there.
 MACHINE = "machine.slice"
@@ -317,9 +317,7 @@ class HousekeepingUnset(HostRule):
         confined = bool(isolated) or bool(affinity and not affinity & dedicated)
         if host.dedicated is not None and confined:
             return
-        if host.dedicated is not None:
-            seen = host.has(owners.ISOLATED_AT_BOOT[1:])
-            need(seen, f"{owners.ISOLATED_AT_BOOT} is not in this record", NoDataError)
+        host.need_isolation()
         evidence = isolation(host) or [(owners.ISOLATED_AT_BOOT, "none")]
         evidence += boot.not_isolating(host)
         if host.sets.tickless & dedicated:
@@ -394,8 +392,7 @@ class SharedIsolated(HostRule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         shared = known(host.shared, "no [compute] cpu_shared_set")
-        seen = host.has(owners.ISOLATED_AT_BOOT[1:])
-        need(seen, f"{owners.ISOLATED_AT_BOOT} is not in this record", NoDataError)
+        host.need_isolation()
         both = shared & host.sets.owners.cpus(Owner.ISOLATED)
         if both:
             evidence = isolation(host)
@@ -426,6 +423,8 @@ class IsolatedUnused(HostRule):
         dedicated = known(host.dedicated, "no [compute] cpu_dedicated_set")
         isolated = host.sets.owners.cpus(Owner.ISOLATED)
         foreign = others(host)
+        if not isolated:
+            host.need_isolation()
         need(isolated, "no isolated CPUs")
         used = dedicated | host.sets.dedicated | (host.shared or frozenset())
         for claim in foreign:
@@ -485,8 +484,7 @@ class IsolatedHalfCores(HostRule):
     source = "TripleO: whole cores, with all of their threads; Oracle's step for dom0, on KVM"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        seen = host.has(owners.ISOLATED_AT_BOOT[1:])
-        need(seen, f"{owners.ISOLATED_AT_BOOT} is not in this record", NoDataError)
+        host.need_isolation()
         isolated = host.sets.owners.cpus(Owner.ISOLATED) & host.sets.online
         need(isolated, "no isolated CPUs")
         has_threads = any(cpu.siblings != str(cpu.id) for cpu in host.facts.cpus if cpu.online)

@@ -4,6 +4,7 @@ once.
 """
 
 import dataclasses
+import difflib
 import functools
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,6 +31,25 @@ PROGRAMS: Final = ("irqbalance", "ksmtuned")
 #: Parameters that rules read, and a recorded host keeps; a command line may hold addresses, volume
 #: names and keys.
 _RECORDED: Final = ("isolcpus", "irqaffinity", "nohz_full", "systemd.cpu_affinity")
+#: What those of the kernel's parameters do that place work or memory, in case they are misspelt.
+PARAMETERS: Final = {
+    "isolcpus": "keeps CPUs from the scheduler",
+    "nohz_full": "stops the timer tick",
+    "irqaffinity": "says where new interrupts start",
+    "rcu_nocbs": "moves RCU callbacks away",
+    "rcu_nocb_poll": "lets threads poll for RCU callbacks",
+    "hugepages": "reserves huge pages",
+    "hugepagesz": "says the size of huge pages",
+    "default_hugepagesz": "says the default size of huge pages",
+    "transparent_hugepage": "says when pages are merged into huge ones",
+    "intel_iommu": "switches the IOMMU on",
+    "amd_iommu": "switches the IOMMU on",
+    "systemd.cpu_affinity": "says where services run",
+}
+#: Likeness of a misspelt name (difflib), and by how many letters it may be longer or shorter: the
+#: kernel has transparent_hugepage_shmem as well.
+_CLOSE: Final = 0.85
+_LONGER: Final = 2
 _STRATEGY: Final = "cpu_power_management_strategy"
 
 
@@ -122,10 +142,32 @@ class Host:
         rules.need(nodes, "the kernel gives no NUMA nodes", rules.NoDataError)
         rules.need(len(nodes) > 1, "this host has one NUMA node")
 
+    def need_isolation(self) -> None:
+        """Raise NoDataError where a record does not say which CPUs are isolated."""
+        seen = self.has(owners.ISOLATED_AT_BOOT[1:])
+        rules.need(seen, f"{owners.ISOLATED_AT_BOOT} is not in this record", rules.NoDataError)
+
+    def need_taken(self, lacking: str = "no dedicated or isolated CPUs") -> frozenset[int]:
+        """Return the CPUs that guests and programs own or that are isolated.
+
+        :raises NotApplicableError: there are none; as NoDataError where isolated ones are not known.
+        """
+        taken = self.sets.reserved | self.sets.quiet
+        if not taken:
+            self.need_isolation()
+        rules.need(taken, lacking)
+        return taken
+
+    @property
+    def knows_programs(self) -> bool:
+        """Whether a recorded host says which programs run."""
+        return bool(self.programs) or self.has("proc/1/comm")
+
     def need_programs(self) -> None:
         """Raise NoDataError where a recorded host says of no program whether it runs."""
-        seen = self.programs or self.has("proc/1/comm")
-        rules.need(seen, "running programs are not in this record", rules.NoDataError)
+        rules.need(
+            self.knows_programs, "running programs are not in this record", rules.NoDataError
+        )
 
     def need_nova_conf(self) -> None:
         """Raise NotApplicableError where there is no nova.conf, or nothing in it."""
@@ -140,7 +182,7 @@ class Host:
         for word in _words(self.content("proc/cmdline") or ""):
             if word.isprintable():
                 key, _, value = word.partition("=")
-                parameters[key] = value
+                parameters[_as_the_kernel(key)] = value
         return parameters
 
     @functools.cached_property
@@ -462,11 +504,32 @@ def _words(line: str) -> list[str]:
         return line.split()
 
 
+def _as_the_kernel(parameter: str) -> str:
+    """Return a known parameter's name as the kernel writes it, which takes dashes for underscores.
+
+    parameqn() in kernel/params.c.
+    """
+    name = parameter.replace("-", "_")
+    return name if name in PARAMETERS else parameter
+
+
+def meant(parameter: str) -> str:
+    """Return the parameter of the kernel that another one may be a misspelling of, else an empty text."""
+    name = parameter.replace("-", "_")
+    if name in PARAMETERS:
+        return ""
+    close = difflib.get_close_matches(name, PARAMETERS, 1, _CLOSE)
+    if not close or abs(len(close[0]) - len(name)) > _LONGER:
+        return ""
+    return close[0]
+
+
 def recorded_cmdline(line: str) -> str:
     """Return the words of a command line that a recorded host keeps."""
     kept: list[str] = []
     for word in _words(line):
         plain = word.isprintable() and not set(word) & set(" \t\"'")
-        if plain and word.partition("=")[0] in _RECORDED:
+        key = word.partition("=")[0]
+        if plain and (_as_the_kernel(key) in _RECORDED or meant(key)):
             kept.append(word)
     return " ".join(kept)

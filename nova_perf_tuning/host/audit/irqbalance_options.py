@@ -22,20 +22,22 @@ class IrqbalanceEnvironment:
 
     :ivar options: variable -> text, without quotes.
     :ivar exported: a line ``export IRQBALANCE_BANNED_...``, which systemd passes over; None: none.
+    :ivar found: whether the file is there.
     """
 
     path: str
     options: Mapping[str, str]
     exported: str | None
+    found: bool
 
     @classmethod
     def read(cls, host: Host) -> "IrqbalanceEnvironment":
         """Return the first of the files that is there, the first of their names without any."""
-        path, content = _FILES[0], ""
+        path, content, found = _FILES[0], "", False
         for each in _FILES:
             text = host.content(each)
             if text is not None:
-                path, content = each, text
+                path, content, found = each, text, True
                 break
         options: dict[str, str] = {}
         exported = None
@@ -46,7 +48,7 @@ class IrqbalanceEnvironment:
                 options[key] = value.strip().strip("\"'")
             if exported is None and re.match(r"export\s+IRQBALANCE_BANNED_CPU", line):
                 exported = line
-        return cls(path, options, exported)
+        return cls(path, options, exported, found)
 
     @property
     def banning(self) -> str:
@@ -69,6 +71,14 @@ class IrqbalanceEnvironment:
             return frozenset()
         return cpulist.parse_mask(text)
 
+    def says(self, online: frozenset[int]) -> str:
+        """Return in words which CPUs are banned, and which of ``online`` are left."""
+        banned = self.banned
+        if not banned:
+            return f"/{self.path} bans no CPU"
+        left = online - banned
+        return f"{self.banning} bans {cpulist.named(banned)} and leaves {cpulist.named(left) if left else 'none'}"
+
     @property
     def arguments(self) -> str:
         """The texts of all variables but those that ban CPUs."""
@@ -83,7 +93,8 @@ class IrqbalanceEnvironment:
 
     def leaves_interrupts_alone(self, host: Host) -> bool:
         """Whether irqbalance moves no queue's interrupt: by our script, or by its options."""
-        if host.root.live and irqbalance.uses_our_script(host.programs["irqbalance"]):
+        running = host.programs.get("irqbalance")
+        if running is not None and host.root.live and irqbalance.uses_our_script(running):
             return True
         return _bans_interrupts(host, self.arguments)
 

@@ -507,7 +507,7 @@ class HostCpus(HostRule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         need(host.runs_guests, "not a host of guests")
-        need(host.sets.reserved | host.sets.quiet, "no dedicated or isolated CPUs")
+        host.need_taken()
         online, own = host.sets.online, host.sets.housekeeping
         evidence = [("/sys/devices/system/cpu/online", cpulist.format(online)), host.owned]
         few = len(own) < _FEW and len(online) >= _FEW / _LARGE_SHARE

@@ -334,8 +334,7 @@ class ChannelCount(HostRule):
     appliable = True
 
     def check(self, host: Host) -> Iterator[Finding]:
-        taken = host.sets.reserved | host.sets.quiet
-        need(taken, "no dedicated or isolated CPUs: interrupts may go anywhere")
+        host.need_taken("no dedicated or isolated CPUs: interrupts may go anywhere")
         unknown: list[str] = []
         nowhere: list[str] = []
         lost = not host.nodes_of(host.sets.online)

@@ -316,7 +316,7 @@ class OnDedicated(_AvoidingRule):
     def judge(
         self, host: Host, nic: host_model.Nic, carriers: Carriers, counts: InterruptCounts
     ) -> InterruptJudgement:
-        need(host.sets.reserved | host.sets.quiet, "no dedicated or isolated CPUs")
+        host.need_taken()
         return super().judge(host, nic, carriers, counts)
 
 

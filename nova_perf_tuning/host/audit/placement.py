@@ -11,7 +11,7 @@ from nova_perf_tuning.host.audit.base import GuestRule, HostRule
 from nova_perf_tuning.host.audit.guest_threads import Placed
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.audit.irqbalance_options import IrqbalanceEnvironment
-from nova_perf_tuning.host.model import host_model, owners
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.owners import Owner
 from nova_perf_tuning.host.plan import napi
 from nova_perf_tuning.printing import counted
@@ -97,8 +97,7 @@ class FloatsOnIsolated(HostRule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         need(host.guests or host.facts.guests, "no guests")
-        seen = host.has(owners.ISOLATED_AT_BOOT[1:])
-        need(seen, f"{owners.ISOLATED_AT_BOOT} is not in this record", NoDataError)
+        host.need_isolation()
         claims = host.sets.owners
         isolated = claims.cpus(Owner.ISOLATED) - claims.cpus(Owner.SLICE)
         need(isolated, "no isolated CPUs")
@@ -401,8 +400,7 @@ class NapiOnDedicated(HostRule):
         )
         need(not lost, f"NAPI threads of {named(lost)} are not in this record", NoDataError)
         need(by_nic, "no threaded NAPI")
-        taken = host.sets.reserved | host.sets.quiet
-        need(taken, "no dedicated or isolated CPUs")
+        taken = host.need_taken()
         for name, threads in by_nic.items():
             yield from self._judge(host, name, threads, taken)
 
@@ -441,15 +439,31 @@ class Irqbalance(HostRule):
     source = "irqbalance #199, #297; Oracle's step stops it; perftune.py bans exactly its own"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        host.need_programs()
-        if "irqbalance" not in host.programs:
-            return
         environment = IrqbalanceEnvironment.read(host)
+        running = host.programs.get("irqbalance")
+        if running is None and host.knows_programs:
+            return
+        # A record without programs may have its file: it says what irqbalance does where it runs.
+        need(running or environment.found, "running programs are not in this record", NoDataError)
         taken = host.sets.reserved | host.sets.quiet
-        need(host.runs_guests or taken, "not a host of guests, and no CPU is isolated")
+        bans = environment.says(host.sets.online)
+        need(host.runs_guests or taken, f"not a host of guests, and no CPU is isolated ({bans})")
+        evidence = [(f"/{environment.path}", environment.shown)]
+        condition = "if irqbalance runs: "
+        if running is not None:
+            evidence.insert(0, (f"/proc/{running}/comm", "irqbalance"))
+            condition = ""
+        fault = self._fault(host, environment, taken)
+        if fault is not None:
+            why, level, remedy = fault
+            yield self.finding(evidence, condition + why, remedy, level=level)
+
+    def _fault(
+        self, host: Host, environment: IrqbalanceEnvironment, taken: frozenset[int]
+    ) -> tuple[str, Level | None, str] | None:
+        """Return what is wrong with the bans, how severe it is and what to do; an empty remedy: as for any host."""
         name = environment.banning
         banned = environment.banned
-        level, remedy = None, ""
         spare = host.sets.housekeeping & banned
         left = host.sets.housekeeping - banned
         if (
@@ -458,30 +472,38 @@ class Irqbalance(HostRule):
             and (host.sets.quiet or (environment.options[name] and host.runs_guests))
         ):
             why = f"{name} is empty or no list of CPUs: it bans none"
-            if host.sets.quiet:
-                cancelled = f"the automatic ban of {cpulist.named(host.sets.quiet)}, isolated"
-                why, level = f"{why}, and cancels {cancelled}", Level.ERROR
-        elif environment.leaves_interrupts_alone(host):
-            return
-        elif taken and taken <= banned:
+            if not host.sets.quiet:
+                return why, None, ""
+            cancelled = f"the automatic ban of {cpulist.named(host.sets.quiet)}, isolated"
+            return f"{why}, and cancels {cancelled}", Level.ERROR, ""
+        if environment.leaves_interrupts_alone(host):
+            return None
+        if taken and taken <= banned:
             if not spare or not left:
-                return
-            level = Level.INFO
+                return None
             why = f"{name} bans {cpulist.named(spare)} as well, which nobody owns: all that it may move share "
             why += f"{cpulist.named(left)}"
-            remedy = f"IRQBALANCE_BANNED_CPULIST={cpulist.format(taken)}"
-        elif not host.runs_guests and not name:
-            return  # it bans isolated CPUs by itself, and nothing is placed by hand
-        elif banned:
+            return why, Level.INFO, f"IRQBALANCE_BANNED_CPULIST={cpulist.format(taken)}"
+        if not host.runs_guests and not name:
+            return None  # it bans isolated CPUs by itself, and nothing is placed by hand
+        if banned:
             why = (
                 f"{name} leaves {cpulist.named(taken - banned)} open, owned by guests or isolated"
             )
-        else:
-            why = "irqbalance runs without a ban: what is placed by hand is moved again within ten seconds"
-            if environment.exported:
-                why = f"systemd passes over lines with export: {why}"
-        evidence = [
-            (f"/proc/{host.programs['irqbalance']}/comm", "irqbalance"),
-            (f"/{environment.path}", environment.shown),
-        ]
-        yield self.finding(evidence, why, remedy, level=level)
+            return why, None, _ban(host, name, taken | banned)
+        why = "irqbalance runs without a ban: what is placed by hand is moved again within ten seconds"
+        if environment.exported:
+            why = f"systemd passes over lines with export: {why}"
+        return why, None, ""
+
+
+def _ban(host: Host, name: str, cpus: frozenset[int]) -> str:
+    """Return how irqbalance is kept off CPUs, where the variable ``name`` bans only some of them."""
+    remedy = f"IRQBALANCE_BANNED_CPULIST={cpulist.format(cpus)}"
+    if name != "IRQBALANCE_BANNED_CPULIST":
+        remedy += f" in place of {name}"
+    if not host.sets.reserved:
+        remedy += f", or leave {name} out: irqbalance then bans {cpulist.format(host.sets.quiet)} by itself"
+    if host.runs_guests:
+        remedy += "; and a ban of the placed interrupts (--banirq=N)"
+    return remedy

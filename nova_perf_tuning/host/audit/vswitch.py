@@ -58,6 +58,7 @@ class PmdIsolated(HostRule):
     def check(self, host: Host) -> Iterator[Finding]:
         polling, _others = _threads(host)
         need(polling, "no PMD threads")
+        host.need_isolation()
         isolated = host.sets.owners.cpus(Owner.ISOLATED)
         exposed = [thread for thread in polling if not cpulist.parse(thread.affinity) <= isolated]
         if exposed:

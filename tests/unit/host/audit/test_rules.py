@@ -90,7 +90,8 @@ _NEEDED: dict[str, frozenset[str]] = {
     "guest-larger-than-node": _NODES | {"meminfo", "xml"},
     "guest-on-both-threads": _NODES | {"core_cpus_list", "xml"},
     "host-cpus-few": _NODES | _NOVA,
-    "housekeeping-unset": frozenset(),
+    "boot-parameter-misspelt": frozenset({"cmdline", "isolated"}),
+    "housekeeping-unset": frozenset({"isolated"}),
     "irqaffinity-on-dedicated": frozenset({"cmdline"}),
     "irqbalance-unaware": frozenset({"comm"}),
     "isolated-half-cores": frozenset({"core_cpus_list", "isolated"}),
@@ -116,7 +117,7 @@ _NEEDED: dict[str, frozenset[str]] = {
     "numa-balancing-beyond-node": _NODES | {"meminfo", "xml", "numa_balancing"},
     "numa-balancing-with-pinned-guests": frozenset({"xml", "numa_balancing"}),
     "offloads-off": _NIC | {"ethNjson"},
-    "ovs-pmd-not-isolated": frozenset({"stat", "status"}),
+    "ovs-pmd-not-isolated": frozenset({"isolated", "stat", "status"}),
     "ovs-threads-on-dedicated": frozenset({"stat", "status"}),
     "ring-drops": _NIC | {"rx_packets", "rx_missed_errors"},
     "shared-set-isolated": _NOVA | {"isolated"},
@@ -367,6 +368,29 @@ class CautionTest(testcase.TestCase):
         }
         (finding,) = audit_cases.judge("irqbalance-unaware", empty).findings
         self.assertEqual(rules.Level.ERROR, finding.level)
+
+    def test_irqbalance_that_may_run(self) -> None:
+        """A record without programs: the file says what irqbalance would do; without it nothing is known."""
+        ban = {"etc/default/irqbalance": "IRQBALANCE_BANNED_CPUS=0000ccc0\n"}
+        whole = {"etc/default/irqbalance": "IRQBALANCE_BANNED_CPUS=0000cccc\n"}
+        silent: dict[str, str | None] = dict.fromkeys(("proc/1/comm",))
+        for changes, expected in (
+            ({**silent, **ban}, "fires"),
+            ({**silent, **whole}, "holds"),
+            (silent, "unknown"),
+            (ban, "holds"),  # the programs are known, and it is none of them
+        ):
+            with self.subTest(changes=changes):
+                report = audit_cases.judge("irqbalance-unaware", changes)
+                self.assertEqual(expected == "fires", bool(report.findings))
+                self.assertEqual(expected == "unknown", bool(report.unknown))
+                for finding in report.findings:
+                    self.assertIn(
+                        "if irqbalance runs: IRQBALANCE_BANNED_CPUS leaves CPUs 2-3", finding.why
+                    )
+                    self.assertIn(
+                        "IRQBALANCE_BANNED_CPULIST=2-3,6-7,10-11,14-15 in place", finding.remedy
+                    )
 
     def test_irqbalance_on_a_host_without_guests(self) -> None:
         """Isolated CPUs are judged there, too; where nothing is isolated there is nothing to judge."""

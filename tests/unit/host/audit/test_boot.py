@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters of the kernel's command line that are misspelt, and records that do not say what is isolated."""
+
+from nova_perf_tuning.host.audit import host, runner
+from tests.support import audit_cases, testcase
+from tests.support import audit_hosts as hosts
+
+#: Words of real command lines that the kernel knows, or that are init's.
+_RIGHT = """
+    isolcpus=2-3 nohz_full=2-3 nohz-full=2-3 irqaffinity=0-1 rcu_nocbs=2-3 rcu-nocbs=2-3 rcu_nocb_poll nohz=on
+    hugepages=4 hugepagesz=1G default_hugepagesz=1G transparent_hugepage=never transparent_hugepage_shmem=never
+    intel_iommu=on amd_iommu=on iommu=pt maxcpus=8 nr_cpus=8 possible_cpus=8 nosmt kthread_cpus=0 tuned.non_isolcpus=3
+    systemd.cpu_affinity=0-1 intel_pstate=disable processor.max_cstate=1 audit=0 quiet rd.lvm.lv=vg/root hugetlb_cma=1G
+"""
+_WRONG = {
+    "isolcpu": "isolcpus",
+    "isol_cpus": "isolcpus",
+    "iso-lcpus": "isolcpus",
+    "isocpus": "isolcpus",
+    "nohz_ful": "nohz_full",
+    "nohzfull": "nohz_full",
+    "irq_affinity": "irqaffinity",
+    "irqafinity": "irqaffinity",
+    "rcu_nocb": "rcu_nocbs",
+    "hugepage": "hugepages",
+    "hugepagessz": "hugepagesz",
+    "default_hugepagesize": "default_hugepagesz",
+    "transparent_hugepages": "transparent_hugepage",
+    "intel_iommmu": "intel_iommu",
+    "systemd.cpuaffinity": "systemd.cpu_affinity",
+}
+
+
+class MisspeltTest(testcase.TestCase):
+    def test_parameters_that_are_known(self) -> None:
+        for word in _RIGHT.split():
+            self.assertEqual("", host.meant(word.partition("=")[0]), word)
+
+    def test_parameters_that_are_nearly_known(self) -> None:
+        for parameter, name in _WRONG.items():
+            with self.subTest(parameter):
+                self.assertEqual(name, host.meant(parameter))
+                line = {"proc/cmdline": f"quiet {parameter}=2-3 irqaffinity=0-1\n"}
+                (finding,) = audit_cases.judge("boot-parameter-misspelt", line).findings
+                self.assertEqual((parameter, "warning"), (finding.subject, finding.level.value))
+                self.assertIn(f"{name}=2-3 in place of {parameter}=2-3", finding.remedy)
+                kept = f"{parameter}=2-3 irqaffinity=0-1"
+                self.assertEqual(
+                    kept, host.recorded_cmdline(f"{line['proc/cmdline']} luks.key=no")
+                )
+
+    def test_dashes_are_underscores(self) -> None:
+        line = {"proc/cmdline": "nohz-full=0-1\n"}
+        (finding,) = audit_cases.judge("nohz-full-mismatch", line).findings
+        self.assertIn("nohz_full= asks for CPUs 0-1", finding.why)
+
+
+class NotInThisRecordTest(testcase.TestCase):
+    """A file that a record lacks is not an empty one."""
+
+    def test_without_the_list_of_isolated_cpus(self) -> None:
+        """Whatever needs to know that nothing is isolated is unknown; what guests own is enough for others."""
+        gone: dict[str, str | None] = dict.fromkeys(
+            (
+                "sys/devices/system/cpu/isolated",
+                "sys/devices/system/cpu/nohz_full",
+                "etc/nova",
+                "etc/libvirt",
+                "run/libvirt",
+                "proc/5000",
+            )
+        )
+        tree = hosts.changed(hosts.good(), {**gone, "proc/cmdline": "quiet\n"})
+        for name in (
+            "irqaffinity-on-dedicated",
+            "nic-irq-on-dedicated",
+            "channels-vs-housekeeping",
+            "isolated-half-cores",
+        ):
+            report = runner.run(hosts.view(tree), runner.chosen([name]), strict=True)
+            self.assertEqual(["no_data"], [unjudged.code for unjudged in report.unknown], name)
+
+    def test_guests_own_cpus_and_the_rest_is_not_recorded(self) -> None:
+        gone: dict[str, str | None] = dict.fromkeys(
+            ("sys/devices/system/cpu/isolated", "sys/devices/system/cpu/nohz_full")
+        )
+        for nova in ({}, {"etc/nova": None}):
+            report = audit_cases.judge("housekeeping-unset", {**gone, **nova})
+            self.assertEqual(["no_data"], [unjudged.code for unjudged in report.unknown])
