@@ -4,7 +4,6 @@ buffers.
 """
 
 import abc
-import dataclasses
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -14,8 +13,6 @@ from nova_perf_tuning.host.audit.base import HostRule, sysctl_path
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.input.facts import ethtool
 from nova_perf_tuning.host.model import host_model
-from nova_perf_tuning.host.plan import vectors
-from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import GIVEN, Finding, Level, NoDataError, known, named, need
 
 _ORACLE = "Oracle, 10GbE network performance tuning (2013)"
@@ -24,8 +21,6 @@ _JUMBO_MBPS = 10000
 _DROP_SHARE = 1e-6
 #: What is proposed against drops, once: counters since boot do not tell whether it was enough.
 _RING = 2048
-#: So many queues are never too few: beyond, flows seldom fill them.
-_ENOUGH_QUEUES = 8
 
 
 def _mtu(nic: host_model.Nic) -> tuple[str, object]:
@@ -305,97 +300,6 @@ def _rx_queue_size(guest: Guest, index: int) -> str:
     if index < len(sizes) and sizes[index]:
         return sizes[index]
     return "256"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Channels:
-    """Queues of a NIC of one kind (combined, rx, tx), that do not fit the CPUs that serve them."""
-
-    name: str
-    now: int
-    most: int
-    wanted: int
-
-    @property
-    def queues(self) -> str:
-        """``4 queues``, ``1 rx queue``."""
-        noun = "queue" if self.name == "combined" else f"{self.name} queue"
-        return counted(self.now, noun)
-
-
-class ChannelCount(HostRule):
-    """A NIC has about as many queues as its node has housekeeping CPUs."""
-
-    id = "channels-vs-housekeeping"
-    level = Level.INFO
-    why = "More queues than CPUs only cost vectors and wake-ups; fewer leave CPUs idle while one is full."
-    remedy = "ethtool -L NIC combined N"
-    source = "TuneD netdev_queue_count (PR #320); scylladb #10600"
-    appliable = True
-
-    def check(self, host: Host) -> Iterator[Finding]:
-        host.need_taken("no dedicated or isolated CPUs: interrupts may go anywhere")
-        unknown: list[str] = []
-        nowhere: list[str] = []
-        lost = not host.nodes_of(host.sets.online)
-        for nic in host.links:
-            # Of a host with several nodes: how many CPUs serve the NIC is not known.
-            if len(host.facts.nodes) > 1 and (lost or nic.node is None):
-                nowhere.append(nic.name)
-                continue
-            link = host.ethtool.get(nic.name)
-            if link is not None and link.channels:
-                yield from self._judge(host, nic, link.channels, f"ethtool -l {nic.name}")
-                continue
-            unknown.append(nic.name)
-            # Those that are seen may be too many; whether there could be more is not known.
-            count = len(vectors.classify(nic, host.interrupts(nic)).queues)
-            if count:
-                seen = {"combined": count, "combined_max": count}
-                yield from self._judge(host, nic, seen, "/proc/irq, seen")
-        lacking = f"channels unknown (ethtool): {named(unknown)}"
-        need(host.links and not unknown, lacking, NoDataError)
-        need(not nowhere, f"nodes unknown: {named(nowhere)}", NoDataError)
-
-    def _judge(
-        self, host: Host, nic: host_model.Nic, channels: Mapping[str, int], where: str
-    ) -> Iterator[Finding]:
-        pool = host.sets.interrupts(nic.node)
-        if pool is None:
-            return
-        wrong = _wrong_channels(channels, len(pool.cpus))
-        if not wrong:
-            return
-        evidence: list[tuple[str, str]] = []
-        settings: list[host_model.Setting] = []
-        command = f"ethtool -L {shlex.quote(nic.name)}"
-        for each in wrong:
-            evidence.append((where, f"{each.name} {each.now} of {each.most}"))
-            command += f" {each.name} {each.wanted}"
-            target = f"{nic.name}/{each.name}"
-            settings.append(self.setting("channels", target, str(each.wanted), str(each.now)))
-        queues = " and ".join(each.queues for each in wrong)
-        yield self.finding(
-            evidence,
-            f"{nic.name} has {queues}, {pool.where} {counted(len(pool.cpus), 'CPU')} to serve them",
-            f"{command}  # its interrupts are made anew: run nova-perf apply{GIVEN} after it",
-            subject=nic.name,
-            settings=settings,
-        )
-
-
-def _wrong_channels(channels: Mapping[str, int], cpus: int) -> list[_Channels]:
-    """Return the kinds of queues that are too few or too many for ``cpus`` CPUs."""
-    # A driver has queues for both directions at once, or for each (mlx4, veth).
-    names = ("combined",) if channels.get("combined_max") else ("rx", "tx")
-    wrong: list[_Channels] = []
-    for name in names:
-        now, most = channels.get(name, 0), channels.get(f"{name}_max", 0)
-        wanted = max(1, min(cpus, most))
-        fits = min(wanted, _ENOUGH_QUEUES) <= now <= 2 * wanted
-        if now and most and not fits:
-            wrong.append(_Channels(name, now, most, wanted))
-    return wrong
 
 
 _NF: Final = tuple(

@@ -446,7 +446,7 @@ class Irqbalance(HostRule):
         # A record without programs may have its file: it says what irqbalance does where it runs.
         need(running or environment.found, "running programs are not in this record", NoDataError)
         taken = host.sets.reserved | host.sets.quiet
-        bans = environment.says(host.sets.online)
+        bans = environment.says(cpulist.parse(host.facts.online))
         need(host.runs_guests or taken, f"not a host of guests, and no CPU is isolated ({bans})")
         evidence = [(f"/{environment.path}", environment.shown)]
         condition = "if irqbalance runs: "

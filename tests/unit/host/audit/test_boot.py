@@ -74,7 +74,6 @@ class NotInThisRecordTest(testcase.TestCase):
         for name in (
             "irqaffinity-on-dedicated",
             "nic-irq-on-dedicated",
-            "channels-vs-housekeeping",
             "isolated-half-cores",
         ):
             report = runner.run(hosts.view(tree), runner.chosen([name]), strict=True)

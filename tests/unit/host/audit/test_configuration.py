@@ -57,4 +57,27 @@ class ChannelsTest(testcase.TestCase):
         self.assertEqual(["eth0"], [finding.subject for finding in report.findings])
         free = {f"{_CPU}/isolated": "\n", f"{_CPU}/nohz_full": "\n"}
         report = audit_cases.judge("channels-vs-housekeeping", {**gone, **many, **free})
-        self.assertEqual(["channels-vs-housekeeping"], [lack.rule for lack in report.unknown])
+        self.assertEqual(["channels-vs-housekeeping"], report.clean)
+
+    def test_few_of_many_possible(self) -> None:
+        """A hint wherever CPUs would be left idle; too many are wrong only beside dedicated CPUs."""
+        free: dict[str, str | None] = {f"{_CPU}/isolated": "\n", f"{_CPU}/nohz_full": "\n"}
+        free |= dict.fromkeys((_NOVA, "etc/libvirt", "run/libvirt", "proc/5000"))
+        unknown: dict[str, str | None] = {**free, _CPU: None, "sys/devices/system/node": None}
+        for now, most, changes, expected in (
+            (1, 63, free, "ethtool -L eth0 combined 8  #"),
+            (1, 2, free, "ethtool -L eth0 combined 2  #"),
+            (8, 63, free, ""),
+            (63, 63, free, ""),
+            (1, 1, free, ""),
+            (1, 63, unknown, "ethtool -L eth0 combined N  #"),
+            (2, 63, unknown, ""),
+        ):
+            channels = hosts.ethtool(channels={"combined": now, "combined_max": most})
+            file = {"nova-perf/ethtool/eth0.json": channels}
+            report = audit_cases.judge("channels-vs-housekeeping", {**changes, **file})
+            with self.subTest(now=now, most=most, expected=expected):
+                self.assertEqual(bool(expected), bool(report.findings), report.unknown)
+                for finding in report.findings:
+                    self.assertEqual("info", finding.level.value)
+                    self.assertTrue(finding.remedy.startswith(expected), finding.remedy)

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many queues a NIC has, against the CPUs that may serve them."""
+
+import dataclasses
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from nova_perf_tuning.host.audit.base import HostRule
+from nova_perf_tuning.host.audit.host import Host
+from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.plan import vectors
+from nova_perf_tuning.printing import counted
+from nova_perf_tuning.rules import GIVEN, Finding, Level, NoDataError, named, need
+
+#: So many queues are never too few: beyond, flows seldom fill them.
+_ENOUGH_QUEUES: Final = 8
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Channels:
+    """Queues of a NIC of one kind (combined, rx, tx), that do not fit the CPUs that serve them."""
+
+    name: str
+    now: int
+    most: int
+    wanted: int
+
+    @property
+    def queues(self) -> str:
+        """``4 queues``, ``1 rx queue``."""
+        noun = "queue" if self.name == "combined" else f"{self.name} queue"
+        return counted(self.now, noun)
+
+
+class ChannelCount(HostRule):
+    """A NIC has about as many queues as its node has housekeeping CPUs."""
+
+    id = "channels-vs-housekeeping"
+    level = Level.INFO
+    why = "More queues than CPUs only cost vectors and wake-ups; fewer leave CPUs idle while one is full."
+    remedy = "ethtool -L NIC combined N"
+    source = "TuneD netdev_queue_count (PR #320); scylladb #10600"
+    appliable = True
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        taken = host.sets.reserved | host.sets.quiet
+        unknown: list[str] = []
+        nowhere: list[str] = []
+        lost = not host.nodes_of(host.sets.online)
+        for nic in host.links:
+            # Of a host with several nodes: how many CPUs serve the NIC is not known.
+            if len(host.facts.nodes) > 1 and (lost or nic.node is None):
+                nowhere.append(nic.name)
+                continue
+            link = host.ethtool.get(nic.name)
+            if link is not None and link.channels:
+                yield from self._judge(host, nic, link.channels, f"ethtool -l {nic.name}")
+                continue
+            unknown.append(nic.name)
+            if not taken:
+                continue
+            # Those that are seen may be too many; whether there could be more is not known.
+            count = len(vectors.classify(nic, host.interrupts(nic)).queues)
+            if count:
+                seen = {"combined": count, "combined_max": count}
+                yield from self._judge(host, nic, seen, "/proc/irq, seen")
+        lacking = f"channels unknown (ethtool): {named(unknown)}"
+        need(host.links and not unknown, lacking, NoDataError)
+        need(not nowhere, f"nodes unknown: {named(nowhere)}", NoDataError)
+        if not taken:  # isolated CPUs would leave fewer to serve them
+            host.need_isolation()
+
+    def _judge(
+        self, host: Host, nic: host_model.Nic, channels: Mapping[str, int], where: str
+    ) -> Iterator[Finding]:
+        pool = host.sets.interrupts(nic.node)
+        if pool is None:
+            if not host.sets.online:
+                yield from self._one(nic, channels, where)
+            return
+        taken = host.sets.reserved | host.sets.quiet
+        wrong = _wrong_channels(channels, len(pool.cpus))
+        if not taken:  # then more than CPUs are no harm: each CPU sends on its own
+            wrong = [each for each in wrong if each.now < each.wanted]
+        if not wrong:
+            return
+        evidence: list[tuple[str, str]] = []
+        settings: list[host_model.Setting] = []
+        command = f"ethtool -L {shlex.quote(nic.name)}"
+        for each in wrong:
+            evidence.append((where, f"{each.name} {each.now} of {each.most}"))
+            command += f" {each.name} {each.wanted}"
+            target = f"{nic.name}/{each.name}"
+            settings.append(self.setting("channels", target, str(each.wanted), str(each.now)))
+        queues = " and ".join(each.queues for each in wrong)
+        yield self.finding(
+            evidence,
+            f"{nic.name} has {queues}, {pool.where} {counted(len(pool.cpus), 'CPU')} to serve them",
+            f"{command}  # its interrupts are made anew: run nova-perf apply{GIVEN} after it",
+            subject=nic.name,
+            settings=settings,
+        )
+
+    def _one(
+        self, nic: host_model.Nic, channels: Mapping[str, int], where: str
+    ) -> Iterator[Finding]:
+        """Yield a NIC with one queue where it may have more, of a host whose CPUs are not known."""
+        for name in _kinds(channels):
+            now, most = channels.get(name, 0), channels.get(f"{name}_max", 0)
+            if now == 1 < most:
+                command = f"ethtool -L {shlex.quote(nic.name)} {name} N"
+                yield self.finding(
+                    [(where, f"{name} {now} of {most}")],
+                    f"{nic.name} has 1 {name} queue of {most}: one CPU serves all of its packets",
+                    f"{command}  # N: at most the CPUs that may serve them",
+                    subject=nic.name,
+                )
+
+
+def _kinds(channels: Mapping[str, int]) -> tuple[str, ...]:
+    """Return which queues a NIC has: for both directions at once, or for each (mlx4, veth)."""
+    return ("combined",) if channels.get("combined_max") else ("rx", "tx")
+
+
+def _wrong_channels(channels: Mapping[str, int], cpus: int) -> list[_Channels]:
+    """Return the kinds of queues that are too few or too many for ``cpus`` CPUs."""
+    wrong: list[_Channels] = []
+    for name in _kinds(channels):
+        now, most = channels.get(name, 0), channels.get(f"{name}_max", 0)
+        wanted = max(1, min(cpus, most))
+        fits = min(wanted, _ENOUGH_QUEUES) <= now <= 2 * wanted
+        if now and most and not fits:
+            wrong.append(_Channels(name, now, most, wanted))
+    return wrong
