@@ -105,6 +105,7 @@ def as_json(facts: host_model.HostFacts) -> dict[str, object]:
         "kernel": facts.kernel,
         "virtualization": facts.virtualization,
         "vhost_mode": facts.vhost_mode,
+        "services": facts.services,
         "sysctls": dict(facts.sysctls),
         **messages.as_json(facts.warnings),
     }
@@ -200,6 +201,7 @@ def _sets(
         ("isolated", facts.isolated),
         ("nohz_full", facts.nohz_full),
         ("isolated by partitions", facts.isolated_now),
+        ("for services", facts.services),
     ]
     for kind in host_model.KINDS:
         members = [cpu.id for cpu in facts.cpus if cpu.kind == kind]

@@ -353,32 +353,7 @@ class HousekeepingUnset(HostRule):
 
 def _affinity_of_services(host: Host) -> frozenset[int] | None:
     """Return the CPUs of systemd and what it starts, None where nothing confines them."""
-    text = host.boot.get("systemd.cpu_affinity")
-    if text is None:
-        setting = unit_setting(host, "etc/systemd/system.conf", "CPUAffinity")
-        if setting is None:
-            return None
-        _path, text = setting
-    return host.cpus_of_parameter(text)
-
-
-def unit_setting(host: Host, path: str, key: str) -> tuple[str, str] | None:
-    """Return where a setting of systemd is made, and its words with commas.
-
-    Of a file and its drop-ins the last assignment counts; an empty one is passed over.
-    """
-    files = [path]
-    for name in host.names(f"{path}.d"):
-        files.append(f"{path}.d/{name}")
-    setting = None
-    for file in files:
-        content = host.content(file) or ""
-        for line in content.splitlines():
-            name, _, value = line.partition("=")
-            words = value.split()
-            if name.strip() == key and words:
-                setting = (file, ",".join(words))
-    return setting
+    return cpulist.parse(host.facts.services) or None
 
 
 class SharedIsolated(HostRule):

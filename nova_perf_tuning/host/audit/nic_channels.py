@@ -44,6 +44,8 @@ class ChannelCount(HostRule):
     appliable = True
 
     def check(self, host: Host) -> Iterator[Finding]:
+        need(host.facts.nics, "network devices are not in this record", NoDataError)
+        need(host.links, "no NIC that is up")
         taken = host.sets.reserved | host.sets.quiet
         unknown: list[str] = []
         nowhere: list[str] = []
@@ -65,8 +67,7 @@ class ChannelCount(HostRule):
             if count:
                 seen = {"combined": count, "combined_max": count}
                 yield from self._judge(host, nic, seen, "/proc/irq, seen")
-        lacking = f"channels unknown (ethtool): {named(unknown)}"
-        need(host.links and not unknown, lacking, NoDataError)
+        need(not unknown, f"channels unknown (ethtool): {named(unknown)}", NoDataError)
         need(not nowhere, f"nodes unknown: {named(nowhere)}", NoDataError)
         if not taken:  # isolated CPUs would leave fewer to serve them
             host.need_isolation()

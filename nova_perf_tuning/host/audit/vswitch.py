@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.audit.base import HostRule
-from nova_perf_tuning.host.audit.configuration import MACHINE, isolation, unit_setting
+from nova_perf_tuning.host.audit.configuration import MACHINE, isolation
 from nova_perf_tuning.host.audit.host import Host
-from nova_perf_tuning.host.input.facts import claims
+from nova_perf_tuning.host.input.facts import claims, services
 from nova_perf_tuning.host.input.novaconf import SHARED
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.owners import ISOLATED_AT_BOOT, Owner
@@ -130,14 +130,14 @@ def _configured_slice(host: Host) -> tuple[str, host_model.Slice] | None:
     While no guest runs the slice itself is not there.
     """
     unit = f"etc/systemd/system/{MACHINE}"
-    allowed = unit_setting(host, unit, "AllowedCPUs")
+    allowed = services.unit_setting(host.root, unit, "AllowedCPUs")
     if allowed is None:
         return None
     path, text = allowed
     cpus = cpulist.find(text)
     if not cpus:
         return None
-    _path, partition = unit_setting(host, unit, "CPUSetPartition") or ("", "member")
+    _path, partition = services.unit_setting(host.root, unit, "CPUSetPartition") or ("", "member")
     return f"/{path} AllowedCPUs", host_model.Slice(MACHINE, "", cpulist.format(cpus), partition)
 
 

@@ -24,7 +24,15 @@ from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host.audit import host
 from nova_perf_tuning.host.audit.configuration import MACHINE
 from nova_perf_tuning.host.input import novaconf
-from nova_perf_tuning.host.input.facts import devices, ethtool, guests, napi, reader, whose
+from nova_perf_tuning.host.input.facts import (
+    devices,
+    ethtool,
+    guests,
+    napi,
+    reader,
+    services,
+    whose,
+)
 from nova_perf_tuning.host.input.facts.root import Directory, FactsError, Root
 from nova_perf_tuning.host.model import host_model
 
@@ -226,7 +234,10 @@ def _add_texts(tree: Tree) -> None:
             path,
             _lines("IRQBALANCE_BANNED_CPULIST IRQBALANCE_BANNED_CPUS IRQBALANCE_ARGS OPTIONS"),
         )
-    for path in ("etc/systemd/system.conf", f"etc/systemd/system/{MACHINE}"):
+    tree.copy("etc/tuned/active_profile")
+    for profile in services.PARTITIONING:
+        tree.copy(f"etc/tuned/{profile}-variables.conf", _lines("isolated_cores"))
+    for path in (services.SYSTEM, f"etc/systemd/system/{MACHINE}"):
         for name in (path, f"{path}.d/*"):
             tree.copy(name, _lines("CPUAffinity AllowedCPUs CPUSetPartition"))
     for path in whose.SWITCH_FILES:

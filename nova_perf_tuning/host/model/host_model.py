@@ -211,6 +211,8 @@ class HostFacts:
     :ivar isolated_now: CPUs in isolated partitions of cgroup v2, as a cpulist; empty on kernels before 6.7.
     :ivar programs: threads of programs, some of which claim CPUs; :ivar slices: groups of processes that do.
     :ivar vhost_mode: what vhost workers are: ``task`` (threads of QEMU) or ``kthread`` (of the kernel).
+    :ivar services: cpulist of the CPUs to which systemd or TuneD confines services, empty: nothing does.
+    :ivar services_from: the file that says so, and its key.
     :ivar virtualization: ``none``, ``kvm``, ``tcg``, ``xen-pv`` ... what this host itself runs on.
     :ivar boot_id: /proc/sys/kernel/random/boot_id; None in a recorded host that lacks it.
     :ivar warnings: what could not be read and what it means.
@@ -235,6 +237,8 @@ class HostFacts:
     programs: tuple[ProgramThread, ...] = ()
     slices: tuple[Slice, ...] = ()
     vhost_mode: str | None = None
+    services: str = ""
+    services_from: str = ""
 
 
 class TargetError(errors.PerfTuningError):

@@ -62,7 +62,7 @@ class Owner(enum.StrEnum):
     operator gave the CPU to nobody else. DEDICATED: Nova's for pinned guests. ISOLATED: kept from
     the scheduler, at boot or by a partition of cgroup v2. TICKLESS: without a timer tick
     (``nohz_full=``). SLICE: a partition that is not isolated. SHARED: Nova's for floating guests.
-    HOST: nobody else's.
+    EXCLUDED: nobody's, and systemd or TuneD keeps services off it. HOST: nobody else's.
     """
 
     GUEST = "guest"
@@ -72,6 +72,7 @@ class Owner(enum.StrEnum):
     TICKLESS = "tickless"
     SLICE = "slice"
     SHARED = "shared"
+    EXCLUDED = "excluded"
     HOST = "host"
 
 
@@ -126,6 +127,12 @@ class CpuOwners:
             if cut.cpus:
                 claims.append(cut)
                 rest -= cut.cpus
+        services = cpulist.parse(facts.services)
+        if services & rest and rest - services:
+            free = frozenset(rest - services)
+            evidence = Evidence(facts.services_from, facts.services)
+            claims.append(Claim(Owner.EXCLUDED, "services", free, (evidence,)))
+            rest &= services
         claims.sort(key=lambda claim: _RANKS[claim.owner])
         if rest:
             claims.append(Claim(Owner.HOST, "host", frozenset(rest)))

@@ -36,6 +36,7 @@ _OWNERS: Final = {
     Owner.TICKLESS.value: ("T", "without a tick"),
     Owner.SLICE.value: ("C", "a slice's own"),
     Owner.PROGRAM.value: ("P", "another program's"),
+    Owner.EXCLUDED.value: ("F", "kept free of services"),
     "offline": ("×", "offline"),
 }
 #: What may be of a mark; class, letter and meaning.

@@ -116,9 +116,12 @@ class CpuLayout:
             housekeeping = given["housekeeping"] & online
         else:
             housekeeping = online - quiet - owners.cpus(Owner.SLICE) - owners.polled
+            housekeeping -= owners.cpus(Owner.EXCLUDED)
         housekeeping -= dedicated
         usable = (given["shared"] & online) - dedicated
         shared = usable - quiet or usable or housekeeping
+        if not (usable or dedicated):  # guests float on CPUs without services as well
+            shared |= owners.cpus(Owner.EXCLUDED)
         warnings = list(_contradictions(owners, given, online, sets))
         warnings += _isolated_warnings(given["housekeeping"], usable, isolated, sets)
         if not housekeeping and shared:
@@ -152,6 +155,11 @@ class CpuLayout:
     def reserved(self) -> frozenset[int]:
         """CPUs that guests or polling programs own: the host's work disturbs them."""
         return self.dedicated | self.programs
+
+    @property
+    def excluded(self) -> frozenset[int]:
+        """CPUs that nobody owns and that systemd or TuneD keeps free of services."""
+        return self.owners.cpus(Owner.EXCLUDED)
 
     @property
     def quiet(self) -> frozenset[int]:

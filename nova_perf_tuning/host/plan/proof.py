@@ -42,6 +42,8 @@ def prove(
     sets = {name: cpulist.format(getattr(layout, name)) for name in _SETS}
     if layout.tickless:
         sets["tickless"] = cpulist.format(layout.tickless)
+    if layout.excluded:
+        sets["excluded"] = cpulist.format(layout.excluded)
     if layout.programs:
         sets["programs"] = cpulist.format(layout.programs)
     for name in ("vcpu", *WORK):

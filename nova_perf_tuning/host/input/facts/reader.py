@@ -6,7 +6,15 @@ import re
 from typing import Final
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host.input.facts import archive, claims, devices, guests, napi, topology
+from nova_perf_tuning.host.input.facts import (
+    archive,
+    claims,
+    devices,
+    guests,
+    napi,
+    services,
+    topology,
+)
 from nova_perf_tuning.host.input.facts.root import FactsError, Root
 from nova_perf_tuning.host.model import host_model
 
@@ -99,6 +107,7 @@ def read_root(root: Root) -> host_model.HostFacts:
     nics, irqs = devices.read_nics(root, owners), devices.read_irqs(root, owners)
     napi.read_napis(root, nics)
     devices.find_interrupts(root, nics, irqs)
+    confined, said = services.read_services(root, frozenset(cpu.id for cpu in cpus if cpu.online))
     kernel = root.directory("proc/sys/kernel")
     release = root.text(kernel, "osrelease")
     return host_model.HostFacts(
@@ -120,6 +129,8 @@ def read_root(root: Root) -> host_model.HostFacts:
         isolated_now=isolated_now,
         programs=claims.read_programs(root, pids, cpulist.union((isolated, isolated_now))),
         slices=slices,
+        services=confined,
+        services_from=said,
         warnings=root.notes.all(),
     )
 
