@@ -115,6 +115,10 @@ class Rule(abc.ABC, Generic[Subject]):
             never holds.
         """
 
+    def seen(self, subject: Subject, /) -> Iterator[tuple[str, object]]:
+        """Yield what was read of a subject of which the rule holds: why it does."""
+        yield from ()
+
     def finding(
         self,
         evidence: Iterable[tuple[str, object]],
@@ -127,25 +131,28 @@ class Rule(abc.ABC, Generic[Subject]):
         safe: bool | None = None,
     ) -> Finding:
         """Return a finding of this rule; what is not given is as for any subject."""
-        read = []
-        for path, value in evidence:
-            shown = "-"
-            if value is not None:
-                shown = str(value)
-            read.append(Evidence(path, shown))
         if safe is None:
             safe = self.safe
         return Finding(
             rule=self.id,
             level=level or self.level,
             subject=subject,
-            evidence=tuple(read),
+            evidence=_shown(evidence),
             why=why or self.why,
             remedy=remedy or self.remedy,
             source=self.source,
             settings=tuple(settings),
             safe=safe,
         )
+
+
+def _shown(evidence: Iterable[tuple[str, object]]) -> tuple[Evidence, ...]:
+    """Return evidence as texts; a dash for what is not known."""
+    read: list[Evidence] = []
+    for path, value in evidence:
+        shown = "-" if value is None else str(value)
+        read.append(Evidence(path, shown))
+    return tuple(read)
 
 
 class Unjudged(NamedTuple):
@@ -161,13 +168,15 @@ class Report:
     """What rules found.
 
     :ivar findings: the most severe first, in the order of the rules among equals.
-    :ivar clean: ids of the rules that hold; :ivar unknown: those that could not judge.
+    :ivar clean: ids of the rules that hold; :ivar held: of those what was read, where a rule says it.
+    :ivar unknown: those that could not judge.
     :ivar failed: rules that are broken themselves, so that one hides no other.
     :ivar given: what takes the place of :data:`GIVEN`.
     """
 
     findings: list[Finding] = dataclasses.field(default_factory=list)
     clean: list[str] = dataclasses.field(default_factory=list)
+    held: dict[str, tuple[Evidence, ...]] = dataclasses.field(default_factory=dict)
     unknown: list[Unjudged] = dataclasses.field(default_factory=list)
     failed: list[Unjudged] = dataclasses.field(default_factory=list)
     given: str = ""
@@ -181,8 +190,11 @@ def run(rules: Iterable[Rule[Subject]], subject: Subject, *, strict: bool = Fals
     report = Report()
     for rule in rules:
         findings: list[Finding] = []
+        seen: tuple[Evidence, ...] = ()
         try:
             findings.extend(rule.check(subject))
+            if not findings:
+                seen = _shown(rule.seen(subject))
         except NotApplicableError as reason:
             if not findings:
                 report.unknown.append(Unjudged(rule.id, str(reason), reason.code))
@@ -194,6 +206,8 @@ def run(rules: Iterable[Rule[Subject]], subject: Subject, *, strict: bool = Fals
         else:
             if not findings:
                 report.clean.append(rule.id)
+                if seen:
+                    report.held[rule.id] = seen
         report.findings += findings
     report.findings.sort(key=lambda finding: -finding.level.rank)
     return report

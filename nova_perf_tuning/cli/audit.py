@@ -3,6 +3,7 @@
 
 import argparse
 import dataclasses
+import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,12 +12,15 @@ from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli.options import host as host_options
 from nova_perf_tuning.cli.options import output
 from nova_perf_tuning.host.audit import base, runner
+from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.model import messages, notes
 from nova_perf_tuning.junit_xml import JunitCase
 from nova_perf_tuning.printing import counted, printable
 
 _LEVELS = [level.value for level in rules.Level]
 _NOUNS = {"info": "hint"}
+#: Of the plan's sets those that say whose CPUs are.
+_SETS = ("housekeeping", "shared", "dedicated", "isolated", "tickless", "excluded", "programs")
 #: Class of the test cases of rules in JUnit XML.
 _SUITE = "nova-perf.audit"
 
@@ -46,7 +50,9 @@ class Audit(command.PerfCommand):
             parser, "--junit", "FILE", "also write JUnit XML with a test case for each rule"
         )
         parser.add_argument(
-            "--all", action="store_true", help="also list the rules that hold or cannot judge"
+            "--all",
+            action="store_true",
+            help="also list the CPU sets and the rules that hold, with what they read, or cannot judge",
         )
         parser.add_argument(
             "--list", action="store_true", help="list the rules instead of judging a host"
@@ -69,9 +75,13 @@ class Audit(command.PerfCommand):
         # not there.
         warnings = host.root.notes.all()
         if args.format == "json":
-            command.print_json({**as_json(report, warnings), "nova_config": host.nova_paths})
+            document = {**as_json(report, warnings), "nova_config": host.nova_paths}
+            command.print_json({**document, "sets": _sets(host)})
         else:
-            show(report, args.all, warnings)
+            sets: dict[str, str] = {}
+            if args.all:
+                sets = _sets(host)
+            show(report, args.all, warnings, sets)
             host_options.show_nova_config(args, host.nova_paths)
         for name, error, _code in report.failed:
             command.warn("nova-perf audit", f"rule {name} is broken, please report: {error}")
@@ -80,6 +90,14 @@ class Audit(command.PerfCommand):
         if any(_fails(finding, args.fail_on) for finding in report.findings):
             return int(errors.ExitCode.FAIL)
         return int(errors.ExitCode.PASS)
+
+
+def _sets(host: Host) -> dict[str, str]:
+    """Return name -> cpulist of the CPUs of the host and of its guests, without empty ones."""
+    if host.plan is None:
+        return {}
+    sets = host.plan.sets
+    return {name: sets[name] for name in _SETS if sets.get(name)}
 
 
 def _fails(finding: rules.Finding, fail_on: str) -> bool:
@@ -111,12 +129,16 @@ def as_json(report: rules.Report, warnings: Sequence[notes.Note] = ()) -> dict[s
     unknown = []
     for name, reason, code in report.unknown:
         unknown.append({"rule": name, "reason": reason, "code": code})
+    held = []
+    for name, seen in report.held.items():
+        held.append({"rule": name, "evidence": [evidence._asdict() for evidence in seen]})
     failed = []
     for name, error, code in report.failed:
         failed.append({"rule": name, "error": error, "code": code})
     return {
         "findings": [_finding(finding) for finding in report.findings],
         "clean": report.clean,
+        "held": held,
         "unknown": unknown,
         "failed": failed,
         "counts": _counts(report),
@@ -191,12 +213,21 @@ def _lines(finding: rules.Finding, given: str) -> str:
     return _plain("\n".join(lines))
 
 
-def show(report: rules.Report, everything: bool, warnings: Sequence[notes.Note] = ()) -> None:
+def show(
+    report: rules.Report,
+    everything: bool,
+    warnings: Sequence[notes.Note] = (),
+    sets: Mapping[str, str] = types.MappingProxyType({}),
+) -> None:
     for finding in report.findings:
         command.say(*_lines(finding, report.given).splitlines(), "")
     if everything:
+        for set_name, cpus in sets.items():
+            command.say(f"CPUs     {set_name}: {cpus}")
         for name in report.clean:
             command.say(f"holds    {name}")
+            for evidence in report.held.get(name, ()):
+                command.say(f"  read: {evidence.path}: {evidence.value}")
         for name, reason, _code in report.unknown:
             command.say(f"unknown  {name}: {reason}")
         command.say("")

@@ -154,6 +154,9 @@ class BootIrqAffinity(HostRule):
             level=level,
         )
 
+    def seen(self, host: Host) -> Iterator[tuple[str, object]]:
+        yield from self._starts(host)[0]
+
     def _are_moved(self, host: Host, cpus: frozenset[int]) -> bool:
         """Whether irqbalance moves interrupts off these CPUs: banned ones, without a list isolated ones."""
         if "irqbalance" not in host.programs:

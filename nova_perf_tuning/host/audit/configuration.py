@@ -37,6 +37,11 @@ class NovaCpuSets(HostRule):
             yield from self._bare_nodes(host)
         yield from self.faults(host)
 
+    def seen(self, host: Host) -> Iterator[tuple[str, object]]:
+        for option in (host.dedicated_option, SHARED):
+            if option in host.nova:
+                yield host.nova[option]
+
     def faults(self, host: Host) -> Iterator[Finding]:
         """Yield what is wrong with the sets themselves, whatever is offline at this moment.
 
@@ -309,6 +314,11 @@ class HousekeepingUnset(HostRule):
     )
     source = "Nova's documentation of CPU topologies; Oracle's step for dom0, on KVM"
 
+    def seen(self, host: Host) -> Iterator[tuple[str, object]]:
+        yield from isolation(host)
+        if host.facts.services:
+            yield host.facts.services_from, host.facts.services
+
     def check(self, host: Host) -> Iterator[Finding]:
         dedicated = host.sets.dedicated
         need(dedicated, "no guest has CPUs of its own here")
@@ -457,6 +467,9 @@ class IsolatedHalfCores(HostRule):
     why = "A busy thread takes half of its core from the other one, isolated or not."
     remedy = "isolate whole cores (nova-perf generate grub-args{given})"
     source = "TripleO: whole cores, with all of their threads; Oracle's step for dom0, on KVM"
+
+    def seen(self, host: Host) -> Iterator[tuple[str, object]]:
+        yield from isolation(host)
 
     def check(self, host: Host) -> Iterator[Finding]:
         host.need_isolation()

@@ -2,6 +2,7 @@
 """Pins of guests and their memory against the host, running or not."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.grouping import grouped
@@ -10,6 +11,9 @@ from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.model import owners
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, named, need
+
+#: Guests that are shown where the rule holds.
+_SHOWN: Final = 8
 
 
 class GuestPins(GuestRule):
@@ -30,6 +34,14 @@ class GuestPins(GuestRule):
             if domain.vcpu_pins or domain.iothread_pins or domain.emulator_pin is not None:
                 pinned.append(guest)
         return pinned
+
+    def seen(self, host: Host) -> Iterator[tuple[str, object]]:
+        for guest in self.guests(host)[:_SHOWN]:
+            pins: list[str] = []
+            for kind, _element, texts in guest.domain.pins():
+                if texts:
+                    pins.append(f"{kind} on {cpulist.named(cpulist.union(texts))}")
+            yield guest.path, ", ".join(pins)
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         yield from self._absent(host, guest)

@@ -72,6 +72,13 @@ class ChannelCount(HostRule):
         if not taken:  # isolated CPUs would leave fewer to serve them
             host.need_isolation()
 
+    def seen(self, host: Host) -> Iterator[tuple[str, object]]:
+        for name, link in host.ethtool.items():
+            for kind in _kinds(link.channels):
+                most = link.channels.get(f"{kind}_max", 0)
+                if most:
+                    yield f"ethtool -l {name}", f"{kind} {link.channels.get(kind, 0)} of {most}"
+
     def _judge(
         self, host: Host, nic: host_model.Nic, channels: Mapping[str, int], where: str
     ) -> Iterator[Finding]:

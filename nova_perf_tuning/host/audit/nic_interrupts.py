@@ -20,6 +20,8 @@ from nova_perf_tuning.host.plan import vectors
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import GIVEN, Finding, Level, NoDataError, named, need
 
+#: NICs that are shown where a rule holds.
+_SHOWN: Final = 8
 _NOWHERE: Final = "first leave it a housekeeping CPU (rule nova-cpu-sets); 'nova-perf plan{given}' says what stops it"
 
 
@@ -147,6 +149,19 @@ class NicInterruptRule(HostRule):
             "/proc/interrupts says it",
             NoDataError,
         )
+
+    def seen(self, host: Host) -> Iterator[tuple[str, object]]:
+        counts = InterruptCounts(host)
+        for nic in host.links[:_SHOWN]:
+            served: set[int] = set()
+            numbers: list[int] = []
+            carriers = Carriers.of(host, nic, counts)
+            for irq in carriers.irqs if carriers else ():
+                numbers.append(irq.number)
+                served |= counts.served(irq).cpus
+            if numbers:
+                path = f"/proc/irq/{cpulist.format(numbers)}"
+                yield path, f"{nic.name}, on {cpulist.named(served)}"
 
     def _about(
         self,

@@ -458,6 +458,11 @@ class Irqbalance(HostRule):
             why, level, remedy = fault
             yield self.finding(evidence, condition + why, remedy, level=level)
 
+    def seen(self, host: Host) -> Iterator[tuple[str, object]]:
+        environment = IrqbalanceEnvironment.read(host)
+        if environment.found:
+            yield f"/{environment.path}", environment.says(cpulist.parse(host.facts.online))
+
     def _fault(
         self, host: Host, environment: IrqbalanceEnvironment, taken: frozenset[int]
     ) -> tuple[str, Level | None, str] | None:
