@@ -11,6 +11,7 @@ from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.kinds import irqbalance
 from nova_perf_tuning.host.plan import vectors
 
+_ONLINE: Final = "sys/devices/system/cpu/online"
 _FILES: Final = ("etc/default/irqbalance", "etc/sysconfig/irqbalance")
 #: irqbalance looks at the mask first, as long as it knows it (before 1.8 it knows no list).
 _BANNED_CPUS: Final = ("IRQBALANCE_BANNED_CPUS", "IRQBALANCE_BANNED_CPULIST")
@@ -71,13 +72,17 @@ class IrqbalanceEnvironment:
             return frozenset()
         return cpulist.parse_mask(text)
 
-    def says(self, online: frozenset[int]) -> str:
-        """Return in words which CPUs are banned, and which of ``online`` are left."""
+    def says(self, host: Host) -> str:
+        """Return in words which CPUs are banned, and which online ones are left."""
         banned = self.banned
         if not banned:
             return f"/{self.path} bans no CPU"
+        bans = f"{self.banning} bans {cpulist.named(banned)}"
+        online = cpulist.find(host.text(_ONLINE) or "")
+        if not online:
+            return bans
         left = online - banned
-        return f"{self.banning} bans {cpulist.named(banned)} and leaves {cpulist.named(left) if left else 'none'}"
+        return f"{bans} and leaves {cpulist.named(left) if left else 'none'}"
 
     @property
     def arguments(self) -> str:

@@ -446,7 +446,7 @@ class Irqbalance(HostRule):
         # A record without programs may have its file: it says what irqbalance does where it runs.
         need(running or environment.found, "running programs are not in this record", NoDataError)
         taken = host.sets.reserved | host.sets.quiet
-        bans = environment.says(cpulist.parse(host.facts.online))
+        bans = environment.says(host)
         need(host.runs_guests or taken, f"not a host of guests, and no CPU is isolated ({bans})")
         evidence = [(f"/{environment.path}", environment.shown)]
         condition = "if irqbalance runs: "
@@ -461,7 +461,7 @@ class Irqbalance(HostRule):
     def seen(self, host: Host) -> Iterator[tuple[str, object]]:
         environment = IrqbalanceEnvironment.read(host)
         if environment.found:
-            yield f"/{environment.path}", environment.says(cpulist.parse(host.facts.online))
+            yield f"/{environment.path}", environment.says(host)
 
     def _fault(
         self, host: Host, environment: IrqbalanceEnvironment, taken: frozenset[int]
