@@ -40,8 +40,10 @@ class Case:
         return answer
 
     def right(self, fact: str) -> Mapping[str, str]:
-        """Return the one right answer whose fact begins so: ``value``, perhaps ``severity`` and ``remedy``."""
-        (found,) = [right for right in self.answer["right"] if right["fact"].startswith(fact)]
+        """Return the one right answer whose fact is or begins so: ``value``, perhaps ``severity`` and ``remedy``."""
+        every = self.answer["right"]
+        exact = [right for right in every if right["fact"] == fact]
+        (found,) = exact or [right for right in every if right["fact"].startswith(fact)]
         return found  # type: ignore[no-any-return]
 
 

@@ -261,6 +261,7 @@ class LegacyPinSet(HostRule):
     """nova.conf has cpu_dedicated_set and cpu_shared_set instead of vcpu_pin_set."""
 
     id = "nova-vcpu-pin-set"
+    level = Level.INFO
     why = (
         "Pinned and floating guests share its CPUs, which count as dedicated here; cpu_shared_set then is "
         "for emulator threads alone. It is deprecated and will be removed from Nova."
@@ -297,6 +298,7 @@ class SharedSetMissing(HostRule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         known(host.dedicated, "no [compute] cpu_dedicated_set")
+        need(host.pin_set is None, "vcpu_pin_set is replaced first (rule nova-vcpu-pin-set)")
         if host.shared is None:
             source, text = host.nova[host.dedicated_option]
             yield self.finding([(source, f"{text}; no cpu_shared_set")])

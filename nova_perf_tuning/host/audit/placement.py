@@ -480,7 +480,7 @@ class Irqbalance(HostRule):
             if not host.sets.quiet:
                 return why, None, ""
             cancelled = f"the automatic ban of {cpulist.named(host.sets.quiet)}, isolated"
-            return f"{why}, and cancels {cancelled}", Level.ERROR, ""
+            return f"{why}, and cancels {cancelled}", Level.ERROR, _ban(host, name, taken)
         if environment.leaves_interrupts_alone(host):
             return None
         if taken and taken <= banned:

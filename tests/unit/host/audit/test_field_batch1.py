@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases of the first batch of field inputs that were not right at the first run: what their answers demand."""
+"""Cases of the first batch of field inputs: what their answers demand."""
 
 import itertools
 
@@ -261,3 +261,82 @@ class CommandLinesTest(FieldCase):
         self.assertEqual(case.right("housekeeping CPUs")["value"], sets["housekeeping"])
         (finding,) = self.findings(tree, "housekeeping-unset")
         self.assertEqual(rules.Level.INFO, finding.level)  # the profile means it so
+
+
+class RightAtTheFirstRunTest(FieldCase):
+    def test_04_one_queue_on_the_remote_node(self) -> None:
+        case = Case("batch1", "04")
+        near = case.right("CPUs local to eth0")["value"]
+        nodes = {0: (near, 65536), 1: ("8-15,24-31", 65536)}
+        nic = hosts.nic("eth0", node=0, address="0000:04:00.0")
+        device = "sys/devices/pci0000:04/0000:04:00.0"
+        irqs = field_hosts.interrupts(case.text("interrupts"), device, "0-31")
+        tree = {**field_hosts.machine("0-31", nodes=nodes), **nic, **irqs}
+        for queue in range(8):
+            tree[f"{device}/net/eth0/queues/rx-{queue}/rps_cpus"] = "0\n"
+        fact = "fp-7 interrupts on the remote node"
+        self.assert_found(case, tree, "nic-irq-remote-node", fact, "irq/157/", "8 (eth0-fp-7)")
+        (finding,) = self.findings(tree, "nic-irq-remote-node")
+        self.assertTrue(finding.why.startswith("1 interrupt of eth0"), finding.why)
+
+    def test_06_nodes_of_gpu_memory(self) -> None:
+        case = Case("batch1", "06")
+        shared, dedicated = (
+            case.right("host CPUs")["value"],
+            case.right("cpu_dedicated_set")["value"],
+        )
+        nodes = {0: ("0-15", 131072), 8: (case.right("CPUs of node 8")["value"], 131072)}
+        for node in cpulist.parse(case.right("memory-only nodes")["value"]):
+            nodes[node] = ("", 15360)
+        tree = field_hosts.machine(case.right("online CPUs")["value"], nodes=nodes, arch="ppc64le")
+        for text in case.right("sibling groups")["value"].split():
+            for cpu in cpulist.parse(text):
+                tree[f"sys/devices/system/cpu/cpu{cpu}/topology/core_cpus_list"] = f"{text}\n"
+        host, guests, _reasons = generate.split(hosts.view(tree))
+        self.assertEqual((shared, dedicated), (cpulist.format(host), cpulist.format(guests)))
+
+    def test_18_cpu_0_is_never_powered_down(self) -> None:
+        case = Case("batch1", "18")
+        offline = case.right("CPUs that Nova sets offline")["value"]
+        for down in ("", offline):
+            online = cpulist.format(frozenset(range(8)) - cpulist.parse(down))
+            tree = {**field_hosts.machine(online, offline=down), _NOVA: case.text("nova.conf")}
+            fact = "CPU 0 in cpu_dedicated_set"
+            self.assert_found(case, tree, "nova-power-management-overlap", fact, "CPU 0 is never")
+            self.assert_found(case, tree, "nova-cpu-sets", fact, "CPU 0 is dedicated")
+            for finding in self.findings(tree, "nova-cpu-sets"):
+                self.assertNotIn("offline", finding.why)
+
+    def test_19_a_cpu_that_is_not_there(self) -> None:
+        case = Case("batch1", "19")
+        online = case.right("online CPUs")["value"]
+        tree = {**field_hosts.machine(online), _NOVA: case.text("nova.conf")}
+        fact = "cpu_dedicated_set names CPU 4"
+        self.assert_found(case, tree, "nova-cpu-sets", fact, "CPU 4", f"only CPUs {online}")
+
+    def test_22_interrupts_off_the_isolated_cpus(self) -> None:
+        case = Case("batch1", "22")
+        isolated = case.right("isolated CPUs")["value"]
+        tree = field_hosts.machine("0-63", cmdline=case.text("cmdline"), isolated=isolated)
+        self.assertEqual(case.right("housekeeping CPUs")["value"], self.sets(tree)["housekeeping"])
+        for rule in ("irqaffinity-on-dedicated", "boot-parameter-misspelt"):
+            self.assertEqual([], self.findings(tree, rule), rule)
+
+    def test_25_and_26_bans_of_irqbalance(self) -> None:
+        for number in ("25", "26"):
+            case = Case("batch1", number)
+            isolated = case.right("isolated CPUs")["value"]
+            online = case.text("cpu-online").strip()
+            tree = field_hosts.machine(online, cmdline=case.text("cmdline"), isolated=isolated)
+            tree |= {
+                "proc/300/comm": "irqbalance\n",
+                "etc/default/irqbalance": case.text("irqbalance-env"),
+            }
+            if number == "25":
+                self.assertEqual([], self.findings(tree, "irqbalance-unaware"))
+                self.assertEqual(
+                    case.right("housekeeping CPUs")["value"], self.sets(tree)["housekeeping"]
+                )
+                continue
+            remedy = f"IRQBALANCE_BANNED_CPULIST={isolated}, or leave"
+            self.assert_found(case, tree, "irqbalance-unaware", "4-3", f"CPUs {isolated}", remedy)

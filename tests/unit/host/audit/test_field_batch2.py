@@ -61,10 +61,13 @@ _FOUND = {
     "54": [("warning", "isolated-half-cores", "CPUs 64-71")],
     "56": [("warning", "irqbalance-unaware", "leaves CPUs 0-3 open")],
     "57": [("info", "irqbalance-unaware", "bans CPUs 3,64-67 as well")],
-    "58": [("warning", "irqaffinity-on-dedicated", "irqaffinity=0,6,12,18")],
+    "58": [
+        ("warning", "irqaffinity-on-dedicated", "irqaffinity=0,6,12,18"),
+        ("info", "nova-vcpu-pin-set", "deprecated"),
+    ],
 }
 #: Cases of which the answer says that nothing is wrong.
-_IN_ORDER = ("31", "32", "35", "36", "37", "41", "42", "50", "51", "53", "55", "60")
+_IN_ORDER = ("31", "32", "34", "35", "36", "37", "41", "42", "50", "51", "53", "55", "60")
 #: Case -> interrupt -> where it may go; two never go to one CPU where there are as many.
 _PLACED = {
     "31": {199: "1-23", 329: "1-23", 589: "48-71"},
@@ -161,6 +164,7 @@ class FindingsTest(testcase.TestCase):
                 "isolated-half-cores",
                 "host-cpus-few",
                 "ovs-pmd-not-isolated",
+                "nova-shared-set-missing",
             ),
         }
         for number, without in silent.items():

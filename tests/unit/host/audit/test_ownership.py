@@ -121,7 +121,7 @@ class NovaSetsTest(testcase.TestCase):
                 [("error", "cpu_shared_set")],
             ),
             ("not followed", conf("cpu_dedicated_set = $x"), "nova-cpu-sets", None),
-            ("deprecated", conf("", "vcpu_pin_set = 2-3"), "nova-vcpu-pin-set", [("warning", "")]),
+            ("deprecated", conf("", "vcpu_pin_set = 2-3"), "nova-vcpu-pin-set", [("info", "")]),
             ("both", conf(sets, "vcpu_pin_set = 2-3"), "nova-vcpu-pin-set", [("error", "")]),
             (
                 "split core",
