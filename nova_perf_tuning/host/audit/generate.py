@@ -64,10 +64,14 @@ def split(host: Host) -> tuple[frozenset[int], frozenset[int], list[str]]:
         return shared, dedicated, reasons or [_AS_THEY_ARE]
     if shared and not host.dedicated:
         return shared, frozenset(), reasons or [_AS_THEY_ARE]
-    whole = _whole(host, isolated - _core_0(host))
+    kept, who = isolated, "the kernel isolates now"
+    if not kept and host.sets.excluded:
+        kept = host.sets.excluded | (host.sets.owners.cpus(Owner.GUEST) & online)
+        who = f"{host.facts.services_from} keeps free of services"
+    whole = _whole(host, kept - _core_0(host))
     if whole:
-        start = "nova.conf has no CPU sets to start from: pinned guests get what the kernel isolates now"
-        if whole != isolated:
+        start = f"nova.conf has no CPU sets to start from: pinned guests get what {who}"
+        if whole != kept:
             start += ", except torn cores and the core of CPU 0"
         reasons.append(start)
         return online - whole - taken, whole, reasons
