@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Disk I/O with fio."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.bench import base, fio_figures, fio_json, fio_text
+from nova_perf_tuning.validation.bench import base, fio_figures, fio_json, fio_text, pasted
 
+#: A rate as fio's options have it, of all directions alike; suffixes are powers of 1024.
+_RATE = re.compile("([0-9]{1,12})([kKmMgG]?)(?:i?[bB])?")
+#: A run that comes so near to a rate was held back by it.
+_REACHED = 0.95
 _PATTERNS = ("randwrite", "randread", "write", "read")
 _ENGINES = ("psync", "libaio", "io_uring")
 
@@ -93,14 +98,10 @@ class Fio(base.ReportBenchmark):
             return fio_text.summary(self, text)
         groups = self._groups(text)
         found = fio_figures.report(self, groups)
-        version = groups[0].workload.get("version", "")
-        if version[:2] in ("1.", "2."):
-            found.remarks["old_units"] = f"fio {version} prints KB for 1024 bytes"
+        if any(group.old_units for group in groups):
+            found.remarks["old_units"] = "fio before version 3 prints KB for 1024 bytes"
         for group in groups:
-            for name in ("rate", "rate in IOPS", "rate_iops"):
-                if name in group.workload:
-                    rate = one_line(group.workload[name], 40)
-                    found.remarks["held_to_a_rate"] = f"the job was held to a rate ({rate})"
+            found.remarks.update(_of_rates(group))
         return found
 
     def span(self, text: str) -> base.Span:
@@ -117,3 +118,25 @@ class Fio(base.ReportBenchmark):
         if not self.has_json(text) and fio_text.printed(text):
             return fio_text.read(self, text)
         return fio_json.read(self, text)
+
+
+def _of_rates(group: fio_figures.JobGroup) -> dict[str, str]:
+    """Return what to say of the rates that a job's options set: code -> text for a person."""
+    remarks = {}
+    iops = [way.iops for way in group.ways]
+    bandwidths = [way.bandwidth for way in group.ways]
+    for name, unit, rates in (("rate in IOPS", "IO/s", iops), ("rate", "bytes/s", bandwidths)):
+        if name not in group.workload:
+            continue
+        text = one_line(group.workload[name], 40)
+        said = f"a rate of {text} {unit} a job was set"
+        found = _RATE.fullmatch(text)
+        if found is None:
+            remarks["rate_set"] = f"{said}; whether it held the job back is not known"
+            continue
+        asked = float(found[1]) * pasted.BINARY[found[2].upper().replace("K", "k")] * group.jobs
+        if max(rates) >= _REACHED * asked:
+            remarks["held_to_a_rate"] = f"{said} and reached: the figures are no speed of the disk"
+        else:
+            remarks["rate_not_reached"] = f"{said}, and the job stayed below it"
+    return remarks

@@ -2,7 +2,7 @@
 """What a report of fio says, whichever form it has, and the figures that are made of it."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.validation.bench import base, pasted
@@ -17,6 +17,25 @@ DIRECTIONS: Final = ("read", "write", "trim")
 _MOST_GROUPS: Final = 32
 #: fio prints times in text with four digits or more.
 _ROUNDING: Final = 0.01
+#: Pattern of a job -> the directions that it has of its own; others are of a phase that verifies.
+OWN: Final[Mapping[str, Sequence[str]]] = {
+    "read": ("read",),
+    "randread": ("read",),
+    "write": ("write",),
+    "randwrite": ("write",),
+    "trim": ("trim",),
+    "randtrim": ("trim",),
+    "rw": ("read", "write"),
+    "readwrite": ("read", "write"),
+    "randrw": ("read", "write"),
+    "trimwrite": ("trim", "write"),
+    "randtrimwrite": ("trim", "write"),
+}
+#: Directions of one job run as long as each other, but for what the last request of each takes.
+_SAME_TIME: Final = 0.1
+_SAME_SECONDS: Final = 0.1
+#: fio's name of the sum of all clients (fio --client).
+ALL_CLIENTS: Final = "All clients"
 
 
 @dataclasses.dataclass(slots=True)
@@ -51,12 +70,27 @@ class Way:
 
 @dataclasses.dataclass(slots=True)
 class JobGroup:
-    """One job, or a group of jobs that fio has added up (group_reporting)."""
+    """One job, or a group of jobs that fio has added up (group_reporting).
+
+    :ivar jobs: how many jobs are added up; :ivar old_units: KB is 1,024 bytes there.
+    :ivar missing: what the output does not say of the workload, as lines for a person.
+    """
 
     name: str
     ways: list[Way] = dataclasses.field(default_factory=list)
     sync: Times | None = None
     workload: dict[str, str] = dataclasses.field(default_factory=dict)
+    jobs: int = 1
+    old_units: bool = False
+    missing: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def verified(self) -> list[Way]:
+        """The directions that the pattern does not have: what was written is read back."""
+        own = OWN.get(self.workload.get("pattern", ""))
+        if own is None or "read" in own or not {way.name for way in self.ways} & set(own):
+            return []
+        return [way for way in self.ways if way.name == "read"]
 
 
 def report(tool: base.Benchmark, groups: Sequence[JobGroup]) -> base.BenchmarkReport:
@@ -91,39 +125,72 @@ def report(tool: base.Benchmark, groups: Sequence[JobGroup]) -> base.BenchmarkRe
     shown.remarks["several_groups"] = (
         f"{len(groups)} jobs are reported one by one: none of them is judged"
     )
+    if any(group.name == ALL_CLIENTS for group in groups):
+        shown.remarks["all_clients"] = f"'{ALL_CLIENTS}' is the sum of the other reports"
     return shown
 
 
 def _of_group(tool: base.Benchmark, group: JobGroup) -> base.BenchmarkReport:
-    ways = group.ways
-    if sum(way.iops for way in ways) == 0:
+    verified = group.verified
+    ways = [way for way in group.ways if way not in verified]
+    if sum(way.iops for way in group.ways) == 0 and not any(way.requests for way in ways):
         raise tool.fault(f"the job '{pasted.metric(group.name)}' did no I/O (0 IOPS)")
     found = base.BenchmarkReport()
-    found.readings += [
-        base.Reading(*tool.primary, sum(way.iops for way in ways), primary=True),
-        base.Reading("bandwidth", "MB/s", "higher", sum(way.bandwidth for way in ways) / 1e6),
-    ]
+    at_once = _ran_at_once(ways)
+    if at_once:
+        found.readings += _sums(tool, ways)
     for way in ways:
         prefix = f"{way.name}_"
         if len(ways) == 1 and way.name != MIXED:
             prefix = ""
-        found.readings += _of_way(tool, way, prefix)
-        if way.clat is None and way.lat is None:
-            found.left_out.append(
-                f"latencies of {way.name}: the job did not take them (gtod_reduce, disable_clat)"
-            )
+        _add_way(tool, found, way, prefix)
+    for way in verified:
+        _add_way(tool, found, way, f"verify_{way.name}_")
     if group.sync is not None:
         found.readings += _of_times(tool, group.sync, "sync_latency")
         found.remarks["synchronised"] = (
             "a write is safe after its sync: 'sync_latency' is what an application waits for"
         )
     counts = [way.requests for way in ways if way.requests is not None]
-    if len(counts) == len(ways):
+    if len(counts) == len(ways) and at_once:
         found.readings.append(
             base.Reading("requests", tool.work_unit, "higher", sum(counts) / 1e3)
         )
+    _add_remarks(found, group, ways, at_once)
+    found.left_out += group.missing
+    found.left_out.append(
+        "other percentiles, the least and submission latencies, samples of bandwidth and IOPS,"
+        " distributions, CPU, disk statistics"
+    )
+    return found
+
+
+def _sums(tool: base.Benchmark, ways: Sequence[Way]) -> list[base.Reading]:
+    bandwidth = sum(way.bandwidth for way in ways) / 1e6
+    return [
+        base.Reading(*tool.primary, sum(way.iops for way in ways), primary=True),
+        base.Reading("bandwidth", "MB/s", "higher", bandwidth),
+    ]
+
+
+def _ran_at_once(ways: Sequence[Way]) -> bool:
+    """Return whether directions ran side by side, so that a sum of their rates was ever reached."""
+    times = [way.seconds for way in ways]
+    return max(times) - min(times) <= max(_SAME_SECONDS, _SAME_TIME * max(times))
+
+
+def _add_remarks(
+    found: base.BenchmarkReport, group: JobGroup, ways: Sequence[Way], at_once: bool
+) -> None:
+    """Say what the sums are of, and what the figures of a phase are."""
     names = [way.name for way in ways]
-    if len(names) > 1:
+    if not at_once:
+        times = [f"{way.name} {way.seconds:g} s" for way in ways]
+        found.remarks["not_at_once"] = (
+            f"the directions did not run for the same time ({', '.join(times)}):"
+            " no sum is made of them, and none is judged"
+        )
+    elif len(names) > 1:
         found.remarks["several_directions"] = (
             f"'iops' and 'bandwidth' are of {' and '.join(names)} together"
         )
@@ -131,11 +198,40 @@ def _of_group(tool: base.Benchmark, group: JobGroup) -> base.BenchmarkReport:
         found.remarks["mixed_directions"] = (
             "fio has added up reads and writes (unified_rw_reporting)"
         )
-    found.left_out.append(
-        "other percentiles, the least and submission latencies, samples of bandwidth and IOPS,"
-        " distributions, CPU, disk statistics"
+    if group.verified:
+        found.remarks["verify_phase"] = (
+            "'verify_read_…' is of the phase that reads back what was written:"
+            " no sum has these reads"
+        )
+
+
+def _add_way(tool: base.Benchmark, found: base.BenchmarkReport, way: Way, prefix: str) -> None:
+    """Add the figures of one direction, and what of it is none."""
+    readings = _of_way(tool, way, prefix)
+    if way.iops == 0:
+        if not prefix:
+            raise tool.fault(_below_one(way))
+        readings = [reading for reading in readings if reading.metric != f"{prefix}iops"]
+        found.left_out.append(f"{prefix}iops: {_below_one(way)}")
+    found.readings += readings
+    times = [part for part in (way.clat, way.lat) if part is not None]
+    if times and not any(part.tails for part in times):
+        found.left_out.append(f"percentiles of {way.name}: the output has none")
+    if not times:
+        found.left_out.append(
+            f"latencies of {way.name}: the job did not take them (gtod_reduce, disable_clat)"
+        )
+
+
+def _below_one(way: Way) -> str:
+    """Return what is to be said of requests whose rate is printed as 0."""
+    requests = ""
+    if way.requests is not None:
+        requests = f"{way.requests:g} requests in "
+    return (
+        f"'{way.name}' has {requests}{way.seconds:g} s and 0 IOPS:"
+        " fio's text rounds what is below 1 down; its JSON (--output-format=json) has it"
     )
-    return found
 
 
 def _of_way(tool: base.Benchmark, way: Way, prefix: str) -> list[base.Reading]:

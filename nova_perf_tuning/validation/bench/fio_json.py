@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.bench import base, fio_figures
+from nova_perf_tuning.validation.bench import base, fio_figures, pasted
 from nova_perf_tuning.validation.bench.fio_figures import JobGroup, Times, Way
 
 _SHARE: Final = re.compile(r"[0-9]{1,3}\.[0-9]{1,6}")
@@ -36,7 +36,10 @@ _OPTIONS: Final[Mapping[str, str]] = {
 def read(tool: base.Benchmark, text: str) -> list[JobGroup]:
     """Return the groups of fio's JSON; OutputError: a job failed, or the document is of fio 2."""
     document = tool.load_json(text)
-    jobs = tool.find(document, "jobs")
+    if "jobs" not in document and "client_stats" in document:
+        jobs = tool.find(document, "client_stats")
+    else:
+        jobs = tool.find(document, "jobs")
     if not isinstance(jobs, list) or not jobs:
         raise tool.fault(f"the output has no jobs{tool.wanted_form()}")
     common = document.get("global options")
@@ -47,19 +50,33 @@ def read(tool: base.Benchmark, text: str) -> list[JobGroup]:
             raise tool.fault("the output has a job that is no object")
         if code := tool.number(job, "error"):
             raise tool.fault(f"the job ended with error {code:.0f} (errno)")
-        group = _group(tool, job)
-        group.workload = _workload(common, job.get("job options"), group, version)
+        group = _group(tool, job, version)
+        options = _options(common, job.get("job options"))
+        group.workload = _workload(options, group, version)
+        if "group_reporting" in options:
+            group.jobs = pasted.whole_number(group.workload.get("jobs")) or 1
+        for name in ("pattern", "block size", "version"):
+            if name not in group.workload and f"{name}s" not in group.workload:
+                group.missing.append(f"{name}: the output does not name it")
         groups.append(group)
     return groups
 
 
-def _group(tool: base.Benchmark, job: dict[str, Any]) -> JobGroup:
+def _named(version: object) -> str:
+    """Return a version of fio as fio names itself (``fio-2.2.10``)."""
+    if version is None:
+        return "fio 2"
+    return one_line(version, 40)
+
+
+def _group(tool: base.Benchmark, job: dict[str, Any], version: object) -> JobGroup:
     group = JobGroup(one_line(job.get("jobname", "job"), 60))
     for name in _names(tool, job):
         part = tool.mapping(job, name)
         if "bw_bytes" not in part or "clat_ns" not in part:
             raise tool.fault(
-                f"'{name}' has no 'bw_bytes' or 'clat_ns': the JSON of fio 3 and later is read"
+                f"'{name}' has no 'bw_bytes' or 'clat_ns': the JSON of {_named(version)} is not"
+                " read, whose times are µs; that of fio 3 and later is, and fio 2's text"
             )
         group.ways.append(
             Way(
@@ -82,7 +99,16 @@ def _names(tool: base.Benchmark, job: dict[str, Any]) -> list[str]:
     """Return the directions that moved data; ``mixed`` alone where fio has added them up."""
     names: list[str] = []
     for name in (fio_figures.MIXED, *fio_figures.DIRECTIONS):
-        if name in job and tool.number(job, name, "total_ios") and tool.number(job, name, "iops"):
+        if name not in job:
+            continue
+        requests, rate = tool.number(job, name, "total_ios"), tool.number(job, name, "iops")
+        if bool(requests) != bool(rate):
+            took = tool.number(job, name, "runtime")
+            raise tool.fault(
+                f"'{name}' has {requests:g} requests and {rate:g} IOPS in {took:g} ms:"
+                " its rate is not known; run it for longer"
+            )
+        if requests:
             names.append(name)
     if len(names) > 1 and fio_figures.MIXED in names:
         names.remove(
@@ -109,16 +135,23 @@ def _times(tool: base.Benchmark, part: dict[str, Any], key: str) -> Times | None
     return Times(mean, least, most, tails)
 
 
-def _workload(common: object, own: object, group: JobGroup, version: object) -> dict[str, str]:
-    """Return what a job did, by the options that fio repeats; a job's own come before those of all."""
+def _options(common: object, own: object) -> dict[str, Any]:
+    """Return the options that fio repeats; a job's own come before those of all."""
+    options: dict[str, Any] = {}
+    for part in (common, own):
+        if isinstance(part, dict):
+            options |= part
+    return options
+
+
+def _workload(options: Mapping[str, Any], group: JobGroup, version: object) -> dict[str, str]:
+    """Return what a job did, by its options."""
     workload: dict[str, str] = {}
-    for options in (common, own):
-        if not isinstance(options, dict):
-            continue
-        for option, name in _OPTIONS.items():
-            if option in options:
-                workload[name] = one_line(options[option], 40)
-    workload.setdefault("pattern", " and ".join(way.name for way in group.ways))
+    for option, name in _OPTIONS.items():
+        if option in options:
+            workload[name] = one_line(options[option], 40)
+    if "pattern" not in workload:
+        workload["direction"] = " and ".join(way.name for way in group.ways)
     seconds = max((way.seconds for way in group.ways), default=0.0)
     workload["seconds"] = f"{seconds:g}"
     if version is not None:

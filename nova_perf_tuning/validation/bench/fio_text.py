@@ -2,12 +2,19 @@
 """fio's normal output, that of fio 3 and, with its older units, of fio 1 and 2."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base, pasted
-from nova_perf_tuning.validation.bench.fio_figures import MIXED, JobGroup, Times, Way
+from nova_perf_tuning.validation.bench.fio_figures import (
+    ALL_CLIENTS,
+    MIXED,
+    OWN,
+    JobGroup,
+    Times,
+    Way,
+)
 
 _NUMBER: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([kKMG]?)"
 _AMOUNT: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)[ ]?([KkMGTP]?)(i?)B"
@@ -23,9 +30,11 @@ _COUNT: Final = re.compile(r"([0-9]{1,5}) (?:process|thread)")
 _GROUP: Final = re.compile(
     r"^(.{0,200}?): \(groupid=([0-9]{1,5}), jobs=([0-9]{1,5})\): err=[ ]*(-?[0-9]{1,5})(.*)$"
 )
+#: A bandwidth; the sum of all clients has no unit, and bits are counted with unit_base=1.
+_SPEED: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)[ ]?([KkMGTP]?)(i?)(B/s|bit/s|)"
 #: Since fio 3.
 _WAY: Final = re.compile(
-    rf"^(read|write|trim|mixed)[ ]*: IOPS={_NUMBER}, BW={_AMOUNT}/s \({_AMOUNT}/s\)"
+    rf"^(read|write|trim|mixed)[ ]*: IOPS={_NUMBER}, BW={_SPEED} \({_SPEED}\)"
     rf"\({_AMOUNT}/([0-9]{{1,12}})(msec|sec|usec)\)"
 )
 #: Before: KB is 1,024 bytes there.
@@ -49,16 +58,36 @@ _TOTAL: Final = re.compile(
     rf"^(READ|WRITE|TRIM|MIXED): (?:io={_AMOUNT}, aggrb|bw)={_AMOUNT}/s[ ,(].*"
     r"(?:run=[0-9]{1,12}-([0-9]{1,12})|maxt=([0-9]{1,12}))[ ]?msec$"
 )
-_CHOSEN: Final = (
-    "direct",
-    "rwmixread",
-    "rwmixwrite",
-    "fsync",
-    "fdatasync",
-    "sync",
-    "rate_iops",
-    "rate",
-)
+#: A line of a direction, whether or not its form is known.
+_ANY_WAY: Final = re.compile(r"^(read|write|trim|mixed)[ ]*: (?:IOPS=|io=)")
+_HEAD_BEGIN: Final = re.compile(r"^.{0,200}?: \(g=[0-9]{1,5}\): rw=")
+#: The line that fio rewrites while it runs: rates that are set, and what each job does.
+_RUNNING: Final = re.compile(r"^Jobs: [0-9]{1,6} \(f=[0-9]{1,6}\)(.{0,60}?): \[([^\]]{1,300})\]")
+#: What a job does there -> its pattern (fio's eta.c); other letters are phases of any job.
+_LETTERS: Final[Mapping[str, str]] = {
+    "R": "read",
+    "r": "randread",
+    "W": "write",
+    "w": "randwrite",
+    "M": "rw",
+    "m": "randrw",
+    "D": "trim",
+    "d": "randtrim",
+}
+_DEPTH: Final = re.compile(r"^latency[ ]*: target=0,.{1,60}, depth=([0-9]{1,9})$")
+#: Options of the command line -> their names in the workload.
+_CHOSEN: Final[Mapping[str, str]] = {
+    "direct": "direct",
+    "rwmixread": "rwmixread",
+    "rwmixwrite": "rwmixwrite",
+    "fsync": "fsync",
+    "fdatasync": "fdatasync",
+    "sync": "sync",
+    "rate_iops": "rate in IOPS",
+    "rate": "rate",
+}
+#: How far a bandwidth without a unit may be from the bytes by the time.
+_AGREES: Final = 0.05
 
 
 def printed(text: str) -> bool:
@@ -76,11 +105,23 @@ def read(tool: base.Benchmark, text: str) -> list[JobGroup]:
     :raises base.BenchmarkOutputError: a job failed, a group is cut off, or jobs are missing.
     """
     tool.check_length(text)
-    lines = pasted.lines_of(text)
+    lines = _unwrapped(pasted.lines_of(text))
     groups = []
     for run in _runs(lines):
         groups += _read_run(tool, run)
     return groups
+
+
+def _unwrapped(lines: Sequence[str]) -> list[str]:
+    """Return lines with the head of a job in one, where a mail has wrapped it."""
+    whole: list[str] = []
+    for line in lines:
+        begun = bool(whole) and _HEAD_BEGIN.match(whole[-1]) is not None
+        if begun and line and not _HEAD.match(whole[-1]) and len(whole[-1]) < 400:
+            whole[-1] += f" {line}"
+        else:
+            whole.append(line)
+    return whole
 
 
 def _runs(lines: Sequence[str]) -> list[list[str]]:
@@ -111,8 +152,12 @@ def _read_run(tool: base.Benchmark, lines: Sequence[str]) -> list[JobGroup]:
         groups.append(_Section(tool, section).read())
         found = _GROUP.match(section[0])
         assert found is not None
-        jobs += int(found[3])
-        groups[-1].workload = _workload(heads, found, groups[-1], lines)
+        groups[-1].jobs = int(found[3])
+        if found[1] == ALL_CLIENTS and len(starts) == 1:
+            groups[-1].missing.append("the reports of single clients: there is their sum alone")
+        if found[1] != ALL_CLIENTS or len(starts) == 1:
+            jobs += groups[-1].jobs
+        _add_workload(heads, found, groups[-1], lines, section)
     _check_whole(tool, lines, jobs)
     return groups
 
@@ -177,33 +222,71 @@ def _heads(lines: Sequence[str]) -> list[re.Match[str]]:
     return [head for head in found if head is not None]
 
 
-def _workload(
-    heads: Sequence[re.Match[str]], of: re.Match[str], group: JobGroup, lines: Sequence[str]
-) -> dict[str, str]:
-    """Return what the jobs of a group did; ``of`` is the group's line."""
+def _add_workload(
+    heads: Sequence[re.Match[str]],
+    of: re.Match[str],
+    group: JobGroup,
+    lines: Sequence[str],
+    section: Sequence[str],
+) -> None:
+    """Add what the jobs of a group did, and what the text does not say of it.
+
+    :param of: the group's line; :param lines: of the whole run; :param section: of the group.
+    """
     own = [head for head in heads if head[2] == of[2] and head[1] == of[1]]
     if int(of[3]) > 1 or not own:
         own = [head for head in heads if head[2] == of[2]]
-    workload: dict[str, str] = {}
+    workload = group.workload
     for name, at in (("pattern", 3), ("block size", 4), ("engine", 5), ("depth", 6)):
         values = list(dict.fromkeys(_tidy(head[at]) for head in own))
         if values:
             workload[name] = " and ".join(values[:4])
     if not own:
-        workload["pattern"] = " and ".join(way.name for way in group.ways)
+        _add_without_head(group, lines, section)
     workload["jobs"] = of[3]
     words = pasted.command("\n".join(lines), "fio")
-    for option in _CHOSEN:
+    for option, name in _CHOSEN.items():
         value = pasted.option(words, f"--{option}")
         if value is not None:
-            workload[option] = one_line(value, 40)
+            workload[name] = one_line(value, 40)
     seconds = max((way.seconds for way in group.ways), default=0.0)
     workload["seconds"] = f"{seconds:g}"
     for line in lines:
         version = VERSION.match(line)
         if version:
             workload["version"] = version[1]
-    return workload
+    if "version" not in workload:
+        group.missing.append("version: the line 'fio-…' is missing")
+
+
+def _add_without_head(group: JobGroup, lines: Sequence[str], section: Sequence[str]) -> None:
+    """Add what other lines say of jobs whose line with rw= and bs= is missing."""
+    group.workload["direction"] = " and ".join(way.name for way in group.ways)
+    pattern = _pattern_while_running(lines)
+    if {way.name for way in group.ways} <= set(OWN.get(pattern, ())):
+        group.workload["pattern"] = pattern
+    for line in section:
+        depth = _DEPTH.match(line)
+        if depth:
+            group.workload["depth"] = depth[1]
+    absent = [
+        name for name in ("pattern", "block size", "engine", "depth") if name not in group.workload
+    ]
+    group.missing.append(
+        f"{', '.join(absent)}: the line with rw=, bs= and iodepth= is missing or cut off"
+    )
+
+
+def _pattern_while_running(lines: Sequence[str]) -> str:
+    """Return the pattern that all jobs had by the lines ``Jobs: …``; empty: not known."""
+    letters: set[str] = set()
+    for line in lines:
+        running = _RUNNING.match(line)
+        if running:
+            letters |= set(re.sub(r"\([0-9]{1,6}\)", "", running[2])) & set(_LETTERS)
+    if len(letters) != 1:
+        return ""
+    return _LETTERS[letters.pop()]
 
 
 def _tidy(text: str) -> str:
@@ -264,11 +347,17 @@ class _Section:
                         f"'{one_line(self._group.name, 40)}' has two lines '{found[1]}'; keep one"
                     )
                 if old:
+                    self._group.old_units = True
                     self._group.ways.append(_old_way(found))
                 else:
-                    self._group.ways.append(_way(found))
+                    self._group.ways.append(_way(self._tool, found))
                 self._tails = None
                 return
+        if _ANY_WAY.match(line):
+            raise self._tool.fault(
+                f"the line '{one_line(line, 60)}' is cut off or wrapped, or its form is not read"
+                f"{self._tool.wanted_form()}"
+            )
         found = _TIMES.match(line)
         if found:
             self._add_times(found)
@@ -340,11 +429,22 @@ def _bytes(value: str, prefix: str, binary: bool) -> float:
     return float(value) * pasted.DECIMAL[prefix]
 
 
-def _way(found: re.Match[str]) -> Way:
-    """Return a direction of fio 3, which prints the bandwidth in both systems."""
+def _way(tool: base.Benchmark, found: re.Match[str]) -> Way:
+    """Return a direction of fio 3, which prints the bandwidth in both systems.
+
+    :raises base.BenchmarkOutputError: it has no unit, and is not what the bytes by the time are.
+    """
     iops = float(found[2]) * pasted.DECIMAL[found[3]]
     bandwidth = _bytes(found[4], found[5], found[6] == "i")
-    return Way(found[1], iops, bandwidth, _seconds(found[13], found[14]))
+    unit = found[7]
+    if unit == "bit/s":
+        bandwidth /= 8
+    seconds = _seconds(found[15], found[16])
+    if not unit:
+        moved = _bytes(found[12], found[13], found[14] == "i")
+        if not seconds or abs(moved / seconds - bandwidth) > _AGREES * bandwidth:
+            raise tool.fault(f"the bandwidth of '{found[1]}' has no unit, and its bytes another")
+    return Way(found[1], iops, bandwidth, seconds)
 
 
 def _old_way(found: re.Match[str]) -> Way:

@@ -506,6 +506,8 @@ class FioTest(testcase.TestCase):
         data = json.loads(recorded("fio-two-jobs.json"))
         [job] = data["jobs"]
         written = job["write"]
+        if "read" in ways:
+            job["job options"]["rw"] = "randrw"
         for name, factor in ways.items():
             if factor is None:
                 del job[name]

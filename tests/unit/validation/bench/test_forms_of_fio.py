@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forms of fio's output: parts that are missing, phases, rates that were set, sums of clients."""
+
+import json
+
+from nova_perf_tuning.validation.bench import base, fio, plugins
+from tests.support import testcase
+from tests.unit.validation.bench import test_parsers
+
+HEAD = (
+    "job: (g=0): rw=randrw, bs=(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B,"
+    " ioengine=libaio, iodepth=8\nfio-3.28\nStarting 1 process\n"
+)
+READ = """  read: IOPS=2000, BW=8000KiB/s (8192kB/s)(78.1MiB/10000msec)
+    clat (usec): min=1, max=900, avg=90.00, stdev=7.00
+"""
+WRITE = """  write: IOPS=1000, BW=4000KiB/s (4096kB/s)(39.1MiB/10000msec)
+    clat (usec): min=2, max=800, avg=80.00, stdev=7.00
+"""
+END = """     issued rwts: total=20000,10000,0,0 short=0,0,0,0 dropped=0,0,0,0
+     latency   : target=0, window=0, percentile=100.00%, depth=8
+"""
+GROUP = "job: (groupid=0, jobs=1): err= 0: pid=7: Sat Apr 16 04:39:11 2022\n"
+MIXED = GROUP + READ + WRITE + END
+
+
+def shown(text):
+    """Return report and metric -> value of a text that fio's reader recognises."""
+    tool = plugins.recognise(text)
+    assert tool.kind == "fio"
+    report = tool.checked_report(text)
+    return report, {reading.metric: reading.value for reading in report.readings}
+
+
+def judged(report):
+    return [reading.metric for reading in report.readings if reading.primary]
+
+
+def document(**options):
+    """Return the recorded JSON with the options of its job changed."""
+    data = json.loads(test_parsers.recorded("fio-two-jobs.json"))
+    [job] = data["jobs"]
+    job["job options"].update(options)
+    return data, job
+
+
+class HeadTest(testcase.TestCase):
+    def test_what_a_text_without_its_head_does_not_say(self):
+        report, figures = shown(MIXED)
+        self.assertEqual(3000, figures["iops"])
+        self.assertEqual("read and write", report.workload["direction"])
+        self.assertEqual("8", report.workload["depth"])
+        self.assertNotIn("pattern", report.workload)
+        said = "\n".join(report.left_out)
+        for name in ("pattern", "block size", "engine", "version"):
+            with self.subTest(name):
+                self.assertIn(name, said)
+        whole, _figures = shown(HEAD + MIXED)
+        self.assertEqual("randrw", whole.workload["pattern"])
+        self.assertNotIn("block size", "\n".join(whole.left_out))
+
+    def test_the_pattern_while_running(self):
+        """fio shows it as a letter for each job; a phase of a job is no pattern."""
+        running = "Jobs: 2 (f=2): [{}][50.0%][r=8MiB/s][eta 00m:05s]\n"
+        for letters, pattern in (("m(2)", "randrw"), ("M(1),_(1)", "rw"), ("m(1),f(1)", "randrw")):
+            report, _figures = shown(running.format(letters) + MIXED)
+            with self.subTest(letters):
+                self.assertEqual(pattern, report.workload["pattern"])
+        for letters in ("m(1),M(1)", "w(2)", "V(1)", "_(2)"):
+            report, _figures = shown(running.format(letters) + MIXED)
+            with self.subTest(letters):
+                self.assertNotIn("pattern", report.workload)
+
+    def test_a_head_that_a_mail_has_wrapped(self):
+        wrapped = HEAD.replace(", (W)", ",\n(W)").replace(" ioengine", "\n   ioengine")
+        report, _figures = shown(wrapped + MIXED)
+        self.assertEqual(shown(HEAD + MIXED)[0].workload, report.workload)
+
+    def test_a_line_of_another_form_is_named(self):
+        for line in ("IOPS=2000, BW=8000KiB/s", "IOPS=2,000, BW=8000KiB/s (8192kB/s)(1MiB/1msec)"):
+            text = HEAD + MIXED.replace(READ.split("\n")[0].strip()[6:], line)
+            with self.subTest(line):
+                error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text)
+                self.assertIn(line, str(error))
+
+
+class PhasesTest(testcase.TestCase):
+    VERIFIED = MIXED.replace("78.1MiB/10000msec", "39.1MiB/5000msec")
+
+    def test_reads_of_a_job_that_writes_are_its_verification(self):
+        for pattern in ("write", "randwrite"):
+            report, figures = shown(HEAD.replace("rw=randrw", f"rw={pattern}") + self.VERIFIED)
+            with self.subTest(pattern):
+                self.assertEqual((1000, 2000), (figures["iops"], figures["verify_read_iops"]))
+                self.assertEqual(
+                    (80, 90), (figures["latency_mean"], figures["verify_read_latency_mean"])
+                )
+                self.assertEqual(10, figures["requests"])
+                self.assertIn("verify_phase", report.remarks)
+                self.assertEqual(["iops"], judged(report))
+
+    def test_the_same_in_json(self):
+        data, job = document(rw="randwrite", verify="crc32c")
+        job["read"] = json.loads(json.dumps(job["write"]))
+        job["read"]["iops"] *= 2
+        report, figures = shown(json.dumps(data))
+        self.assertAlmostEqual(job["write"]["iops"], figures["iops"])
+        self.assertAlmostEqual(job["read"]["iops"], figures["verify_read_iops"])
+        self.assertIn("verify_phase", report.remarks)
+
+    def test_no_sum_of_what_ran_one_after_the_other(self):
+        report, figures = shown(self.VERIFIED)
+        self.assertEqual((2000, 1000), (figures["read_iops"], figures["write_iops"]))
+        self.assertFalse({"iops", "bandwidth", "requests"} & set(figures))
+        self.assertEqual([], judged(report))
+        self.assertIn("read 5 s, write 10 s", report.remarks["not_at_once"])
+        self.assertRaises(base.BenchmarkOutputError, fio.Fio().readings, 0, self.VERIFIED, "")
+
+
+class RateTest(testcase.TestCase):
+    def test_a_rate_is_reached_or_not(self):
+        for option, code in (
+            ("--rate_iops=5000", "rate_not_reached"),
+            ("--rate_iops=2000", "held_to_a_rate"),
+            ("--rate=4m", "held_to_a_rate"),
+            ("--rate=64m", "rate_not_reached"),
+            ("--rate_iops=5000,100", "rate_set"),
+        ):
+            report, figures = shown(f"$ fio --name=job {option} --rw=randrw\n{HEAD}{MIXED}")
+            with self.subTest(option):
+                rates = {name for name in report.remarks if "rate" in name}
+                self.assertEqual({code}, rates)
+                self.assertIn(option.partition("=")[2], report.remarks[code])
+                self.assertEqual(3000, figures["iops"])
+
+    def test_a_rate_is_that_of_each_job(self):
+        data, job = document(rate_iops="5000", numjobs="2", group_reporting="1")
+        for rate, code in ((9900, "held_to_a_rate"), (5000, "rate_not_reached")):
+            job["write"]["iops"] = rate
+            with self.subTest(rate):
+                self.assertIn(code, fio.Fio().remarks(json.dumps(data)))
+
+
+class UnitTest(testcase.TestCase):
+    def clients(self, speed="BW=8000Ki (8192k)"):
+        return (
+            (GROUP + READ + END)
+            .replace("job:", "All clients:")
+            .replace("BW=8000KiB/s (8192kB/s)", speed)
+            .replace("20000,10000", "20000,0")
+        )
+
+    def test_the_sum_of_all_clients_has_no_unit(self):
+        report, figures = shown(self.clients())
+        self.assertAlmostEqual(8.192, figures["bandwidth"])
+        self.assertIn("single clients", "\n".join(report.left_out))
+        self.assertIn("percentiles", "\n".join(report.left_out))
+        self.assertRaisesRegex(
+            base.BenchmarkOutputError, "no unit", fio.Fio().parse, self.clients("BW=8000Mi (8k)")
+        )
+
+    def test_clients_and_their_sum(self):
+        one = HEAD + MIXED
+        report, figures = shown(one + self.clients())
+        self.assertEqual((3000, 2000), (figures["job_iops"], figures["All_clients_iops"]))
+        self.assertIn("all_clients", report.remarks)
+        self.assertEqual([], judged(report))
+
+    def test_bits(self):
+        bits = "BW=62.5Mibit/s (65.5Mbit/s)"
+        _report, figures = shown(HEAD + MIXED.replace("BW=8000KiB/s (8192kB/s)", bits))
+        self.assertAlmostEqual(62.5 * 1.048576 / 8, figures["read_bandwidth"])
+
+    def test_less_than_one_a_second(self):
+        """fio's text rounds it down: no figure of a direction is 0."""
+        slow = MIXED.replace("IOPS=1000", "IOPS=0").replace("20000,10000", "20000,9")
+        report, figures = shown(HEAD + slow)
+        self.assertEqual(2000, figures["iops"])
+        self.assertNotIn("write_iops", figures)
+        self.assertIn("write_iops: 'write' has 9 requests", "\n".join(report.left_out))
+
+
+class JsonTest(testcase.TestCase):
+    def test_requests_without_a_rate(self):
+        """No direction is left out without a word."""
+        for key, value in (("iops", 0), ("total_ios", 0)):
+            data, job = document()
+            job["read"] = json.loads(json.dumps(job["write"]))
+            job["read"][key] = value
+            with self.subTest(key):
+                self.assertRaisesRegex(
+                    base.BenchmarkOutputError, "'read' has", fio.Fio().parse, json.dumps(data)
+                )
+
+    def test_options_that_are_missing(self):
+        data, job = document()
+        del job["job options"]
+        data.pop("global options", None)
+        report, _figures = shown(json.dumps(data))
+        self.assertEqual("write", report.workload["direction"])
+        self.assertNotIn("pattern", report.workload)
+        said = "\n".join(report.left_out)
+        self.assertIn("pattern: ", said)
+        self.assertIn("block size: ", said)
+
+    def test_reports_of_clients(self):
+        data, _job = document()
+        whole = fio.Fio().parse(json.dumps(data))
+        data["client_stats"] = data.pop("jobs")
+        self.assertEqual(whole, fio.Fio().parse(json.dumps(data)))
+
+    def test_the_json_of_version_2_is_named(self):
+        data, job = document()
+        data["fio version"] = "fio-2.2.10"
+        job["write"]["clat"] = job["write"].pop("clat_ns")
+        self.assertRaisesRegex(
+            base.BenchmarkOutputError, "fio-2.2.10 is not read", fio.Fio().parse, json.dumps(data)
+        )
