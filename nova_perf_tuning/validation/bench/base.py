@@ -34,6 +34,8 @@ MAX_CHARACTERS: Final = 4 * 1024 * 1024
 _OBJECT: Final = re.compile(r"^[ \t]*\{", re.MULTILINE)
 #: Percentiles lie on the edges of a histogram's buckets: fio's are 1.6 % wide, sysbench's 1.8 %.
 _BUCKET: Final = 1.03
+#: A text with more runs than that is a log: nobody reads a table of all their figures.
+MOST_RUNS: Final = 200
 #: No figure of any benchmark is larger (a terabit per second is 1e12, an hour in nanoseconds
 #: 3.6e12).
 MAX_NUMBER: Final = 1e15
@@ -73,6 +75,47 @@ class BenchmarkReport:
     workload: dict[str, str] = dataclasses.field(default_factory=dict)
     remarks: dict[str, str] = dataclasses.field(default_factory=dict)
     left_out: list[str] = dataclasses.field(default_factory=list)
+
+
+def several(parts: Mapping[str, BenchmarkReport]) -> BenchmarkReport:
+    """Return the reports of several runs as one, of which no figure is judged.
+
+    :param parts: name of a run -> its report; the name comes before all that is not of all runs.
+    """
+    shown = BenchmarkReport()
+    codes: dict[str, dict[str, str]] = {}
+    for name, part in parts.items():
+        for reading in part.readings:
+            metric = f"{name}_{reading.metric}"
+            shown.readings.append(dataclasses.replace(reading, metric=metric, primary=False))
+        facts = [f"{key} {value}" for key, value in part.workload.items()]
+        if facts:
+            shown.workload[name] = ", ".join(facts)
+        for code, text in part.remarks.items():
+            codes.setdefault(code, {})[name] = text
+    for code, texts in codes.items():
+        if len(texts) == len(parts) and len(set(texts.values())) == 1:
+            shown.remarks[code] = next(iter(texts.values()))
+        else:
+            lines = [f"{name}: {text}" for name, text in texts.items()]
+            shown.remarks[code] = "; ".join(lines)
+    shown.left_out = _left_out_of(parts)
+    return shown
+
+
+def _left_out_of(parts: Mapping[str, BenchmarkReport]) -> list[str]:
+    """Return what several runs have left out, what all have once."""
+    lines: dict[str, list[str]] = {}
+    for name, part in parts.items():
+        for line in dict.fromkeys(part.left_out):
+            lines.setdefault(line, []).append(name)
+    shown = []
+    for line, names in lines.items():
+        if len(names) == len(parts):
+            shown.append(line)
+        else:
+            shown.append(f"{', '.join(names[:8])}: {line}")
+    return shown
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -384,6 +427,13 @@ class Benchmark(abc.ABC):
             raise self.fault("the output is empty")
         if len(text) > MAX_CHARACTERS:
             raise self.fault(f"the output has more than {MAX_CHARACTERS} characters")
+
+    def check_runs(self, count: int, what: str) -> None:
+        """Refuse a text of more runs than a person reads; ``what``: what they are."""
+        if count > MOST_RUNS:
+            raise self.fault(
+                f"the text has {count} {what}; at most {MOST_RUNS} are read, so keep some of them"
+            )
 
     def load_json(self, text: str) -> dict[str, Any]:
         """Return the JSON object in an output; text around it (warnings, the report for people) is passed over.

@@ -107,21 +107,12 @@ def report(tool: base.Benchmark, groups: Sequence[JobGroup]) -> base.BenchmarkRe
         if not group.ways:
             raise tool.fault(f"the job '{pasted.metric(group.name)}' did no I/O")
     if len(groups) == 1:
-        [group] = groups
-        found = _of_group(tool, group)
-        found.workload = dict(group.workload)
-        return found
-    shown = base.BenchmarkReport()
+        return _of_group(tool, groups[0])
+    parts = {}
     prefixes = pasted.distinct([group.name for group in groups])
     for prefix, group in zip(prefixes, groups, strict=True):
-        part = _of_group(tool, group)
-        for reading in part.readings:
-            metric = f"{prefix}_{reading.metric}"
-            shown.readings.append(dataclasses.replace(reading, metric=metric, primary=False))
-        named = [f"{name} {value}" for name, value in group.workload.items()]
-        shown.workload[prefix] = ", ".join(named)
-        shown.remarks.update(part.remarks)
-        shown.left_out += [line for line in part.left_out if line not in shown.left_out]
+        parts[prefix] = _of_group(tool, group)
+    shown = base.several(parts)
     shown.remarks["several_groups"] = (
         f"{len(groups)} jobs are reported one by one: none of them is judged"
     )
@@ -135,7 +126,7 @@ def _of_group(tool: base.Benchmark, group: JobGroup) -> base.BenchmarkReport:
     ways = [way for way in group.ways if way not in verified]
     if sum(way.iops for way in group.ways) == 0 and not any(way.requests for way in ways):
         raise tool.fault(f"the job '{pasted.metric(group.name)}' did no I/O (0 IOPS)")
-    found = base.BenchmarkReport()
+    found = base.BenchmarkReport(workload=dict(group.workload))
     at_once = _ran_at_once(ways)
     if at_once:
         found.readings += _sums(tool, ways)

@@ -3,7 +3,7 @@
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.printing import one_line
@@ -21,8 +21,13 @@ _DATAGRAM: Final = re.compile(r"^(?:Sending|Receiving) ([0-9]{1,6}) byte datagra
 _FAILED: Final = re.compile(r"^.{0,80}(?:connect failed|bind failed|tcp connect failed).{0,160}$")
 _FORWARD: Final = "client to server"
 _REVERSE: Final = "server to client"
-_SENT: Final = "the client, what it sent"
-_ARRIVED: Final = "the server, what arrived"
+#: Whether the client's direction is meant, and whether its sender has counted -> who counted.
+_COUNTED: Final = {
+    (_FORWARD, True): "the client, what it sent",
+    (_FORWARD, False): "the server, what arrived",
+    (_REVERSE, True): "the server, what it sent",
+    (_REVERSE, False): "the client, what arrived",
+}
 
 
 @dataclasses.dataclass(slots=True)
@@ -31,6 +36,11 @@ class _Direction:
     rows: list[IperfRow] = dataclasses.field(default_factory=list)
     reports: list[IperfRow] = dataclasses.field(default_factory=list)
     streams: int = 0
+    by_sender: bool = False
+
+    @property
+    def counted_by(self) -> str:
+        return _COUNTED[self.name, self.by_sender and not self.reports]
 
 
 class Iperf2(base.ForeignTool):
@@ -42,7 +52,10 @@ class Iperf2(base.ForeignTool):
     form = "iperf -c HOST (iperf 2)"
     marks = (
         r"^[ \t]*(?:Client connecting to \S+, (?:TCP|UDP) port [0-9]"
-        r"|Server listening on (?:TCP|UDP) port [0-9])"
+        r"|Server listening on (?:TCP|UDP) port [0-9]"
+        # iperf3 prints times with two decimals.
+        r"|\[[ ]*\*?(?:[0-9]{1,5}|SUM)\][ ]+[0-9]{1,9}\.(?:[0-9]|[0-9]{4})[ ]*-[ ]*"
+        r"[0-9]{1,9}\.(?:[0-9]|[0-9]{4})[ ]+sec[ ])"
     )
 
     def report(self, output: str) -> base.BenchmarkReport:
@@ -52,6 +65,8 @@ class Iperf2(base.ForeignTool):
             raise self.fault(f"the output has no head of iperf 2{self.wanted_form()}")
         clients = [line for line in lines if _CLIENT.match(line)]
         servers = [line for line in lines if _SERVER.match(line)]
+        if not clients and not servers:
+            raise self._headless(lines)
         if len(clients) > 2 or (len(clients) == 2 and not servers):
             raise self.fault(f"the text has {len(clients)} tests of iperf 2; keep one")
         for line in lines:
@@ -61,24 +76,43 @@ class Iperf2(base.ForeignTool):
         runs = _runs(lines)
         if len(runs) == 1:
             return self._report_run(lines, bool(clients))
+        self.check_runs(len(runs), "tests of iperf 2")
         if clients:
             raise self.fault("the text has several tests of iperf 2 (a stream twice); keep one")
         return self._report_runs(runs)
 
     def _report_runs(self, runs: Sequence[Sequence[str]]) -> base.BenchmarkReport:
         """Return the figures of all tests that a server has logged, of which none is judged."""
-        shown = base.BenchmarkReport()
+        found = {}
         for number, lines in enumerate(runs, start=1):
-            found = self._report_run(lines, False)
-            for reading in found.readings:
-                metric = f"run{number}_{reading.metric}"
-                shown.readings.append(dataclasses.replace(reading, metric=metric, primary=False))
-            facts = [f"{name} {value}" for name, value in found.workload.items()]
-            shown.workload[f"run{number}"] = ", ".join(facts)
-            shown.remarks.update(found.remarks)
-            shown.left_out += [line for line in found.left_out if line not in shown.left_out]
+            found[f"run{number}"] = self._report_run(lines, False)
+        shown = base.several(found)
         shown.remarks["several_tests"] = f"the text has {len(runs)} tests: none of them is judged"
         return shown
+
+    def _headless(self, lines: Sequence[str]) -> base.BenchmarkOutputError:
+        """Return the error of figures of which nothing says who has counted them."""
+        rows = [row for row in map(iperf_rows.row, lines) if row is not None]
+        tests = totals = 0
+        last: dict[str, float] = {}
+        for row in rows:
+            if row.begin > 0:
+                last[row.stream] = row.end
+            elif row.end < last.get(row.stream, row.end + 1):
+                tests += 1
+                last[row.stream] = row.end
+            else:
+                totals += 1
+        longest = max((row.end for row in rows), default=0.0)
+        if not totals and len(rows) > 1:
+            return self.fault(
+                f"the text has intervals alone, up to {longest:g} s, of {max(1, tests)} tests:"
+                f" the line of the whole test is missing, and the head{self.wanted_form()}"
+            )
+        return self.fault(
+            "the head is missing ('Client connecting to …' or 'Server listening on …'): whether"
+            f" the client or the server has counted is not known{self.wanted_form()}"
+        )
 
     def _report_run(self, lines: Sequence[str], client: bool) -> base.BenchmarkReport:
         """Return the figures of one test; ``client``: its text is the client's."""
@@ -98,10 +132,11 @@ class Iperf2(base.ForeignTool):
         shown.workload = self._workload(lines, directions, client)
         if len(directions) > 1:
             shown.remarks["both_directions"] = "the test has both directions: none is judged"
-        if shown.workload["counted by"] == _SENT:
+        if any(direction.by_sender and not direction.reports for direction in directions):
             shown.left_out.append(
-                "what the server received, and retransmits: iperf 2's client prints neither"
+                "what the receiver counted, and retransmits: iperf 2's sender prints neither"
             )
+        self._add_rate(shown, lines, directions)
         if any(len(direction.reports) > 1 for direction in directions):
             shown.left_out.append("jitter: each stream has its own")
         shown.left_out.append("single intervals and streams")
@@ -110,6 +145,7 @@ class Iperf2(base.ForeignTool):
     def _directions(self, lines: Sequence[str], client: bool) -> list[_Direction]:
         """Return the rows of each direction; which one a stream has its ports say."""
         of_stream = _streams(lines, client)
+        at_server = not client or _is_server(lines, of_stream)
         by_name: dict[str, _Direction] = {}
         reported: set[str] = set()
         for line in lines:
@@ -122,6 +158,7 @@ class Iperf2(base.ForeignTool):
                 continue
             name = of_stream.get(row.stream, _FORWARD)
             direction = by_name.setdefault(name, _Direction(name))
+            direction.by_sender = at_server == (name == _REVERSE)
             if row.stream in reported and row.losses is not None:
                 direction.reports.append(row)
                 reported.discard(row.stream)
@@ -166,6 +203,24 @@ class Iperf2(base.ForeignTool):
                 share = self.check_number("lost", 100 * lost / counted)
                 readings.append(base.Reading("lost_share", "%", "lower", share))
         return readings
+
+    def _add_rate(
+        self,
+        shown: base.BenchmarkReport,
+        lines: Sequence[str],
+        directions: Sequence[_Direction],
+    ) -> None:
+        """Say whether a rate that was set was reached."""
+        text = shown.workload.get("rate asked for")
+        if text is None:
+            return
+        asked = iperf_rows.asked_rate(text)
+        if asked is None:
+            shown.remarks["rate_set"] = f"a rate was set (-b {text})"
+            return
+        rates = [self._total(direction, lines).rate for direction in directions]
+        streams = pasted.whole_number(shown.workload.get("streams")) or 1
+        shown.remarks.update(iperf_rows.rate_remarks(asked, streams, min(rates)))
 
     def _total(self, direction: _Direction, lines: Sequence[str]) -> IperfRow:
         """Return the row that sums the test up: from its begin to its end, of all streams."""
@@ -215,10 +270,11 @@ class Iperf2(base.ForeignTool):
         streams.discard(iperf_rows.SUM)
         workload["streams"] = str(max(1, len(streams) // len(names)))
         workload["seconds"] = f"{max(row.end for row in directions[0].rows):g}"
-        reported = any(direction.reports for direction in directions)
-        workload["counted by"] = _SENT
-        if reported or not client:
-            workload["counted by"] = _ARRIVED
+        counted = [direction.counted_by for direction in directions]
+        workload["counted by"] = counted[0]
+        if len(directions) > 1:
+            shown = [f"{item.name}: {item.counted_by}" for item in directions]
+            workload["counted by"] = "; ".join(shown)
         words = pasted.command("\n".join(lines), "iperf")
         rate = pasted.option(words, "-b", "--bandwidth")
         if rate is not None:
@@ -278,16 +334,42 @@ def _are_several(rows: Sequence[IperfRow]) -> bool:
     return alone and abs(whole.rate - first.rate) > 0.01 * whole.rate
 
 
-def _streams(lines: Sequence[str], client: bool) -> dict[str, str]:
-    """Return stream -> direction: a stream to the server's port is the client's."""
+def _is_server(lines: Sequence[str], streams: Mapping[str, object]) -> bool:
+    """Return whether a text of both directions is the server's, whose first connection came in.
+
+    :param streams: those that are connected; one alone is the client's.
+    """
+    words = pasted.command("\n".join(lines), "iperf")
+    if len(streams) < 2 or pasted.option(words, "-c", "--client") is not None:
+        return False
     ports = {found[3] for found in map(_CLIENT.match, lines) if found is not None}
-    of_stream: dict[str, str] = {}
+    for connected in map(_CONNECTED.match, lines):
+        if connected is not None:
+            return connected[4] not in ports and connected[3] in ports
+    return False
+
+
+def _streams(lines: Sequence[str], client: bool) -> dict[str, str]:
+    """Return stream -> direction: a stream to the server's port is the client's.
+
+    :param client: the text has a client's head; that of both directions is printed by both sides.
+    """
+    ports = {found[3] for found in map(_CLIENT.match, lines) if found is not None}
+    outgoing: dict[str, bool] = {}
+    marked: set[str] = set()
     for line in lines:
         connected = _CONNECTED.match(line)
         if not connected:
             continue
-        name = _FORWARD
-        if client and connected[4] not in ports and connected[3] in ports:
-            name = _REVERSE
-        of_stream[connected[1]] = name
+        comes_in = client and connected[4] not in ports and connected[3] in ports
+        outgoing[connected[1]] = not comes_in
+        if line.endswith("(reverse)") or connected[1].startswith("*"):
+            marked.add(connected[1])
+    swapped = client and _is_server(lines, outgoing)
+    of_stream: dict[str, str] = {}
+    for stream, goes_out in outgoing.items():
+        forward = goes_out != swapped
+        of_stream[stream] = _REVERSE
+        if forward and stream not in marked:
+            of_stream[stream] = _FORWARD
     return of_stream

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.bench import base, iperf3_text, own
+from nova_perf_tuning.validation.bench import base, iperf3_text, iperf_rows, own
 
 _DIRECTION: Final = base.Choice(
     "direction", "forward", "forward: client sends; reverse: server sends", ("forward", "reverse")
@@ -85,8 +85,12 @@ class _Iperf(base.Benchmark):
             found.remarks["both_directions"] = (
                 "both directions ran at once: none of them is judged"
             )
+        self.add_calculated(found, document)
         found.left_out.append("single intervals and streams, windows, round trip times")
         return found
+
+    def add_calculated(self, found: base.BenchmarkReport, document: Mapping[str, Any]) -> None:
+        """Say which figures are calculated, of what; of TCP none is."""
 
     def _workload(self, document: dict[str, Any]) -> dict[str, str]:
         """Return what the test was, as iperf3's JSON repeats it."""
@@ -146,6 +150,8 @@ class _Iperf(base.Benchmark):
             )  # the first of two: it says which side refused
             if "refused" in message:
                 raise base.NotReadyError(f"{self.kind}: {message}")
+            if message.startswith("interrupt"):
+                message += ": the test was stopped, and what the receiver counted is missing"
             raise base.BenchmarkOutputError(f"{self.kind}: {message}")
         if (protocol := self.find(document, "start", "test_start", "protocol")) != self.protocol:
             raise self.fault(
@@ -174,17 +180,20 @@ class _Iperf(base.Benchmark):
     def remarks(self, text: str) -> Mapping[str, str]:
         if self.is_text(text):
             return iperf3_text.report(self, text).remarks
-        rates = set()
+        remarks: dict[str, str] = {}
         for document in self.documents(text):
-            rates.add(document["start"].get("target_bitrate") or 0)
-        held = sorted(
-            rate for rate in rates if isinstance(rate, int) and 0 < rate <= base.MAX_NUMBER
-        )
-        if not held:
-            return {}
-        return {
-            "held_to_a_rate": f"the sender was held to {held[-1] / 1e6:g} Mbit/s a stream (-b)"
-        }
+            asked = document["start"].get("target_bitrate")
+            if isinstance(asked, int) and 0 < asked <= base.MAX_NUMBER:
+                end = self.mapping(document, "end")
+                name = "sum"
+                if "sum_sent" in end:
+                    name = "sum_sent"
+                sent = self.number(end, name, "bits_per_second")
+                streams = self.find(document, "start", "test_start").get("num_streams")
+                if not isinstance(streams, int):
+                    streams = 1
+                remarks.update(iperf_rows.rate_remarks(float(asked), streams, sent))
+        return remarks
 
     def cpu_shares(self, ends: Sequence[object]) -> list[base.Reading]:
         """Return the CPU of iperf3's own processes on both sides in per cent of one CPU, summed up."""
@@ -316,28 +325,31 @@ class Packets(_Iperf):
         if self.is_text(text):
             return iperf3_text.report(self, text).readings
         [document, *_] = self.documents(text)
-        end = self.find(document, "end")
+        end = self.mapping(document, "end")
         sent = self.number(end, "sum", "packets")
         # The receiver's own bytes: as lost it tells the gaps alone, and not what is missing after
         # its last packet.
         length = self.number(document, "start", "test_start", "blksize")
-        if "sum_received" in self.mapping(end):
+        began = sent
+        if "sum_received" in end:
             arrived = self.number(end, "sum_received", "bytes") / max(1.0, length)
             # Of the receiver: it has counted until the last packet came.
             seconds = self.number(end, "sum_received", "seconds")
         else:  # iperf3 before 3.7 has one sum of both sides
             arrived = sent - self.number(end, "sum", "lost_packets")
             seconds = self.number(end, "sum", "seconds")
+            # Packets are the receiver's count there, bytes are the sender's.
+            began = self.number(end, "sum", "bytes") / max(1.0, length)
         if not 0 < arrived <= sent or seconds == 0:
             raise self.fault(
                 f"{arrived:g} packets arrived in {seconds:g} s, of {sent:g} that were sent"
             )
-        return [
+        readings = [
             base.Reading(
                 *self.primary, self.check_number("rate", arrived / seconds), primary=True
             ),
             base.Reading(
-                "sent_per_second", "1/s", "higher", self.check_number("rate", sent / seconds)
+                "sent_per_second", "1/s", "higher", self.check_number("rate", began / seconds)
             ),
             base.Reading("throughput", "Mbit/s", "higher", arrived * length * 8 / seconds / 1e6),
             base.Reading("lost_share", "%", "lower", 100 * (1 - arrived / sent)),
@@ -345,3 +357,20 @@ class Packets(_Iperf):
             base.Reading("received", self.work_unit, "higher", arrived / 1e3),
             *self.cpu_shares([end]),
         ]
+        name = "sum"
+        if "sum_sent" in end:
+            name = "sum_sent"
+        rate = self.number(end, name, "bits_per_second")
+        readings.append(base.Reading("sent_throughput", "Mbit/s", "higher", rate / 1e6))
+        return readings
+
+    def add_calculated(self, found: base.BenchmarkReport, document: Mapping[str, Any]) -> None:
+        names = "'packets_per_second' and 'lost_share' are"
+        of = "the bytes that arrived by the size of a datagram and by the receiver's seconds"
+        if "sum_received" not in document["end"]:
+            names = "'packets_per_second', 'throughput' and 'lost_share' are"
+            of = "the packets counted less those lost, by the sender's seconds"
+            found.left_out.append(
+                "the receiver's own rate: iperf3 before 3.7 does not print it in JSON of UDP"
+            )
+        found.remarks["rate_computed"] = f"{names} calculated of {of}"

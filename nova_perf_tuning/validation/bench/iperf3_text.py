@@ -40,6 +40,19 @@ _REVERSE: Final = "server to client"
 _ROLES: Final[Mapping[str, str]] = {"TX-C": _FORWARD, "RX-C": _REVERSE}
 _SENDER: Final = "sender"
 _RECEIVER: Final = "receiver"
+#: The end of a total's line, perhaps with somebody's remark behind.
+_ENDED: Final = re.compile(r"(?:^|[ ])(sender|receiver)(?:[ ]+\S.{0,200})?$")
+_ACCEPTED: Final = re.compile(r"^Accepted connection from .{1,200}$")
+_LISTENING: Final = re.compile(r"^Server listening on [0-9]{1,5}\b")
+_HEADING: Final = re.compile(
+    r"^\[ ?ID\][ ]+Interval[ ]+Transfer[ ]+(?:Bitrate|Bandwidth)(.{0,60})$"
+)
+_STOPPED: Final = re.compile(
+    r"^iperf3: (?:interrupt - )?(the (?:client|server) has terminated.{0,80})$"
+)
+_SERVER_OUTPUT: Final = "Server output:"
+#: What iperf3 sends of UDP where -b does not say it.
+_DEFAULT_RATE: Final = "1M"
 
 
 def printed(text: str) -> bool:
@@ -52,93 +65,269 @@ def is_udp(text: str) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Direction:
-    """The two totals of one direction."""
+    """The two totals of one direction, of which at least one is there.
+
+    :ivar name: empty: the text does not say which side sent.
+    """
 
     name: str
     sent: IperfRow | None
-    received: IperfRow
+    received: IperfRow | None
+
+    @property
+    def shown(self) -> str:
+        """Its name for a person."""
+        return self.name or "the test"
+
+    @property
+    def total(self) -> IperfRow:
+        """The total that counts: the receiver's, if it is there."""
+        found = self.received or self.sent
+        assert found is not None
+        return found
+
+
+@dataclasses.dataclass(slots=True)
+class _TestText:
+    """The text of one test, as one side printed it.
+
+    :ivar client: whether that is the client; None: the text does not say.
+    :ivar stopped: what iperf3 said when somebody stopped it; empty: nobody did.
+    """
+
+    lines: list[str]
+    client: bool | None
+    stopped: str = ""
+
+    @property
+    def reversed(self) -> bool | None:
+        """Whether the server sends; None: the text does not say."""
+        if self.client and _reverse(self.lines):
+            return True
+        known = any(_CONNECTING.match(line) for line in self.lines) or _command(
+            "\n".join(self.lines)
+        )
+        if self.client and known:
+            return False
+        sends = _sends(self.lines)
+        if sends is None or self.client is None:
+            return None
+        return sends != self.client
+
+    @property
+    def direction(self) -> str:
+        """The direction's name; empty: the text does not say it."""
+        way_back = self.reversed
+        if way_back is None:
+            return ""
+        if way_back:
+            return _REVERSE
+        return _FORWARD
 
 
 def report(tool: base.Benchmark, text: str) -> base.BenchmarkReport:
-    """Return the figures of a client's test; those of several are numbered, and none is judged.
+    """Return the figures of a test; those of several are numbered, and none is judged.
 
-    :raises base.BenchmarkOutputError: one of them cannot be read.
+    :raises base.BenchmarkOutputError: none of them can be read, or they are of two protocols.
     """
     tool.check_length(text)
     parts = _tests(text)
     if len(parts) == 1:
-        return _report_test(tool, text)
-    shown = base.BenchmarkReport()
+        return _report_test(tool, parts[0])
+    tool.check_runs(len(parts), "tests of iperf3")
+    found: dict[str, base.BenchmarkReport] = {}
+    refusals: dict[str, base.BenchmarkOutputError] = {}
     for number, part in enumerate(parts, start=1):
-        found = _report_test(tool, part)
-        for reading in found.readings:
-            metric = f"test{number}_{reading.metric}"
-            shown.readings.append(dataclasses.replace(reading, metric=metric, primary=False))
-        facts = [f"{name} {value}" for name, value in found.workload.items()]
-        shown.workload[f"test{number}"] = ", ".join(facts)
-        shown.remarks.update(found.remarks)
-        shown.left_out = found.left_out
+        if is_udp("\n".join(part)) != is_udp(text):
+            raise tool.fault("the text has tests of TCP and of UDP; keep those of one protocol")
+        try:
+            found[f"test{number}"] = _report_test(tool, part)
+        except base.BenchmarkOutputError as error:
+            refusals[f"test{number}"] = error
+    if not found:
+        raise next(iter(refusals.values()))
+    shown = base.several(found)
+    for name, refusal in refusals.items():
+        shown.left_out.append(f"{name}: {refusal}")
     shown.remarks["several_tests"] = f"the text has {len(parts)} tests: none of them is judged"
     return shown
 
 
-def _tests(text: str) -> list[str]:
-    """Return the text of each test of a client, with the command line before it."""
-    lines = pasted.lines_of(text)
+def _tests(text: str) -> list[list[str]]:
+    """Return the lines of each test, of a client with the command line before it."""
+    lines = _unwrapped(pasted.lines_of(text))
     starts = []
     for at, line in enumerate(lines):
-        if not _CONNECTING.match(line):
-            continue
-        if at and _command(lines[at - 1]):
-            starts.append(at - 1)
-        else:
+        if _CONNECTING.match(line):
+            if at and _command(lines[at - 1]):
+                starts.append(at - 1)
+            else:
+                starts.append(at)
+        elif _ACCEPTED.match(line):
             starts.append(at)
     if len(starts) < 2:
-        return [text]
+        return [lines]
     ends = [*starts[1:], len(lines)]
-    return ["\n".join(lines[begin:end]) for begin, end in zip(starts, ends, strict=True)]
+    return [lines[begin:end] for begin, end in zip(starts, ends, strict=True)]
 
 
-def _report_test(tool: base.Benchmark, text: str) -> base.BenchmarkReport:
+def _unwrapped(lines: Sequence[str]) -> list[str]:
+    """Return lines with the word ``sender`` or ``receiver`` where it belongs, if a mail has wrapped it."""
+    whole: list[str] = []
+    for line in lines:
+        if line in (_SENDER, _RECEIVER) and whole and iperf_rows.row(whole[-1]) is not None:
+            whole[-1] += f" {line}"
+        else:
+            whole.append(line)
+    return whole
+
+
+def _test_text(lines: Sequence[str]) -> _TestText:
+    """Return what a test's lines say of the side that printed them."""
+    client: bool | None = None
+    if any(_ACCEPTED.match(line) or _LISTENING.match(line) for line in lines):
+        client = False
+    words = _command("\n".join(lines))
+    done = any(_CONNECTING.match(line) or line == "iperf Done." for line in lines)
+    if done or pasted.option(words, "-c", "--client") is not None:
+        client = True
+    found = _TestText(list(lines), client)
+    for line in lines:
+        stopped = _STOPPED.match(line)
+        if stopped:
+            found.stopped = one_line(stopped[1], 100)
+    return found
+
+
+def _report_test(tool: base.Benchmark, lines: Sequence[str]) -> base.BenchmarkReport:
     """Return the figures of one test.
 
     :param tool: the benchmark of TCP or of UDP.
     :raises base.BenchmarkOutputError: iperf3 said an error, or the totals are missing or of several tests.
     """
-    lines = pasted.lines_of(text)
     _check_errors(tool, lines)
+    text = "\n".join(lines)
     udp = tool.kind == "packets"
+    protocol = _protocol(lines)
+    if protocol == "SCTP":
+        raise tool.fault(
+            "the output is of an SCTP test, which is not read; tests of TCP and of UDP (-u) are"
+        )
     if is_udp(text) != udp:
         raise tool.fault("the output is of a test of the other protocol (TCP or UDP)")
-    directions = _directions(tool, lines)
     shown = base.BenchmarkReport()
+    if _SERVER_OUTPUT in lines:
+        lines = lines[: lines.index(_SERVER_OUTPUT)]
+        shown.left_out.append("the server's own output (--get-server-output)")
+    test = _test_text(lines)
+    directions = _directions(tool, test)
     for direction in directions:
         if udp:
             readings = _udp_readings(tool, direction)
         else:
             readings = _tcp_readings(tool, direction)
         if len(directions) > 1:
-            prefix = pasted.metric(direction.name)
+            prefix = pasted.metric(direction.shown)
             readings = [
-                dataclasses.replace(reading, metric=f"{prefix}_{reading.metric}", primary=False)
+                dataclasses.replace(reading, metric=f"{prefix}_{reading.metric}")
                 for reading in readings
             ]
+        if len(directions) > 1 or test.stopped:
+            readings = [dataclasses.replace(reading, primary=False) for reading in readings]
         shown.readings += readings
+    shown.readings += _cpu(lines)
+    shown.workload = _workload(test, directions)
+    if protocol:
+        shown.workload = {"protocol": protocol, **shown.workload}
+    else:
+        shown.left_out.append("protocol: the output does not say whether it is TCP or SCTP")
+    _add_remarks(shown, test, directions, udp)
+    return shown
+
+
+def _protocol(lines: Sequence[str]) -> str:
+    """Return the protocol of a test; empty: the text does not say it. TCP alone has retransmits."""
+    if is_udp("\n".join(lines)):
+        return "UDP"
+    for line in lines:
+        starting = _STARTING.match(line)
+        if starting:
+            return starting[1]
+    words = _command("\n".join(lines))
+    if "--sctp" in words:
+        return "SCTP"
+    retransmits = any(_HEADING.match(line) and " Retr" in line for line in lines)
+    if retransmits or pasted.option(words, "-c", "--client") is not None:
+        return "TCP"
+    return ""
+
+
+def _sends(lines: Sequence[str]) -> bool | None:
+    """Return whether the side that printed a test sends, by the columns of its intervals; None: not known."""
+    for at, line in enumerate(lines):
+        heading = _HEADING.match(line)
+        if not heading or (at and lines[at - 1].startswith("- - -")):
+            continue
+        following = [row for row in map(iperf_rows.row, lines[at + 1 : at + 2]) if row is not None]
+        if not following or _side(following[0]):
+            continue
+        if "Cwnd" in heading[1] or "Jitter" not in heading[1] and "Datagrams" in heading[1]:
+            return True
+        if "Jitter" in heading[1]:
+            return False
+    return None
+
+
+def _side(row: IperfRow) -> str:
+    """Return ``sender`` or ``receiver`` of a total's line; empty: it is an interval's."""
+    found = _ENDED.search(row.rest)
+    if found is None:
+        return ""
+    return found[1]
+
+
+def _add_remarks(
+    shown: base.BenchmarkReport, test: _TestText, directions: Sequence[_Direction], udp: bool
+) -> None:
+    """Say what was set, stopped, calculated and left out."""
     if len(directions) > 1:
         shown.remarks["both_directions"] = "both directions ran at once: none of them is judged"
-    shown.readings += _cpu(lines)
-    shown.workload = _workload(text, lines, directions, udp)
-    rate = shown.workload.get("rate asked for")
-    if not udp and rate is not None and rate != "0":
-        shown.remarks["held_to_a_rate"] = f"the sender was held to a rate (-b {rate})"
+    words = _command("\n".join(test.lines))
+    rate = pasted.option(words, "-b", "--bitrate", "--bandwidth")
+    if rate is None and udp and pasted.option(words, "-c", "--client") is not None:
+        rate = _DEFAULT_RATE
+    if rate is not None:
+        asked = iperf_rows.asked_rate(rate)
+        if asked is None:
+            shown.remarks["rate_set"] = f"a rate was set (-b {one_line(rate, 20)})"
+        else:
+            streams = pasted.whole_number(shown.workload.get("streams")) or 1
+            sent = min((item.sent or item.total).rate for item in directions)
+            shown.remarks.update(iperf_rows.rate_remarks(asked, streams, sent))
+    if test.stopped:
+        after = directions[0].total.end
+        shown.remarks["stopped"] = f"the test was stopped after {after:g} s ({test.stopped})"
+    if udp and any(item.received is not None for item in directions):
+        shown.remarks["rate_computed"] = (
+            "'packets_per_second' and 'lost_share' are calculated: datagrams that arrived by the"
+            " receiver's seconds, and by those that were sent"
+        )
+    if any(not item.name for item in directions):
+        shown.left_out.append(
+            "direction: the lines 'Connecting to host' and 'Accepted connection' are missing"
+        )
+    for item in directions:
+        if item.received is None:
+            shown.left_out.append("what the receiver counted: this side did not get it")
+        elif item.sent is None and udp and not _side(item.received):
+            shown.left_out.append("the receiver's rate: iperf3 3.0 and 3.1 do not print it")
     shown.left_out.append("single intervals and streams, windows, round trip times")
-    return shown
 
 
 def _check_errors(tool: base.Benchmark, lines: Sequence[str]) -> None:
     for line in lines:
         said = _SAID.match(line)
-        if not said:
+        if not said or _STOPPED.match(line):
             continue
         message = one_line(said[1], 160)
         if "refused" in message:
@@ -146,46 +335,79 @@ def _check_errors(tool: base.Benchmark, lines: Sequence[str]) -> None:
         raise tool.fault(message)
 
 
-def _directions(tool: base.Benchmark, lines: Sequence[str]) -> list[_Direction]:
+def _directions(tool: base.Benchmark, test: _TestText) -> list[_Direction]:
     """Return the directions of the test that the last part of the output sums up."""
+    lines = test.lines
     rows = [row for row in map(iperf_rows.row, lines) if row is not None]
-    ended = [row for row in rows if row.rest.endswith((_SENDER, _RECEIVER))]
+    ended = [row for row in rows if _side(row)]
     if not ended:
-        old = _old_udp(tool, lines)
+        old = _old_udp(tool, test)
         if old is not None:
             return [old]
+        if test.stopped:
+            raise tool.fault(
+                f"{test.stopped}: the test was stopped before it printed what the receiver counted"
+            )
         raise tool.fault(
             f"the output is cut off or no client's: no line of the receiver{tool.wanted_form()}"
         )
+    first = rows.index(ended[0])
+    last = ended[0].end
+    others = [row for row in rows[first:] if not _side(row)]
+    # A total that is cut off has no side, and is as long as the other.
+    if any(row.begin > 0 or row.end < 0.9 * last for row in others):
+        raise tool.fault(
+            "the text has several tests: intervals stand behind a total; keep one, or the line"
+            " 'Connecting to host' of each"
+        )
     directions = []
     for role in dict.fromkeys(row.role for row in ended):
-        name = _ROLES.get(role, _FORWARD)
-        if not role and _reverse(lines):
-            name = _REVERSE
+        name = _ROLES.get(role, test.direction)
         own = [row for row in ended if row.role == role]
-        received = [row for row in own if row.rest.endswith(_RECEIVER)]
-        sent = [row for row in own if row.rest.endswith(_SENDER)]
-        if not received:
-            raise tool.fault(
-                f"the output is cut off: no whole line of the receiver of '{name}',"
-                " so what arrived is not known"
-            )
         streams = {row.stream for row in rows if row.role == role} - {iperf_rows.SUM}
         if not role:
             streams |= {found[1] for found in map(_CONNECTED.match, lines) if found is not None}
-        sent_total = None
-        if sent:
-            sent_total = iperf_rows.total(tool, sent, f"'{name}' sent", len(streams))
-        received_total = iperf_rows.total(tool, received, f"'{name}' received", len(streams))
-        directions.append(_Direction(name, sent_total, received_total))
+        directions.append(_direction(tool, test, name, own, len(streams)))
     bidirectional = any("[Role]" in line for line in lines) or any(row.role for row in rows)
     if bidirectional and len(directions) == 1:
         raise tool.fault("the output is cut off: one direction of two has no totals")
     return directions
 
 
-def _old_udp(tool: base.Benchmark, lines: Sequence[str]) -> _Direction | None:
+def _direction(
+    tool: base.Benchmark, test: _TestText, name: str, rows: Sequence[IperfRow], streams: int
+) -> _Direction:
+    """Return one direction.
+
+    :param rows: its totals, of both sides.
+    :raises base.BenchmarkOutputError: what the receiver counted is missing, and the text is a client's to its end.
+    """
+    shown = name or "the test"
+    totals: dict[str, IperfRow] = {}
+    for side in (_SENDER, _RECEIVER):
+        own = [row for row in rows if _side(row) == side]
+        if own:
+            totals[side] = iperf_rows.total(tool, own, f"'{shown}', {side}", streams)
+    if test.client is False or test.stopped:
+        # 0 of the other side is no count: it was never sent there.
+        totals = {side: row for side, row in totals.items() if row.rate > 0}
+        if not totals:
+            raise tool.fault(f"nothing was transferred of '{shown}' (0 bit/s)")
+    elif _RECEIVER not in totals:
+        raise tool.fault(
+            f"the output is cut off: no whole line of the receiver of '{shown}',"
+            " so what arrived is not known"
+        )
+    if test.client is False and not name and len(totals) == 1:
+        name = _FORWARD
+        if _SENDER in totals:
+            name = _REVERSE
+    return _Direction(name, totals.get(_SENDER), totals.get(_RECEIVER))
+
+
+def _old_udp(tool: base.Benchmark, test: _TestText) -> _Direction | None:
     """Return the total of iperf3 3.0 and 3.1, which print one line: the sender's rate, the receiver's losses."""
+    lines = test.lines
     if "iperf Done." not in lines:
         return None
     rule = max((at for at, line in enumerate(lines) if line.startswith("- - -")), default=0)
@@ -194,21 +416,21 @@ def _old_udp(tool: base.Benchmark, lines: Sequence[str]) -> _Direction | None:
     if not totals:
         return None
     found = iperf_rows.total(tool, totals, "datagrams")
-    name = _FORWARD
-    if _reverse(lines):
-        name = _REVERSE
-    return _Direction(name, None, found)
+    return _Direction(test.direction, None, found)
 
 
 def _tcp_readings(tool: base.Benchmark, direction: _Direction) -> list[base.Reading]:
     received, sent = direction.received, direction.sent
-    if received.rate == 0:
-        raise tool.fault("the receiver got nothing (0 bit/s)")
-    readings = [base.Reading(*tool.primary, received.rate / 1e6, primary=True)]
+    readings = []
+    if received is not None:
+        if received.rate == 0:
+            raise tool.fault("the receiver got nothing (0 bit/s)")
+        readings.append(base.Reading(*tool.primary, received.rate / 1e6, primary=True))
     if sent is not None:
         readings.append(base.Reading("sent_throughput", "Mbit/s", "higher", sent.rate / 1e6))
-    amount = received.amount * 8 / 1e9
-    readings.append(base.Reading("transferred", tool.work_unit, "higher", amount))
+    if received is not None:
+        amount = received.amount * 8 / 1e9
+        readings.append(base.Reading("transferred", tool.work_unit, "higher", amount))
     if sent is not None:
         again = _RETRANSMITS.match(sent.rest)
         if again:
@@ -219,6 +441,8 @@ def _tcp_readings(tool: base.Benchmark, direction: _Direction) -> list[base.Read
 
 def _udp_readings(tool: base.Benchmark, direction: _Direction) -> list[base.Reading]:
     received, sent = direction.received, direction.sent
+    if received is None:
+        return [base.Reading("sent_throughput", "Mbit/s", "higher", direction.total.rate / 1e6)]
     losses = received.losses
     if losses is None:
         raise tool.fault("the receiver's line has no losses")
@@ -228,7 +452,7 @@ def _udp_readings(tool: base.Benchmark, direction: _Direction) -> list[base.Read
     if arrived <= 0 or seconds <= 0:
         raise tool.fault(f"{arrived:g} datagrams arrived in {seconds:g} s")
     readings = [base.Reading(*tool.primary, arrived / seconds, primary=True)]
-    if sent is None and not received.rest.endswith(_RECEIVER):
+    if sent is None and not _side(received):
         # The one line of iperf3 3.0 has the sender's rate.
         readings.append(base.Reading("sent_throughput", "Mbit/s", "higher", received.rate / 1e6))
     else:
@@ -258,18 +482,17 @@ def _cpu(lines: Sequence[str]) -> list[base.Reading]:
     return []
 
 
-def _workload(
-    text: str, lines: Sequence[str], directions: Sequence[_Direction], udp: bool
-) -> dict[str, str]:
+def _workload(test: _TestText, directions: Sequence[_Direction]) -> dict[str, str]:
+    lines = test.lines
+    workload: dict[str, str] = {}
     names = [direction.name for direction in directions]
-    workload = {"protocol": "TCP", "direction": " and ".join(names)}
-    if udp:
-        workload["protocol"] = "UDP"
+    if all(names):
+        workload["direction"] = " and ".join(names)
     streams = {row.stream for row in map(iperf_rows.row, lines) if row is not None}
     streams.discard(iperf_rows.SUM)
     if streams:
         workload["streams"] = str(len(streams) // len(names) or 1)
-    workload["seconds"] = f"{directions[0].received.end:g}"
+    workload["seconds"] = f"{directions[0].total.end:g}"
     for line in lines:
         version, starting = _VERSION.match(line), _STARTING.match(line)
         if version:
@@ -278,7 +501,7 @@ def _workload(
             workload["block size"] = f"{starting[3]} bytes"
             if starting[4] != "0":
                 workload["omitted seconds"] = starting[4]
-    words = _command(text)
+    words = _command("\n".join(lines))
     for name, options in (
         ("rate asked for", ("-b", "--bitrate", "--bandwidth")),
         ("streams", ("-P", "--parallel")),
@@ -289,7 +512,7 @@ def _workload(
         value = pasted.option(words, *options)
         if value is not None:
             workload[name] = one_line(value, 20)
-    if "Accepted connection from" in text and "Connecting to host" not in text:
+    if test.client is False:
         workload["side"] = "server"
     return workload
 

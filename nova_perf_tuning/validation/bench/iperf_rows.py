@@ -17,6 +17,10 @@ _LOSSES: Final = re.compile(
     r"^[ ]*([0-9]{1,9}\.[0-9]{1,6})[ ]*ms[ ]+([0-9]{1,15})/[ ]*([0-9]{1,15})[ ]+\("
 )
 SUM: Final = "SUM"
+#: A rate as -b has it, in bits a second, perhaps with a burst behind.
+_RATE: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([kKmMgG]?)(?:bits?)?(?:/[0-9]{1,6})?")
+#: A sender that comes so near to a rate was held back by it.
+_REACHED: Final = 0.95
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,6 +60,27 @@ def row(line: str) -> IperfRow | None:
     return IperfRow(
         found[1], found[2] or "", float(found[3]), float(found[4]), amount, rate, found[10].strip()
     )
+
+
+def asked_rate(text: str) -> float | None:
+    """Return the bits a second of an option -b; None: it is no such number."""
+    found = _RATE.fullmatch(text)
+    if found is None:
+        return None
+    return float(found[1]) * pasted.DECIMAL[found[2].upper()]
+
+
+def rate_remarks(asked: float, streams: int, sent: float) -> dict[str, str]:
+    """Return what to say of a rate that was set: code -> text for a person; nothing where there is none.
+
+    :param asked: bits a second of each stream, 0: none was set; :param sent: of all, what was sent or arrived.
+    """
+    if asked <= 0:
+        return {}
+    said = f"{asked / 1e6:g} Mbit/s a stream (-b)"
+    if sent >= _REACHED * asked * max(1, streams):
+        return {"held_to_a_rate": f"the sender was held to {said}"}
+    return {"rate_not_reached": f"a rate of {said} was set, and the sender stayed below it"}
 
 
 def total(tool: base.Benchmark, rows: Sequence[IperfRow], what: str, streams: int = 1) -> IperfRow:

@@ -75,7 +75,7 @@ iperf Done.
         text = "$ iperf3 -c 192.0.2.1 -b 50M -R\nReverse mode, remote host 192.0.2.1 is sending\n"
         report = iperf3.Iperf3().report(text + self.TCP)
         self.assertEqual("server to client", report.workload["direction"])
-        self.assertIn("50M", report.remarks["held_to_a_rate"])
+        self.assertIn("50 Mbit/s", report.remarks["held_to_a_rate"])
 
     def test_iperf_3_and_2_are_not_mixed_up(self):
         self.assertRaisesRegex(

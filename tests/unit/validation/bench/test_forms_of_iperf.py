@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forms of iperf's output: which side printed it, of which protocol, stopped, and at a rate."""
+
+import json
+
+from nova_perf_tuning.validation.bench import base, iperf2, iperf3, plugins
+from tests.support import testcase
+from tests.unit.validation.bench import test_parsers
+
+CLIENT = """Connecting to host 192.0.2.1, port 5201
+[  5] local 192.0.2.2 port 40000 connected to 192.0.2.1 port 5201
+"""
+INTERVAL = """[ ID] Interval           Transfer     Bitrate         Retr  Cwnd
+[  5]   0.00-5.00   sec   559 MBytes   938 Mbits/sec    3    700 KBytes
+"""
+TOTALS = """- - - - - - - - - - - - - - - - - - - - - - - - -
+[ ID] Interval           Transfer     Bitrate         Retr
+[  5]   0.00-10.00  sec  1.09 GBytes   940 Mbits/sec    3             sender
+[  5]   0.00-10.04  sec  1.09 GBytes   936 Mbits/sec                  receiver
+"""
+DONE = "\niperf Done.\n"
+ACCEPTED = """-----------------------------------------------------------
+Server listening on 5201
+-----------------------------------------------------------
+Accepted connection from 192.0.2.2, port 39998
+[  5] local 192.0.2.1 port 5201 connected to 192.0.2.2 port 40000
+"""
+#: What a server prints of a test in which it receives, and of one in which it sends.
+SERVED = """[ ID] Interval           Transfer     Bitrate
+[  5]   0.00-5.00   sec   559 MBytes   938 Mbits/sec
+- - - - - - - - - - - - - - - - - - - - - - - - -
+[ ID] Interval           Transfer     Bitrate
+[  5]   0.00-10.04  sec  1.09 GBytes   936 Mbits/sec                  receiver
+"""
+SENT = (
+    INTERVAL
+    + """- - - - - - - - - - - - - - - - - - - - - - - - -
+[ ID] Interval           Transfer     Bitrate         Retr
+[  5]   0.00-10.00  sec  1.09 GBytes   941 Mbits/sec    3             sender
+"""
+)
+STOPPED = "iperf3: interrupt - the client has terminated\n"
+UDP = """[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams
+[  5]   0.00-10.00  sec  1.25 MBytes  1.05 Mbits/sec  0.000 ms  0/906 (0%)  sender
+[  5]   0.00-10.04  sec  1.24 MBytes  1.04 Mbits/sec  0.035 ms  9/906 (0.99%)  receiver
+"""
+
+
+def shown(text, kind="iperf3"):
+    """Return report and metric -> value of a text that a tool of this kind recognises."""
+    tool = plugins.recognise(text)
+    assert tool.kind == kind, tool.kind
+    report = tool.checked_report(text)
+    return report, {reading.metric: reading.value for reading in report.readings}
+
+
+def judged(report):
+    return [reading.metric for reading in report.readings if reading.primary]
+
+
+class SideTest(testcase.TestCase):
+    def test_a_server_knows_its_own_side_alone(self):
+        report, figures = shown(ACCEPTED + SERVED)
+        self.assertEqual(936, figures["throughput"])
+        self.assertEqual("client to server", report.workload["direction"])
+        for zero in ("", "[  5]   0.00-10.04  sec  0.00 Bytes  0.00 bits/sec     receiver\n"):
+            report, figures = shown(ACCEPTED + SENT + zero)
+            with self.subTest(zero):
+                self.assertEqual({"sent_throughput": 941, "retransmits": 3}, figures)
+                self.assertEqual("server to client", report.workload["direction"])
+                self.assertIn("what the receiver counted", "\n".join(report.left_out))
+                self.assertEqual([], judged(report))
+
+    def test_a_server_s_log(self):
+        report, figures = shown(ACCEPTED + SERVED + ACCEPTED + SENT)
+        self.assertEqual(
+            {"test1_throughput": 936, "test2_sent_throughput": 941},
+            {name: value for name, value in figures.items() if name.endswith("throughput")},
+        )
+        self.assertIn("client to server", report.workload["test1"])
+        self.assertIn("server to client", report.workload["test2"])
+        self.assertIn("test2: what the receiver", "\n".join(report.left_out))
+        self.assertEqual([], judged(report))
+
+    def test_a_test_that_cannot_be_read_is_named(self):
+        failed = ACCEPTED + "iperf3: error - unable to receive control message\n"
+        report, figures = shown(ACCEPTED + SERVED + failed)
+        self.assertEqual(936, figures["test1_throughput"])
+        self.assertIn("test2: iperf3: error - unable to receive", "\n".join(report.left_out))
+        self.assertRaisesRegex(
+            base.BenchmarkOutputError, "unable to receive", iperf3.Iperf3().parse, failed * 2
+        )
+
+    def test_two_tests_without_heads(self):
+        for text in (SERVED + SENT, SERVED + SERVED.replace("936", "900"), SENT + SERVED):
+            with self.subTest(text):
+                self.assertRaisesRegex(
+                    base.BenchmarkOutputError, "several tests", iperf3.Iperf3().parse, text
+                )
+
+    def test_a_log_of_both_protocols_and_a_long_one(self):
+        self.assertRaisesRegex(
+            base.BenchmarkOutputError,
+            "TCP and of UDP",
+            plugins.recognise,
+            CLIENT + TOTALS + CLIENT + UDP,
+        )
+        self.assertRaisesRegex(
+            base.BenchmarkOutputError, "at most", plugins.recognise, (CLIENT + TOTALS) * 300
+        )
+
+    def test_the_direction_is_not_assumed(self):
+        """Without the head of the test, the columns of a sender's intervals say it of a client alone."""
+        report, _figures = shown(TOTALS + DONE)
+        self.assertNotIn("direction", report.workload)
+        self.assertIn("direction", "\n".join(report.left_out))
+        report, _figures = shown(INTERVAL + TOTALS + DONE)
+        self.assertEqual("client to server", report.workload["direction"])
+        report, _figures = shown(INTERVAL + TOTALS)
+        self.assertNotIn("direction", report.workload)
+        back = "Reverse mode, remote host 192.0.2.1 is sending\n"
+        report, _figures = shown(CLIENT + back + TOTALS)
+        self.assertEqual("server to client", report.workload["direction"])
+
+    def test_the_server_s_own_output(self):
+        text = CLIENT + TOTALS + "\nServer output:\n" + ACCEPTED.partition("---\nA")[2] + SERVED
+        report, figures = shown(text + DONE)
+        self.assertEqual(936, figures["throughput"])
+        self.assertIn("--get-server-output", "\n".join(report.left_out))
+
+    def test_lines_that_are_wrapped_or_have_remarks(self):
+        whole = shown(CLIENT + TOTALS)[1]
+        for change in (
+            TOTALS.replace("   sender", "\nsender").replace("   receiver", "\nreceiver"),
+            TOTALS.replace("receiver", "receiver   <- slow"),
+        ):
+            with self.subTest(change):
+                self.assertEqual(whole, shown(CLIENT + change)[1])
+
+
+class ProtocolTest(testcase.TestCase):
+    def test_sctp_is_not_tcp(self):
+        totals = TOTALS.replace("         Retr", "").replace("    3    ", "         ")
+        for head in (
+            "$ iperf3 -c 192.0.2.1 --sctp\n" + CLIENT,
+            CLIENT
+            + "Starting Test: protocol: SCTP, 1 streams, 65536 byte blocks, omitting 0 seconds\n",
+        ):
+            with self.subTest(head):
+                self.assertRaisesRegex(
+                    base.BenchmarkOutputError, "SCTP test", plugins.recognise, head + totals
+                )
+        report, _figures = shown(CLIENT + totals)
+        self.assertNotIn("protocol", report.workload)
+        self.assertIn("protocol", "\n".join(report.left_out))
+        for text in (f"$ iperf3 -c 192.0.2.1\n{CLIENT}{totals}", CLIENT + TOTALS):
+            self.assertEqual("TCP", shown(text)[0].workload["protocol"])
+
+
+class StoppedTest(testcase.TestCase):
+    ZERO = "  0.00 Bytes  0.00 bits/sec "
+
+    def test_a_client_that_was_stopped(self):
+        nothing = TOTALS.replace("  1.09 GBytes   936 Mbits/sec", self.ZERO)
+        report, figures = shown(CLIENT + INTERVAL + nothing + STOPPED)
+        self.assertEqual({"sent_throughput": 940, "retransmits": 3}, figures)
+        self.assertIn("10 s", report.remarks["stopped"])
+        self.assertIn("what the receiver counted", "\n".join(report.left_out))
+        self.assertEqual([], judged(report))
+
+    def test_a_client_that_received(self):
+        back = CLIENT + "Reverse mode, remote host 192.0.2.1 is sending\n"
+        nothing = TOTALS.replace("  1.09 GBytes   940 Mbits/sec    3", self.ZERO)
+        report, figures = shown(back + nothing + STOPPED)
+        self.assertEqual(936, figures["throughput"])
+        self.assertNotIn("sent_throughput", figures)
+        self.assertEqual([], judged(report))
+
+    def test_without_totals(self):
+        for text in (CLIENT + INTERVAL + STOPPED, CLIENT + STOPPED):
+            self.assertRaisesRegex(
+                base.BenchmarkOutputError, "stopped before.*receiver", plugins.recognise, text
+            )
+        document = json.loads(test_parsers.GOOD[iperf3.Iperf3])
+        document["error"] = "interrupt - the client has terminated"
+        self.assertRaisesRegex(
+            base.BenchmarkOutputError,
+            "receiver counted is missing",
+            iperf3.Iperf3().parse,
+            json.dumps(document),
+        )
+
+
+class RateTest(testcase.TestCase):
+    def test_a_rate_is_reached_or_not(self):
+        for options, code in (
+            ("-b 900M", "held_to_a_rate"),
+            ("-b 2G", "rate_not_reached"),
+            ("-b 900M/10", "held_to_a_rate"),
+            ("-b fast", "rate_set"),
+            ("-b 0", None),
+            ("-P 1", None),
+        ):
+            report, _figures = shown(f"$ iperf3 -c 192.0.2.1 {options}\n{CLIENT}{TOTALS}")
+            with self.subTest(options):
+                self.assertEqual(
+                    {code} - {None}, {name for name in report.remarks if "rate" in name}
+                )
+
+    def test_what_udp_is_held_to(self):
+        for options, code in (("", "held_to_a_rate"), ("-b 9M", "rate_not_reached")):
+            report, _figures = shown(
+                f"$ iperf3 -c 192.0.2.1 -u {options}\n{CLIENT}{UDP}", "packets"
+            )
+            with self.subTest(options):
+                self.assertIn(code, report.remarks)
+        self.assertNotIn("held_to_a_rate", shown(CLIENT + UDP, "packets")[0].remarks)
+
+    def test_in_json(self):
+        document = json.loads(test_parsers.GOOD[iperf3.Iperf3])
+        document["start"]["target_bitrate"] = 10**14
+        remarks = iperf3.Iperf3().remarks(json.dumps(document))
+        self.assertEqual(["rate_not_reached"], list(remarks))
+
+
+class CalculatedTest(testcase.TestCase):
+    def test_what_is_calculated_of_udp_is_said(self):
+        for text in (CLIENT + UDP, test_parsers.GOOD[iperf3.Packets]):
+            with self.subTest(text):
+                said = shown(text, "packets")[0].remarks["rate_computed"]
+                self.assertIn("packets_per_second", said)
+
+    def test_one_sum_of_both_sides(self):
+        """iperf3 before 3.7: packets are the receiver's, bytes and rate the sender's."""
+        document = json.loads(test_parsers.GOOD[iperf3.Packets])
+        end = document["end"]
+        del end["sum_received"]
+        end.pop("sum_sent", None)
+        length = document["start"]["test_start"]["blksize"]
+        end["sum"] |= {
+            "bytes": 1000 * length,
+            "packets": 990,
+            "lost_packets": 90,
+            "seconds": 2.0,
+            "bits_per_second": 4000.0 * length,
+        }
+        report, figures = shown(json.dumps(document), "packets")
+        self.assertEqual((450, 500), (figures["packets_per_second"], figures["sent_per_second"]))
+        self.assertAlmostEqual(4000.0 * length / 1e6, figures["sent_throughput"])
+        self.assertIn("'throughput'", report.remarks["rate_computed"])
+        self.assertIn("receiver's own rate", "\n".join(report.left_out))
+
+
+class Iperf2Test(testcase.TestCase):
+    OUT = "[  4] local 192.0.2.2 port 40000 connected with 192.0.2.1 port 5001\n"
+    IN = "[  5] local 192.0.2.2 port 5001 connected with 192.0.2.1 port 50000\n"
+    HEADS = "Server listening on TCP port 5001\nClient connecting to 192.0.2.1, TCP port 5001\n"
+    ROWS = """[ ID] Interval       Transfer     Bandwidth
+[  4]  0.0-30.0 sec   233 MBytes  65.1 Mbits/sec
+[  5]  0.0-30.2 sec   332 MBytes  92.3 Mbits/sec
+"""
+
+    def test_who_counted_of_each_direction(self):
+        for text, rates in (
+            (self.HEADS + self.OUT + self.IN + self.ROWS, (65.1, 92.3)),
+            (self.HEADS + self.IN + self.OUT + self.ROWS, (92.3, 65.1)),
+            (
+                "$ iperf -c 192.0.2.1 -d\n" + self.HEADS + self.IN + self.OUT + self.ROWS,
+                (65.1, 92.3),
+            ),
+        ):
+            report, figures = shown(text, "iperf2")
+            with self.subTest(text):
+                self.assertEqual(
+                    rates,
+                    (
+                        figures["client_to_server_throughput"],
+                        figures["server_to_client_throughput"],
+                    ),
+                )
+                self.assertEqual([], judged(report))
+                side = "the client"
+                if rates[0] == 92.3:
+                    side = "the server"
+                said = report.workload["counted by"]
+                self.assertIn(f"{side}, what it sent", said)
+                self.assertIn(f"{side}, what arrived", said)
+
+    def test_a_client_that_receives(self):
+        for stream, mark in (("  4", " (reverse)"), (" *4", "")):
+            text = (
+                (self.HEADS.partition("\n")[2] + self.OUT + self.ROWS.split("[  5]")[0])
+                .replace("[  4]", f"[{stream}]")
+                .replace("port 5001\n[", f"port 5001{mark}\n[")
+            )
+            report, figures = shown(text, "iperf2")
+            with self.subTest(mark):
+                self.assertEqual(65.1, figures["throughput"])
+                self.assertEqual("server to client", report.workload["direction"])
+                self.assertEqual("the client, what arrived", report.workload["counted by"])
+
+    def test_figures_without_a_head(self):
+        rows = "[  4]  0.0-10.0 sec  1.0 GBytes  900 Mbits/sec\n[  4] 10.0-20.0 sec  1.0 GBytes  900 Mbits/sec\n"
+        for text, words in (
+            (rows, "20 s, of 1 tests"),
+            (rows + rows, "20 s, of 2 tests"),
+            (rows.replace(".0 sec", ".0000 sec").replace("0.0-", "0.0000-"), "of 1 tests"),
+            (self.ROWS.split("[  5]")[0], "whether the client or the server"),
+        ):
+            with self.subTest(text):
+                error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text)
+                self.assertIn(words, str(error))
+                self.assertIn("iperf -c HOST", str(error))
+
+    def test_a_rate_is_reached_or_not(self):
+        text = self.HEADS.partition("\n")[2] + self.OUT + self.ROWS.split("[  5]")[0]
+        for rate, code in (("65M", "held_to_a_rate"), ("100m", "rate_not_reached")):
+            report, _figures = shown(f"$ iperf -c 192.0.2.1 -t 30 -b {rate}\n{text}", "iperf2")
+            with self.subTest(rate):
+                self.assertIn(code, report.remarks)
+
+    def test_a_tool_that_reads_none_of_them(self):
+        self.assertRaises(base.BenchmarkOutputError, iperf2.Iperf2().parse, "[  4] x\n")
