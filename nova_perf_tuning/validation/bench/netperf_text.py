@@ -38,7 +38,8 @@ _UNITS: Final[Mapping[str, float]] = {
 _UNIT: Final = re.compile(r"(10\^[369]bits|[KMG]Bytes)[ ]?/[ ]?s(?:ec)?\b")
 _NUMBER: Final = r"([0-9]{1,15}\.[0-9]{2,3})"
 _STREAM_ROW: Final = re.compile(
-    rf"^([0-9]{{1,12}})[ ]+([0-9]{{1,12}})[ ]+([0-9]{{1,12}})[ ]+{_NUMBER}[ ]+{_NUMBER}(?:[ ]+-?[0-9.]+)*$"
+    rf"^([0-9]{{1,12}})[ ]+([0-9]{{1,12}})[ ]+([0-9]{{1,12}})[ ]+{_NUMBER}[ ]+{_NUMBER}"
+    rf"((?:[ ]+-?[0-9.]{{1,20}}){{0,9}}){pasted.REMARK}$"
 )
 _UDP_SENT: Final = re.compile(
     rf"^[0-9]{{1,12}}[ ]+([0-9]{{1,9}})[ ]+{_NUMBER}[ ]+([0-9]{{1,15}})[ ]+([0-9]{{1,15}})[ ]+{_NUMBER}"
@@ -46,8 +47,15 @@ _UDP_SENT: Final = re.compile(
 _UDP_RECEIVED: Final = re.compile(rf"^[0-9]{{1,12}}[ ]+{_NUMBER}[ ]+([0-9]{{1,15}})[ ]+{_NUMBER}")
 _RATE_ROW: Final = re.compile(
     rf"^[0-9]{{1,12}}[ ]+[0-9]{{1,12}}[ ]+([0-9]{{1,9}})[ ]+([0-9]{{1,9}})[ ]+{_NUMBER}[ ]+{_NUMBER}"
-    r"(?:[ ]+-?[0-9.]+)*$"
+    rf"((?:[ ]+-?[0-9.]{{1,20}}){{0,9}}){pasted.REMARK}$"
 )
+#: The first line of a table's head.
+_TABLE_HEAD: Final = re.compile(
+    r"^(?:Recv[ ]+Send[ ]+Send\b|Socket[ ]+Message[ ]+Elapsed|Socket[ ]+Size[ ]+Request)"
+)
+#: What each line that shows netperf's output has: quick to look for in long texts.
+_TRACES: Final = ("TEST", "Recv ", "Socket ", "atency", "hroughput", "ransaction")
+_CONFIDENCE: Final = re.compile(r"^!!! Desired confidence was not achieved")
 _FAILED: Final = re.compile(r"^(?:netperf: \w{2,40}: |establish control: |send_data: ).{1,200}$")
 _KEY: Final = re.compile(r"^([A-Z][A-Z0-9_]{2,40})=(.{0,100})$")
 #: Names of omni's columns and keys -> metric, unit.
@@ -76,6 +84,12 @@ _WORKLOAD: Final[Mapping[str, str]] = {
     "protocol": "protocol",
     "direction": "direction",
 }
+#: Tests of bulk data -> their direction.
+_DIRECTIONS: Final[Mapping[str, str]] = {
+    "TCP_STREAM": "client to server",
+    "TCP_SENDFILE": "client to server",
+    "TCP_MAERTS": "server to client",
+}
 TRANSACTIONS: Final = ("transactions_per_second", "1/s")
 
 
@@ -89,6 +103,7 @@ class Test:
     name: str
     figures: list[base.Reading] = dataclasses.field(default_factory=list)
     workload: dict[str, str] = dataclasses.field(default_factory=dict)
+    remarks: dict[str, str] = dataclasses.field(default_factory=dict)
     left_out: list[str] = dataclasses.field(default_factory=list)
 
     @property
@@ -100,11 +115,26 @@ class Test:
         return self.name in _STREAMS
 
 
+def printed(text: str) -> bool:
+    """Return whether a text has a banner of netperf, or the head of one of its tables or rows."""
+    if not any(trace in text for trace in _TRACES):
+        return False
+    for line in pasted.lines_of(text):
+        if BANNER.match(line) or _TABLE_HEAD.match(line):
+            return True
+        names = line.lower().split(",")
+        known = [name for name in names if name in _COLUMNS or name in _TRANSACTIONS]
+        if len(known) > 1 or {_THROUGHPUT, _THROUGHPUT_UNITS[0]} <= set(names):
+            return True
+    return False
+
+
 def read(tool: base.Benchmark, text: str) -> list[Test]:
     """Return all tests of a text, in order; OutputError: one is cut off or of a form that is not read."""
     tool.check_length(text)
     lines = pasted.lines_of(text)
     starts = [at for at, line in enumerate(lines) if BANNER.match(line)]
+    tool.check_runs(len(starts), "tests of netperf")
     for line in lines:
         if _FAILED.match(line):
             raise tool.fault(f"it said '{one_line(line, 160)}'")
@@ -117,7 +147,7 @@ def read(tool: base.Benchmark, text: str) -> list[Test]:
         found = BANNER.match(lines[begin])
         assert found is not None
         name = _TESTS.get(found[1].upper(), found[1].replace(" ", "_"))
-        tests.append(_test(tool, name, lines[begin + 1 : end]))
+        tests.append(_test(tool, name, lines[begin + 1 : end], whole=end < len(lines)))
     words = pasted.command(text, "netperf")
     asked = pasted.option(words, "-l")
     if asked is not None and len(tests) == 1:
@@ -127,20 +157,17 @@ def read(tool: base.Benchmark, text: str) -> list[Test]:
 
 def report(tool: base.Benchmark, tests: Sequence[Test]) -> base.BenchmarkReport:
     """Return the figures of tests; those of several have the test's name before theirs."""
-    shown = base.BenchmarkReport()
     names = pasted.distinct([test.name.lower() for test in tests])
+    parts = {}
     for name, test in zip(names, tests, strict=True):
-        shown.left_out += test.left_out
-        if len(tests) == 1:
-            shown.readings += test.figures
-            shown.workload = {"test": test.name, **test.workload}
-            break
-        for reading in test.figures:
-            metric = f"{name}_{reading.metric}"
-            shown.readings.append(dataclasses.replace(reading, metric=metric, primary=False))
-        facts = [f"{key} {value}" for key, value in test.workload.items()]
-        shown.workload[name] = ", ".join(facts)
-    if len(tests) > 1:
+        parts[name] = base.BenchmarkReport(
+            test.figures, test.workload, test.remarks, test.left_out
+        )
+    if len(tests) == 1:
+        [shown] = parts.values()
+        shown.workload = {"test": tests[0].name, **tests[0].workload}
+    else:
+        shown = base.several(parts)
         shown.remarks["several_tests"] = f"the text has {len(tests)} tests: none of them is judged"
     asked = pasted.whole_number(shown.workload.get("seconds asked for"))
     took = shown.workload.get("seconds", "")
@@ -149,13 +176,37 @@ def report(tool: base.Benchmark, tests: Sequence[Test]) -> base.BenchmarkReport:
     return shown
 
 
-def _test(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
+def _test(tool: base.Benchmark, name: str, lines: Sequence[str], whole: bool) -> Test:
+    """Return one test; ``whole``: another follows it, so its last line has its end."""
+    test = _figures(tool, name, lines, whole)
+    if any(line.startswith("Interim result") for line in lines):
+        test.left_out.append("interim results")
+    if any(line.startswith("Histogram of ") for line in lines):
+        test.left_out.append("the histogram")
+    if any(_CONFIDENCE.match(line) for line in lines):
+        test.remarks["confidence_not_reached"] = (
+            "netperf says that the confidence that was asked for was not achieved"
+        )
+    if name.upper().startswith("OMNI") and "protocol" not in test.workload:
+        test.remarks["protocol_unknown"] = (
+            "the output does not name the protocol (-k PROTOCOL): it is taken for TCP"
+        )
+    return test
+
+
+def _figures(tool: base.Benchmark, name: str, lines: Sequence[str], whole: bool) -> Test:
     columns = _omni_columns(tool, lines)
     if columns:
         # The last number has no mark of its end.
-        if lines[-1]:
-            raise tool.fault("the output is cut off: its last line has no end")
-        return _omni(tool, name, columns)
+        if lines[-1] and not whole:
+            raise tool.fault(
+                "the last line has no line end, so its last number may be cut off: add the line"
+                " end if it is whole"
+            )
+        found = _omni(tool, name, columns)
+        if name in _DIRECTIONS:
+            found.workload.setdefault("direction", _DIRECTIONS[name])
+        return found
     if name in _STREAMS:
         return _stream(tool, name, lines)
     if name == "UDP_STREAM":
@@ -187,17 +238,12 @@ def _stream(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
     rate = float(row[5]) * factor
     if rate == 0:
         raise tool.fault("nothing was transferred")
-    direction = "client to server"
-    if name == "TCP_MAERTS":
-        direction = "server to client"
-    workload = {"direction": direction, "message": f"{row[3]} bytes", "seconds": row[4]}
+    workload = {"direction": _DIRECTIONS[name], "message": f"{row[3]} bytes", "seconds": row[4]}
     workload["sockets"] = f"{row[1]} and {row[2]} bytes"
     figures = [base.Reading("throughput", "Mbit/s", "higher", rate, primary=True)]
     test = Test(name, figures, workload)
-    if re.search(r"[0-9]\.[0-9]+[ ]+[0-9.]+[ ]+-?[0-9.]", row[0]):
+    if row[6]:
         test.left_out.append("CPU utilisation and service demand")
-    if any("Interim result" in line for line in lines):
-        test.left_out.append("interim results")
     return test
 
 
@@ -236,12 +282,11 @@ def _rate(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
     if rate == 0:
         raise tool.fault("no transaction was finished")
     workload = {"request": f"{row[1]} bytes", "response": f"{row[2]} bytes", "seconds": row[3]}
-    return Test(
-        name,
-        [base.Reading(*TRANSACTIONS, "higher", rate, primary=True)],
-        workload,
-        [f"percentiles of latency: the table of {name} has none"],
-    )
+    test = Test(name, [base.Reading(*TRANSACTIONS, "higher", rate, primary=True)], workload)
+    test.left_out.append(f"percentiles of latency: the table of {name} has none")
+    if row[5]:
+        test.left_out.append("CPU utilisation and service demand")
+    return test
 
 
 def chosen(tool: base.Benchmark, text: str) -> Test:

@@ -77,6 +77,7 @@ class Himenobmtxp(base.ForeignTool):
             raise self.fault(
                 f"the output is cut off or foreign: no line 'Loop executed'{self.wanted_form()}"
             )
+        self.check_runs(len(starts), "runs of himenobmtxp")
         shown = base.BenchmarkReport()
         ends = [*starts[1:], len(lines)]
         # What stands before the loops of a run holds for it and those after it.
@@ -239,6 +240,7 @@ class Dd(base.ForeignTool):
                 runs.append(self._run(line))
         if not runs:
             raise self.fault(f"the output has no result of dd{self.wanted_form()}")
+        self.check_runs(len(runs), "runs of dd")
         shown = base.BenchmarkReport()
         commands = [line for line in lines if re.search(r"\bdd [a-z]{1,9}=", line)]
         for number, (size, seconds) in enumerate(runs, start=1):

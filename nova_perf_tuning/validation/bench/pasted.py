@@ -38,6 +38,8 @@ MICROSECONDS: Final[Mapping[str, float]] = {
     "s": 1e6,
     "sec": 1e6,
 }
+#: What somebody has written behind the last number of a line.
+REMARK: Final = r"(?:[ \t]+(?:#|//|<|←|\().{0,200})?"
 #: Colours and movements of a terminal.
 _ESCAPE: Final = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
 _QUOTE: Final = re.compile(r"^[ \t]*(?:>[ \t]?)+")
