@@ -265,6 +265,7 @@ class Benchmark(abc.ABC):
     :cvar equal_keys: what it means that its JSON has a key twice, as the end of a sentence.
     :cvar form: the command whose output is read, as its user types it.
     :cvar marks: a pattern of what only outputs of this tool have; empty: only reading it shows.
+    :cvar marked: whether :meth:`printed` is true of every output that is read, with or without ``marks``.
     :cvar brought: what an operator has to put on host and guest, since no package has it; empty:
         nothing.
     """
@@ -282,6 +283,7 @@ class Benchmark(abc.ABC):
     equal_keys: ClassVar[str] = ""
     form: ClassVar[str] = ""
     marks: ClassVar[str] = ""
+    marked: ClassVar[bool] = False
     brought: ClassVar[str] = ""
 
     @property
@@ -364,6 +366,12 @@ class Benchmark(abc.ABC):
     def printed(self, output: str) -> bool:
         """Return whether a text has the marks of this tool, whether or not it can be read."""
         return bool(self.marks) and re.search(self.marks, output, re.MULTILINE) is not None
+
+    def may_read(self, output: str) -> bool:
+        """Return whether a text may be an output of this tool: it has its marks, or there are none."""
+        if self.marked or self.marks:
+            return self.printed(output)
+        return True
 
     def report(self, output: str) -> BenchmarkReport:
         """Return all that an output says; raises what :meth:`parse` raises."""

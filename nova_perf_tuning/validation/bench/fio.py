@@ -55,6 +55,7 @@ class Fio(base.ReportBenchmark):
             "a path without ':'",
         ),
     )
+    marked = True
     form = "fio --group_reporting --output-format=json"
     work_metric = "requests"
     work_unit = "1,000 IO"

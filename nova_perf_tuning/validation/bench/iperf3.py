@@ -34,6 +34,7 @@ class _Iperf(base.Benchmark):
     packages = ("iperf3",)
     programs = ("iperf3",)
     paired = True
+    marked = True
     form = "iperf3 -c HOST -J"
     equal_keys = (
         ": iperf3 before 3.12 prints a bidirectional run so; measure one direction at a time"
@@ -71,7 +72,7 @@ class _Iperf(base.Benchmark):
             udp = re.search(r'"protocol":\s*"UDP"', output) is not None
         else:
             of_iperf3 = iperf3_text.printed(output)
-            udp = iperf3_text.is_udp(output)
+            udp = of_iperf3 and iperf3_text.is_udp(output)
         return of_iperf3 and udp == (self.protocol == "UDP")
 
     def report(self, output: str) -> base.BenchmarkReport:

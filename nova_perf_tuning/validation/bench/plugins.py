@@ -75,7 +75,7 @@ def recognise(text: str) -> base.Benchmark:
     """
     readers = []
     refusals: dict[str, base.BenchmarkOutputError] = {}
-    tools = load_all()
+    tools = [benchmark for benchmark in load_all() if benchmark.may_read(text)]
     for foreign_tool in (tool() for tool in foreign.TOOLS):
         if foreign_tool.printed(text):
             tools.append(foreign_tool)

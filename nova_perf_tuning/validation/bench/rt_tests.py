@@ -85,6 +85,7 @@ class Cyclictest(_RtTests):
     summary = "scheduling jitter: how late sleeping threads wake (cyclictest)"
     programs = ("cyclictest",)
     image_variant = "full"
+    marked = True
     form = "cyclictest --json=- --histogram=10000"
     primary = ("latency_p99", "µs", "lower")
     parameters = (
@@ -278,6 +279,7 @@ class Oslat(_RtTests):
     summary = "interruptions of CPUs that are to be quiet: longest gap of a busy loop (oslat)"
     programs = ("oslat",)
     image_variant = "own"
+    marked = True
     form = "oslat --json=-"
     primary = ("latency_max", "µs", "lower")
     parameters = (

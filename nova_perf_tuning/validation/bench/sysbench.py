@@ -305,6 +305,7 @@ class Tpcc(_Database):
     kind = "tpcc"
     summary = "TPC-C mix on MariaDB: New-Orders per minute, consistency checked"
     form = "nova-perf-database tpcc"
+    marks = r"^[ \t]*tpcc (?:thread|condition) [0-9]"
     primary = ("tpmc", "1/min", "higher")
     parameters = (
         base.Integer("seconds", "10", "length of the run", 1, 86_400),
