@@ -480,6 +480,10 @@ class Benchmark(abc.ABC):
     def labelled(self, text: str, pattern: str, name: str) -> float:
         """Return the number that the one group of ``pattern`` finds; it must be found exactly once."""
         matches = re.findall(pattern, text, re.MULTILINE)
+        if not matches and re.search(rf"^[ \t]*{re.escape(name)}:", text, re.MULTILINE):
+            raise self.fault(
+                f"the output is cut off: its line '{name}' has no whole figure{self.wanted_form()}"
+            )
         if not matches:
             raise self.fault(
                 f"the output is cut off or foreign: 0 lines '{name}'{self.wanted_form()}"

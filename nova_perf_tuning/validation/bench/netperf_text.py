@@ -264,7 +264,11 @@ def _udp_stream(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
             base.Reading("lost_share", "%", "lower", 100 * (1 - arrived / counted)),
         ]
         workload = {"protocol": "UDP", "message": f"{sent[1]} bytes", "seconds": sent[2]}
-        return Test(name, figures, workload)
+        found = Test(name, figures, workload)
+        found.remarks["lost_computed"] = (
+            "'lost_share' is calculated: messages that did not arrive by those that were sent"
+        )
+        return found
     raise tool.fault(f"the output is cut off: {name} has no two rows of sender and receiver")
 
 

@@ -20,6 +20,9 @@ _MOST_SHOWN: Final = 16
 _NOISIEST: Final = 3
 #: Percentiles of cyclictest's histogram; the first is judged.
 _SHARES: Final = (0.99, 0.5, 0.95, 0.999, 0.9999)
+_PERCENTILES_COMPUTED: Final = (
+    "percentiles are calculated of the histogram of all threads, within a bucket by its share"
+)
 #: oslat's buckets may be parts of a microsecond (--bucket-width).
 _LATENCY: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 _CPUS: Final = "[0-9]{1,5}(-[0-9]{1,5})?"
@@ -183,6 +186,7 @@ class Cyclictest(_RtTests):
             late = min(longest, _quantile(found.bins, count, found.reach, share)) / found.per_us
             shown.readings.append(base.Reading(metric, "µs", "lower", late, primary=share == 0.99))
         shown.readings.append(base.Reading("wake_ups", self.work_unit, "higher", count / 1e3))
+        shown.remarks["percentiles_computed"] = _PERCENTILES_COMPUTED
         if found.beyond:
             share = 100 * found.beyond / count
             shown.remarks["beyond_histogram"] = (
@@ -241,6 +245,7 @@ class Cyclictest(_RtTests):
             raise self.fault(
                 f"{cycles:g} wake-ups were counted, {sum(seen.values()):g} are in the histogram"
             )
+        shown.remarks["percentiles_computed"] = _PERCENTILES_COMPUTED
         most = max(longest, 1.0 + max(seen))  # beyond the histogram
         for share in _SHARES:
             metric = base.percentile_name(round(share * 100, 2))
@@ -317,8 +322,10 @@ class Oslat(_RtTests):
 
     def report(self, text: str) -> base.BenchmarkReport:
         if self.has_json(text) or not rt_text.is_oslat(text):
-            readings = self._parse_json(text)
-            return base.BenchmarkReport(readings, self.json_workload(text))
+            readings, passes = self._parse_json(text)
+            shown = base.BenchmarkReport(readings, self.json_workload(text), _of_gaps(passes))
+            shown.left_out.append("the least latency and the histogram of each CPU")
+            return shown
         found = rt_text.read_oslat(self, text)
         rates = found.gaps / found.seconds
         maxima = {}
@@ -333,29 +340,45 @@ class Oslat(_RtTests):
         left_out = ["the least latency and the histogram of each CPU"]
         if len(maxima) > _MOST_SHOWN:
             left_out.append(f"the maxima of all but {_NOISIEST} of {len(maxima)} CPUs")
-        remarks = {
-            "interruptions": "'interruptions' counts gaps above the usual pass of the loop, a CPU"
-        }
+        remarks = _of_gaps(found.usual)
+        remarks["passes"] = (
+            "'latency_mean' is of all passes of the loop on all CPUs, not of interruptions"
+        )
         return base.BenchmarkReport(readings, found.workload, remarks, left_out)
 
-    def _parse_json(self, text: str) -> list[base.Reading]:
+    def _parse_json(self, text: str) -> tuple[list[base.Reading], list[float]]:
+        """Return the figures, and of each thread the latency of most passes of its loop."""
+        passes: list[float] = []
         longest: dict[int, float] = {}
         gaps = seconds = 0.0
         for thread, histogram in self.threads(text):
             usual = max(
                 histogram, key=lambda late: histogram[late], default=0
             )  # of the loop itself
+            passes.append(float(usual))
             gaps += sum(count for late, count in histogram.items() if late > usual)
             seconds += self.number(thread, "duration")
             longest[int(self.number(thread, "cpu"))] = self.number(thread, "max")
         if not seconds or not all(longest.values()):
             raise self.fault("a thread has measured nothing")
         maxima = {f"cpu{cpu}": late for cpu, late in longest.items()}
-        return [
+        readings = [
             base.Reading(*self.primary, max(longest.values()), primary=True),
             base.Reading("interruptions", "1/s", "lower", gaps / seconds),
             *_maxima(maxima),
         ]
+        return readings, passes
+
+
+def _of_gaps(passes: Sequence[float]) -> dict[str, str]:
+    """Return what to say of the gaps that are counted; ``passes``: of each CPU the usual bucket."""
+    named = [f"{late:g}" for late in sorted(set(passes))]
+    if len(named) > 4:
+        named = [named[0], "…", named[-1]]
+    return {
+        "interruptions": "'interruptions' is calculated: gaps in the buckets above that of"
+        f" {', '.join(named)} µs (the usual pass of the loop) by the duration, a CPU"
+    }
 
 
 def _quantile(seen: Mapping[float, float], count: float, longest: float, share: float) -> float:

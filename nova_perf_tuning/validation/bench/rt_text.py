@@ -3,7 +3,7 @@
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.printing import one_line
@@ -12,15 +12,19 @@ from nova_perf_tuning.validation.bench import base, pasted
 #: The maximum has eight places: where it has fewer, it is cut off or somebody has changed spaces.
 _THREAD: Final = re.compile(
     r"^T:[ ]*([0-9]{1,5}) \([ ]*[0-9]{1,9}\)[ ]+P:[ ]*([0-9]{1,3})[ ]+I:[ ]*([0-9]{1,12})[ ]+C:[ ]*([0-9]{1,15})"
-    r"[ ]+Min:[ ]*([0-9]{1,12})[ ]+Act:[ ]*[0-9]{1,12}[ ]+Avg:[ ]*([0-9]{1,12})[ ]+Max:([ ]*)([0-9]{1,12})$"
+    r"[ ]+Min:[ ]*([0-9]{1,12})[ ]+Act:[ ]*[0-9]{1,12}[ ]+Avg:[ ]*([0-9]{1,12})[ ]+Max:([ ]*)([0-9]{1,12})"
+    rf"{pasted.REMARK}$"
 )
 _MAX_PLACES: Final = 8
 _POLICY_LINE: Final = re.compile(r"^policy: (\w{2,12}): loadavg: ")
 _BIN: Final = re.compile(r"^([0-9]{6,9})((?:[ \t]+[0-9]{6,15})+)$")
 _SUMMARY: Final = re.compile(
     r"^# (Total|Min Latencies|Avg Latencies|Max Latencies|Histogram Overflows):"
-    r"((?:[ \t]+[0-9]{1,15})+)$"
+    rf"((?:[ \t]+[0-9]{{1,15}})+){pasted.REMARK}$"
 )
+_THREAD_BEGIN: Final = re.compile(r"^T:[ ]*[0-9]{1,5} \([ ]*[0-9]{1,9}\)[ ]*P:")
+#: Each wake-up in a line of its own (-v).
+_VERBOSE: Final = re.compile(r"^[0-9]{1,5}:[ ]+[0-9]{1,12}:[ ]+[0-9]{1,12}$")
 _NSECS: Final = ("-N", "--nsecs")
 #: No thread sleeps so long that its quickest wake-up comes so many µs late: these are nanoseconds.
 _LEAST_NS: Final = 500.0
@@ -80,7 +84,7 @@ class Cyclictest:
 def read_cyclictest(tool: base.Benchmark, text: str) -> Cyclictest:
     """Return what cyclictest's normal output says; OutputError: it is cut off, or its unit is not known."""
     tool.check_length(text)
-    lines = pasted.lines_of(text)
+    lines = _unwrapped(pasted.lines_of(text))
     words = pasted.command(text, "cyclictest")
     by_number: dict[str, MeasuredThread] = {}
     for line in lines:
@@ -93,6 +97,10 @@ def read_cyclictest(tool: base.Benchmark, text: str) -> Cyclictest:
     threads = list(by_number.values())
     if not threads and "Max Latencies" in summaries:
         threads = _threads_of(tool, summaries)
+    if not threads and any(_VERBOSE.match(line) for line in lines):
+        raise tool.fault(
+            f"single wake-ups (-v) are not read; run it with --quiet{tool.wanted_form()}"
+        )
     if not threads:
         raise tool.fault(f"the output is cut off: no line of a thread{tool.wanted_form()}")
     numbers = sorted(int(thread.number) for thread in threads)
@@ -113,6 +121,18 @@ def read_cyclictest(tool: base.Benchmark, text: str) -> Cyclictest:
     _add_histogram(tool, found_all, lines, summaries)
     found_all.workload = _cyclictest_workload(lines, words, threads)
     return found_all
+
+
+def _unwrapped(lines: Sequence[str]) -> list[str]:
+    """Return lines with those of a thread in one, where a mail has wrapped them."""
+    whole: list[str] = []
+    for line in lines:
+        begun = bool(whole) and _THREAD_BEGIN.match(whole[-1]) is not None
+        if begun and line and not _THREAD.match(whole[-1]) and len(whole[-1]) < 120:
+            whole[-1] += f" {line}"
+        else:
+            whole.append(line)
+    return whole
 
 
 def _thread(tool: base.Benchmark, found: re.Match[str], last: bool) -> MeasuredThread:
@@ -175,20 +195,47 @@ def _add_histogram(
     rows = [row for row in map(_BIN.match, lines) if row is not None]
     if not rows:
         return
+    columns: list[dict[float, float]] = [{} for _thread in found.threads]
     for row in rows:
-        numbers = [float(number) for number in row[2].split()]
+        # With several threads and -H the last column of newer versions sums the others up.
+        numbers = [float(number) for number in row[2].split()][: len(columns)]
         late = float(row[1])
-        found.bins[late] = found.bins.get(late, 0.0) + sum(numbers[: len(found.threads)])
-    if totals is None or beyond is None:
+        found.bins[late] = found.bins.get(late, 0.0) + sum(numbers)
+        for column, number in zip(columns, numbers, strict=False):
+            column[late] = number
+    if beyond is None:
         raise tool.fault("the output is cut off: the histogram has no line 'Histogram Overflows'")
     count = sum(found.bins.values())
-    # With several threads and -h the last column of newer versions sums the others up.
-    if count != sum(totals[: len(found.threads)]):
+    if totals is None:
+        _check_columns(tool, found, columns, beyond)
+    elif count != sum(totals[: len(found.threads)]):
         raise tool.fault(
             f"the histogram has {count:g} wake-ups, its total says {sum(totals):g}: lines are missing"
         )
     found.beyond = sum(beyond[: len(found.threads)])
     found.reach = max(found.bins) + 1.0
+
+
+def _check_columns(
+    tool: base.Benchmark,
+    found: Cyclictest,
+    columns: Sequence[Mapping[float, float]],
+    beyond: Sequence[float],
+) -> None:
+    """Refuse a histogram without its totals that has not all that the threads' lines have.
+
+    They are printed a moment before it: it has as many wake-ups or more, and their least and
+    longest.
+    """
+    for thread, column, over in zip(found.threads, columns, beyond, strict=False):
+        seen = [late for late, number in column.items() if number]
+        counted = sum(column.values()) + over
+        whole = bool(seen) and min(seen) <= thread.least and counted >= (thread.cycles or 0.0)
+        if not whole or (not over and max(seen) < thread.longest):
+            raise tool.fault(
+                f"the histogram of thread {thread.number} has {counted:g} wake-ups, and has not"
+                " all of its line: lines are missing"
+            )
 
 
 def _cyclictest_workload(
@@ -222,7 +269,10 @@ def _cyclictest_workload(
 
 @dataclasses.dataclass(slots=True)
 class Oslat:
-    """What oslat's normal output says: a list has a number for each CPU, times are µs."""
+    """What oslat's normal output says: a list has a number for each CPU, times are µs.
+
+    :ivar usual: the bucket of most passes of the loop; those above it count as gaps.
+    """
 
     cpus: list[int]
     longest: list[float]
@@ -230,6 +280,7 @@ class Oslat:
     means: list[float]
     seconds: float
     gaps: float
+    usual: list[float]
     workload: dict[str, str]
 
 
@@ -262,17 +313,20 @@ def read_oslat(tool: base.Benchmark, text: str) -> Oslat:
     if not all(longest) or not all(durations):
         raise tool.fault("a thread has measured nothing")
     gaps = 0.0
+    passes: list[float] = []
     for at in range(len(cpus)):
         counts = {late: column[at] for late, column in buckets if at < len(column)}
         usual = max(counts, key=lambda late: counts[late], default=0.0)  # of the loop itself
+        passes.append(usual)
         gaps += sum(count for late, count in counts.items() if late > usual)
     workload = {}
     for row, name in (
         ("Total runtime", "duration"),
-        ("MeasuredThread priority", "priority"),
+        ("Thread priority", "priority"),
         ("CPU list", "cpus"),
         ("CPU for main thread", "CPU of the main thread"),
         ("Workload", "workload"),
+        ("Workload mem", "memory of the workload"),
     ):
         if row in rows:
             workload[name] = one_line(rows[row], 80)
@@ -280,7 +334,9 @@ def read_oslat(tool: base.Benchmark, text: str) -> Oslat:
     if version:
         workload["version"] = version[1]
     seconds = sum(durations) / 1e6
-    return Oslat(cpus, longest, columns["Minimum"], columns["Average"], seconds, gaps, workload)
+    return Oslat(
+        cpus, longest, columns["Minimum"], columns["Average"], seconds, gaps, passes, workload
+    )
 
 
 def _needed(tool: base.Benchmark, rows: dict[str, str], name: str) -> str:

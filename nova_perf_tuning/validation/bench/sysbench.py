@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.bench import base
+from nova_perf_tuning.validation.bench import base, pasted
 
 _SCRIPT: Final = "nova-perf-database"
 _KINDS: Final = ("new_order", "payment", "order_status", "delivery", "stock_level")
@@ -20,14 +20,18 @@ _CONDITION = re.compile(r"^tpcc condition ([0-9]{1,2}): ([0-9]{1,12}) violations
 #: Clause 3.3.2 of the specification; 11 holds for a fresh load only.
 CONDITIONS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12)
 #: A line's end: a number at the end of a text may be cut off.
-END: Final = r"[ \t]*(?=\n)"
+END: Final = rf"{pasted.REMARK}[ \t]*(?=\n)"
 #: Of a line such as "transactions:    1234   (56.78 per sec.)".
 _COUNT: Final = r"([0-9]{1,15})[ \t]+\("
 _PER_SECOND: Final = rf"[0-9]{{1,15}}[ \t]+\({base.NUMBER} per sec\.\)"
 #: A percentile of the latencies.
 _PERCENTILE: Final = re.compile(
-    rf"^[ \t]*([0-9]{{1,3}})(?:st|[nr]d|th) percentile:[ \t]*{base.NUMBER}{END}", re.M
+    rf"^[ \t]*(?:approx\.[ \t]+)?([0-9]{{1,3}})(?:st|[nr]d|th)? percentile:[ \t]*{base.NUMBER}(?:ms)?{END}",
+    re.M,
 )
+_TARGET: Final = re.compile(r"^[ \t]*Target transaction rate: ([0-9]{1,12})", re.M)
+#: A run that comes so near to a rate was held back by it.
+_REACHED: Final = 0.95
 #: Where sysbench's histogram of latencies ends: longer ones are printed as that.
 _HISTOGRAM_MS: Final = 100_000.0
 #: sysbench prints latencies with two decimals.
@@ -63,10 +67,25 @@ class Sysbench(base.Benchmark):
         reports = len(re.findall(r"^[ \t]*total number of events:", text, re.MULTILINE))
         if reports > 1:
             raise self.fault(f"the text has {reports} reports of sysbench; keep one")
-        if held := re.search(r"^[ \t]*Target transaction rate: ([0-9]{1,12})", text, re.MULTILINE):
-            raise self.fault(f"the run was held to {held[1]} a second (--rate): it shows no speed")
 
-    def figure(self, text: str, name: str, form: str = rf"{base.NUMBER}s?{END}") -> float:
+    def check_rate(self, text: str) -> None:
+        """Refuse a whole report whose run came to the rate that was set (--rate): it shows no speed."""
+        asked, done = self._rates(text)
+        if asked and done >= _REACHED * asked:
+            raise self.fault(
+                f"the run was held to {asked:g} a second (--rate), and did {done:.5g}:"
+                " it shows no speed"
+            )
+
+    def _rates(self, text: str) -> tuple[float, float]:
+        """Return the events a second that were asked for and done; 0 and 0: no rate was set."""
+        target = _TARGET.search(text)
+        if target is None:
+            return 0.0, 0.0
+        events = self.figure(text, "total number of events")
+        return float(target[1]), events / max(self.seconds(text), 1e-9)
+
+    def figure(self, text: str, name: str, form: str = rf"{base.NUMBER}(?:m?s)?{END}") -> float:
         """Return the figure of the one line ``name: FORM``; ``form`` is a pattern with one group."""
         return self.labelled(text, rf"^[ \t]*{name}:[ \t]*{form}", name)
 
@@ -82,18 +101,24 @@ class Sysbench(base.Benchmark):
         percentile at the end of its histogram.
         """
         mean, tails, most = self._times(text)
-        if mean == 0:
-            return []
-        readings = [base.Reading("latency_mean", "ms", "lower", mean)]
+        readings = []
+        if mean > 0:
+            readings.append(base.Reading("latency_mean", "ms", "lower", mean))
         for share, value in tails.items():
             if value < _HISTOGRAM_MS:
                 readings.append(base.Reading(base.percentile_name(share), "ms", "lower", value))
-        readings.append(base.Reading("latency_max", "ms", "lower", most))
+        if most > 0:
+            readings.append(base.Reading("latency_max", "ms", "lower", most))
         return readings
 
     def remarks(self, text: str) -> Mapping[str, str]:
         mean, tails, _most = self._times(text)
         remarks = {}
+        asked, done = self._rates(text)
+        if asked:
+            remarks["rate_not_reached"] = (
+                f"a rate of {asked:g} events a second was set (--rate), and the run did {done:.5g}"
+            )
         if mean == 0:
             remarks["latency_too_short"] = (
                 "latencies below 0.005 ms are left out: sysbench prints 0.00"
@@ -133,7 +158,7 @@ class Sysbench(base.Benchmark):
             raise self.fault(
                 f"{failed:g} errors and {count:g} transactions, {lost:g} connections lost"
             )
-        return [
+        readings = [
             base.Reading(*self.primary, rate, primary=True),
             base.Reading(
                 "queries_per_second", "1/s", "higher", self.figure(text, "queries", _PER_SECOND)
@@ -141,6 +166,8 @@ class Sysbench(base.Benchmark):
             base.Reading("errors", "transactions", "lower", failed),
             *self.latencies(text),
         ]
+        self.check_rate(text)
+        return readings
 
     def _times(self, text: str) -> tuple[float, dict[float, float], float]:
         """Return the mean latency, the percentiles, none with ``--percentile=0``, and the maximum."""
@@ -212,11 +239,13 @@ class Cpu(Sysbench):
             rate = events / max(self.seconds(text), 1e-9)
         if rate == 0 or events == 0 or self.seconds(text) == 0:
             raise self.fault("no event was finished; give it more seconds or a lower limit")
-        return [
+        readings = [
             base.Reading(*self.primary, rate, primary=True),
             *self.latencies(text),
             base.Reading("events", self.work_unit, "higher", events / 1e3),
         ]
+        self.check_rate(text)
+        return readings
 
     def _has_rate(self, text: str) -> bool:
         """Return whether the report has the rate, which sysbench 1.0.7 and before do not print."""
@@ -286,10 +315,11 @@ class Oltp(_Database):
         self.check_output(text)
         if "tpcc thread" in text:
             raise self.fault("this is the output of the benchmark tpcc")
+        readings = self.transactions(text)
         for way in ("read", "write"):
             if self.figure(text, way) == 0:
                 raise self.fault(f"the run has no statement of '{way}': it is not oltp_read_write")
-        return self.transactions(text)
+        return readings
 
 
 class Tpcc(_Database):

@@ -2,7 +2,6 @@
 """Tests of sysbench that this project does not run: memory, fileio and other scripts for databases."""
 
 import abc
-import dataclasses
 import re
 from typing import Final
 
@@ -71,11 +70,13 @@ class MemoryReport(_Report):
             rf"^[ \t]*Total operations: [0-9]{{1,15}} \([ ]*{base.NUMBER} per second\)",
             "Total operations",
         )
-        return [
+        readings = [
             base.Reading(*self.primary, rate, primary=True),
             base.Reading("operations_per_second", "1/s", "higher", operations),
             *self.latencies(output),
         ]
+        self.check_rate(output)
+        return readings
 
 
 class FileIo(_Report):
@@ -93,6 +94,10 @@ class FileIo(_Report):
         ("block size", rf"^[ \t]*Block size {_SIZE}"),
         ("files", r"^[ \t]*([0-9]{1,9} files, [0-9]{1,12}[KMGT]?i?B) each"),
         ("total size", rf"^[ \t]*{_SIZE} total file size"),
+        (
+            "reads to writes",
+            rf"^[ \t]*Read/Write ratio for combined random IO test: {base.NUMBER}",
+        ),
         ("mode", r"^[ \t]*Using (.{1,30}) I/O mode"),
         ("fsync", r"calling fsync\(\) (?:each|after each) ([0-9]{1,9} requests)"),
         ("open flags", r"^[ \t]*Extra file open flags: (.{1,40})"),
@@ -112,7 +117,9 @@ class FileIo(_Report):
             readings.append(base.Reading("fsyncs_per_second", "1/s", "higher", rates["fsync"]))
         if readings[0].value == 0:
             raise self.fault("the run has neither read nor written")
-        return [*readings, *self.latencies(output)]
+        readings += self.latencies(output)
+        self.check_rate(output)
+        return readings
 
     def report(self, output: str) -> base.BenchmarkReport:
         report = super().report(output)
@@ -121,6 +128,9 @@ class FileIo(_Report):
             if f"{way}s_per_second" not in metrics:
                 report.left_out.append(f"{way}s: none were made")
         report.remarks["latency_of_all"] = "latencies are of reads, writes and fsyncs together"
+        report.remarks["rate_computed"] = (
+            "'requests_per_second' is calculated: reads and writes together, without fsyncs"
+        )
         return report
 
     def _old(self, text: str) -> tuple[dict[str, float], dict[str, float]] | None:
@@ -155,15 +165,22 @@ class Sql(_Report):
 
     def parse(self, output: str) -> list[base.Reading]:
         self.check(output)
+        readings = self.transactions(output)
         if self.figure(output, "read") and self.figure(output, "write"):
             raise self.fault("the run has reads and writes: it is read as 'oltp'")
-        return self.transactions(output)
+        return readings
 
 
 #: How a report begins, whatever of its head was pasted.
 _BEGIN: Final = re.compile(
-    r"^[ \t]*(?:sysbench [0-9]\.|Running |CPU speed:|SQL statistics:|File operations:|Total operations:)"
+    r"^[ \t]*(?:sysbench [0-9]\.|Running |Initializing |CPU speed:|SQL statistics:|File operations:"
+    r"|Total operations:|Throughput:|General statistics:)"
 )
+#: The test in a command line.
+_COMMAND: Final = re.compile(
+    r"\bsysbench [^\n]{0,300}?(?:--test=([a-z_]{2,30})\b|\b([a-z_]{2,30})(?:\.lua)?[ ]+run\b)"
+)
+_READ: Final = ("cpu", "memory", "fileio")
 _EVENTS: Final = re.compile(r"^[ \t]*total number of events:")
 
 
@@ -174,7 +191,10 @@ class Several(_Report):
     summary = "several reports of sysbench in one text"
     primary = ("events_per_second", "1/s", "higher")
     form = "sysbench cpu|memory|fileio|oltp_read_write run"
-    marks = r"^[ \t]*sysbench [0-9]\.[0-9]|^[ \t]*FATAL: |^[ \t]*General statistics:"
+    marks = (
+        r"^[ \t]*(?:sysbench [0-9]\.[0-9]|FATAL: |General statistics:|Threads fairness:"
+        r"|events/s \(eps\):|Initializing worker threads)"
+    )
 
     def parse(self, output: str) -> list[base.Reading]:
         return self.report(output).readings
@@ -187,19 +207,14 @@ class Several(_Report):
         parts = self._parts(output)
         if len(parts) < 2:
             self.check_output(output)
-            raise self.fault(f"the report of this test is cut off or not read{self.wanted_form()}")
-        shown = base.BenchmarkReport()
+            raise self._not_read(output)
+        self.check_runs(len(parts), "reports of sysbench")
+        found = {}
         for number, part in enumerate(parts, start=1):
-            tool = self._tool(part)
-            found = tool.report(part)
+            tool = self._tool(part, output)
             prefix = f"run{number}_{tool.kind.removeprefix('sysbench_')}"
-            for reading in found.readings:
-                metric = f"{prefix}_{reading.metric}"
-                shown.readings.append(dataclasses.replace(reading, metric=metric, primary=False))
-            facts = [f"{name} {value}" for name, value in found.workload.items()]
-            shown.workload[prefix] = ", ".join(facts)
-            shown.remarks.update(found.remarks)
-            shown.left_out += [line for line in found.left_out if line not in shown.left_out]
+            found[prefix] = tool.report(part)
+        shown = base.several(found)
         shown.remarks["several_runs"] = (
             f"the text has {len(parts)} reports: none of them is judged"
         )
@@ -222,9 +237,24 @@ class Several(_Report):
                 reports.append("\n".join(part))
         return reports
 
-    def _tool(self, part: str) -> base.Benchmark:
-        """Return what reads one report; BenchmarkOutputError: of the first whose marks it has."""
-        refusal = self.fault(f"a report is cut off or not read{self.wanted_form()}")
+    def _not_read(self, text: str) -> base.BenchmarkOutputError:
+        """Return the error of reports that show none of the tests that are read, by their commands."""
+        names: list[str] = []
+        for words in _COMMAND.findall(text):
+            name = words[0] or words[1]
+            if name not in _READ and not name.startswith("oltp") and name not in names:
+                names.append(name)
+        if names:
+            shown = " and ".join(names[:4])
+            return self.fault(f"a report of {shown} is not read{self.wanted_form()}")
+        return self.fault(
+            "the report is cut off, or of a test that is not read (threads, mutex)"
+            f"{self.wanted_form()}"
+        )
+
+    def _tool(self, part: str, text: str) -> base.Benchmark:
+        """Return what reads one report of a text; BenchmarkOutputError: of the first whose marks it has."""
+        refusal = self._not_read(text)
         tools: list[type[base.Benchmark]] = [
             sysbench.Cpu,
             sysbench.Oltp,

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forms of sysbench's, cyclictest's and oslat's output: cut, annotated, of older and other tests."""
+
+import json
+
+from nova_perf_tuning.validation.bench import base, plugins, rt_tests, sysbench
+from tests.support import testcase
+from tests.unit.validation.bench import test_field_outputs, test_parsers
+
+
+def shown(text, kind):
+    """Return report and metric -> value of a text that a tool of this kind recognises."""
+    tool = plugins.recognise(text)
+    assert tool.kind == kind, tool.kind
+    report = tool.checked_report(text)
+    return report, {reading.metric: reading.value for reading in report.readings}
+
+
+def refusal(test, text):
+    return str(test.assertRaises(base.BenchmarkOutputError, plugins.recognise, text))
+
+
+class SysbenchTest(testcase.TestCase):
+    CPU = """sysbench 1.0.20 (using system LuaJIT 2.1.0)
+Prime numbers limit: 10000
+Initializing worker threads...
+CPU speed:
+    events per second:   100.00
+
+General statistics:
+    total time:                          10.0s
+    total number of events:              1000
+
+Latency (ms):
+         min:                                    0.10
+         avg:                                    0.50
+         max:                                    9.00
+         95th percentile:                        0.60
+         sum:                                 5000.00
+"""
+    FILES = """sysbench 1.0:  multi-threaded system evaluation benchmark
+Doing random r/w test
+File operations:
+    reads/s:                      8259.22
+    writes/s:                     5499.26
+    fsyncs/s:                     17610.85
+Throughput:
+    read, MiB/s:                  129.05
+    written, MiB/s:               85.93
+General statistics:
+    total time:                          0.7268s
+    total number of events:              10000
+    response time:
+         min:                                  0.00ms
+         avg:                                  0.18ms
+         max:                                  1.98ms
+         approx.  95 percentile:               0.54ms
+"""
+
+    def test_latencies_of_the_layout_before_1_0(self):
+        report, figures = shown(self.FILES, "sysbench_fileio")
+        self.assertEqual(
+            (0.18, 0.54, 1.98),
+            tuple(figures[f"latency_{name}"] for name in ("mean", "p95", "max")),
+        )
+        self.assertIn("rate_computed", report.remarks)
+        self.assertIn("cut off", refusal(self, self.FILES[: self.FILES.index("ms\n", 600)]))
+
+    def test_a_report_that_is_cut_within_its_latencies(self):
+        for cut in ("0.50\n", "0.60\n"):
+            said = refusal(self, self.CPU[: self.CPU.index(cut)])
+            with self.subTest(cut):
+                self.assertIn("cut off", said)
+                self.assertNotIn("--rate", said)
+
+    def test_a_rate_is_reached_or_not(self):
+        head = "Target transaction rate: {}/sec\nInitializing worker"
+        slow = self.CPU.replace("Initializing worker", head.format(300))
+        report, figures = shown(slow, "cpu")
+        self.assertEqual(100, figures["events_per_second"])
+        self.assertIn("300", report.remarks["rate_not_reached"])
+        held = self.CPU.replace("Initializing worker", head.format(100))
+        self.assertIn("held to 100 a second", refusal(self, held))
+        cut = refusal(self, slow[: slow.index("0.50\n")])
+        self.assertNotIn("rate", cut)
+
+    def test_remarks_behind_figures(self):
+        text = self.CPU.replace("100.00\n", "100.00   # fast\n").replace(
+            "0.50\n", "0.50 <- mean\n"
+        )
+        self.assertEqual(shown(self.CPU, "cpu")[1], shown(text, "cpu")[1])
+
+    def test_what_is_shown_where_the_mean_is_0(self):
+        text = self.CPU.replace(" 0.10\n", " 0.00\n").replace(" 0.50\n", " 0.00\n")
+        report, figures = shown(text.replace(" 0.60\n", " 0.00\n"), "cpu")
+        self.assertEqual(9, figures["latency_max"])
+        self.assertNotIn("latency_mean", figures)
+        self.assertIn("latency_too_short", report.remarks)
+
+    def test_tests_that_are_not_read_are_named(self):
+        end = self.CPU[self.CPU.index("General") :]
+        threads = f"$ sysbench --threads=4 threads run\nInitializing worker threads...\n{end}"
+        mutex = threads.replace("threads run", "mutex run")
+        headless = f"Throughput:\n    events/s (eps): 4.76\n{end.partition(chr(10))[2]}"
+        for text, name in ((threads, "threads"), (threads + mutex, "threads and mutex")):
+            said = refusal(self, text)
+            with self.subTest(name):
+                self.assertIn(f"report of {name} is not read", said)
+                self.assertIn("sysbench cpu|memory|fileio", said)
+        self.assertIn("sysbench cpu|memory|fileio", refusal(self, headless))
+
+    def test_prepare_run_and_cleanup_in_one_log(self):
+        banner = "sysbench 1.0.20 (using system LuaJIT 2.1.0)\n\n"
+        log = f"{banner}128 files, 16384Kb each\n{self.CPU}{banner}Removing test files...\n"
+        self.assertEqual(shown(self.CPU, "cpu")[1], shown(log, "cpu")[1])
+
+
+class CyclictestTest(testcase.TestCase):
+    TEXT = """# /dev/cpu_dma_latency set to 0us
+policy: fifo: loadavg: 0.03 0.01 0.00 1/683 148608
+T: 0 (148604) P:98 I:1000 C:    998 Min:     10 Act:   17 Avg:   12 Max:      13
+# Histogram
+000010 000500
+000012 000400
+000013 000100
+# Min Latencies: 00010        # each thread's least
+# Avg Latencies: 00011
+# Max Latencies: 00013   <- fine
+# Histogram Overflows: 00000
+"""
+
+    def test_remarks_and_no_line_of_totals(self):
+        report, figures = shown(self.TEXT, "cyclictest")
+        self.assertEqual((13, 1), (figures["latency_max"], figures["wake_ups"]))
+        self.assertAlmostEqual(11, figures["latency_p50"])
+        self.assertIn("percentiles_computed", report.remarks)
+        self.assertNotIn("beyond_histogram", report.remarks)
+
+    def test_rows_that_are_missing(self):
+        """Without a total the threads' lines show it."""
+        rows = self.TEXT.split("\n")[4:7]
+        for row in rows:
+            with self.subTest(row):
+                self.assertIn(
+                    "lines are missing", refusal(self, self.TEXT.replace(f"{row}\n", ""))
+                )
+
+    def test_a_line_that_a_mail_has_wrapped(self):
+        for place in ("Max:", "     13", "Avg:"):
+            wrapped = self.TEXT.replace(place, f"\n{place.strip()}", 1)
+            with self.subTest(place):
+                self.assertNotEqual(wrapped, self.TEXT)
+                self.assertEqual(
+                    shown(self.TEXT, "cyclictest")[1], shown(wrapped, "cyclictest")[1]
+                )
+
+    def test_a_list_of_single_wake_ups(self):
+        text = "# /dev/cpu_dma_latency set to 0us\n       0:       0:       5\n       0:       1:       6\n"
+        self.assertIn("(-v) are not read", refusal(self, text))
+
+    def test_the_json_says_that_percentiles_are_calculated(self):
+        report = rt_tests.Cyclictest().report(test_parsers.GOOD[rt_tests.Cyclictest])
+        self.assertIn("percentiles_computed", report.remarks)
+
+
+class OslatTest(testcase.TestCase):
+    def test_which_buckets_are_interruptions(self):
+        data, _answer = test_field_outputs.case("outputs2/56")
+        report, _figures = shown(base.decode(data), "oslat")
+        self.assertIn("above that of 2 µs", report.remarks["interruptions"])
+        self.assertEqual("SCHED_FIFO:1", report.workload["priority"])
+        self.assertEqual("4 (KiB)", report.workload["memory of the workload"])
+        thread = {"cpu": 3, "duration": 10, "max": 9, "histogram": {"4": 1000, "5": 1, "9": 1}}
+        found = rt_tests.Oslat().report(json.dumps({"thread": {"0": thread}}))
+        self.assertIn("above that of 4 µs", found.remarks["interruptions"])
+
+
+class CutTest(testcase.TestCase):
+    def test_a_line_without_its_figure_is_named(self):
+        text = SysbenchTest.CPU.replace("0.50\n", "\n")
+        error = self.assertRaises(base.BenchmarkOutputError, sysbench.Cpu().parse, text)
+        self.assertIn("its line 'avg' has no whole figure", str(error))
