@@ -13,6 +13,7 @@ import yaml
 from nova_perf_tuning import errors
 from nova_perf_tuning.validation.bench import base, plugins
 from tests.support import testcase
+from tests.unit.validation.bench import outputs2
 
 FIELD = pathlib.Path(__file__).parents[3] / "field"
 #: Unit -> its size in the first of its kind: µs, bit/s, MB/s; others are compared as they are.
@@ -28,6 +29,7 @@ UNITS = {
     "KiB/s": 1024e-6,
     "KB/s": 1024e-6,  # of UnixBench, whose KB has 1,024 bytes
     "MiB/s": 1.048576,
+    "GiB/s": 1073.741824,
     "MB/s": 1.0,
 }
 LATENCIES = {
@@ -279,15 +281,18 @@ READ = {
             "rate of the second run": "run2_throughput",
         },
     ),
+    **outputs2.READ,
 }
 #: Figures of an answer that it lets be left out.
-LEFT_OUT = {"outputs1/10": ("round trip time mean",)}
+LEFT_OUT = {"outputs1/10": ("round trip time mean",), **outputs2.LEFT_OUT}
 #: Case -> how far a figure may be away where the answer allows it (a bin of a histogram).
-TOLERANCE = {"outputs1/22": 1.0, "outputs1/23": 1.0}
+TOLERANCE = {"outputs1/22": 1.0, "outputs1/23": 1.0, **outputs2.TOLERANCE}
 #: Cases with several runs, of which none is judged.
-SEVERAL = {"outputs1/03", "outputs1/09", "outputs1/15", "outputs1/21"} | {
-    f"outputs1/{at}" for at in (25, 26, 27, 29)
-}
+SEVERAL = (
+    {"outputs1/03", "outputs1/09", "outputs1/15", "outputs1/21"}
+    | {f"outputs1/{at}" for at in (25, 26, 27, 29)}
+    | outputs2.SEVERAL
+)
 #: Case -> code of what the answer wants to be said.
 REMARKS = {
     "outputs1/03": "old_units",
@@ -298,6 +303,7 @@ REMARKS = {
     "outputs1/26": "other_version",
     "outputs1/28": "constraints_failed",
     "outputs1/29": "page_cache",
+    **outputs2.REMARKS,
 }
 #: Case -> what the refusal says.
 REFUSED = {
@@ -306,6 +312,7 @@ REFUSED = {
     "outputs1/18": ("sysbench_memory", "0 events"),
     "outputs1/30": ("rtla osnoise", "oslat", "cyclictest"),
     "outputs1/11": ("iperf3", "error - unable to connect to server: No route to host"),
+    **outputs2.REFUSED,
 }
 
 
@@ -352,15 +359,33 @@ class AnswersTest(testcase.TestCase):
 
     def test_every_case_is_held(self):
         """A case that is answered wrongly is not here: it is in the table of its batch."""
-        [*numbers] = (path.name[:2] for path in (FIELD / "outputs1").glob("*.answer.yaml"))
-        held = {name.partition("/")[2] for name in (*READ, *REFUSED)}
-        self.assertEqual(set(numbers), held)
+        cases = set()
+        for folder in ("outputs1", "outputs2"):
+            for path in (FIELD / folder).glob("*.answer.yaml"):
+                cases.add(f"{folder}/{path.name[:2]}")
+        self.assertEqual(cases, {*READ, *REFUSED})
 
     def test_what_must_be_said_beside_figures(self):
         for name, code in REMARKS.items():
             text = base.decode(case(name)[0])
             with self.subTest(name):
                 self.assertIn(code, plugins.recognise(text).report(text).remarks)
+
+    def test_what_must_be_named_and_what_must_not_be_a_figure(self):
+        for name in {*outputs2.NAMED, *outputs2.WORKLOAD, *outputs2.NEVER}:
+            text = base.decode(case(name)[0])
+            report = plugins.recognise(text).report(text)
+            said = "\n".join(report.left_out)
+            for word in outputs2.NAMED.get(name, ()):
+                with self.subTest(name=name, word=word):
+                    self.assertIn(word, said)
+            facts = outputs2.WORKLOAD.get(name, {})
+            with self.subTest(name=name):
+                self.assertEqual(facts, {fact: report.workload.get(fact) for fact in facts})
+            for value in outputs2.NEVER.get(name, ()):
+                for reading in report.readings:
+                    with self.subTest(name=name, metric=reading.metric):
+                        self.assertNotAlmostEqual(value, reading.value, 1)
 
     def test_refusals_say_why(self):
         for name, words in REFUSED.items():
