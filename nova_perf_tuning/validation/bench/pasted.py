@@ -40,16 +40,33 @@ MICROSECONDS: Final[Mapping[str, float]] = {
 }
 #: What somebody has written behind the last number of a line.
 REMARK: Final = r"(?:[ \t]+(?:#|//|<|←|\().{0,200})?"
-#: Colours and movements of a terminal.
-_ESCAPE: Final = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
+#: Colours, movements and titles of a terminal.
+_ESCAPE: Final = re.compile(
+    r"\x1b\[[0-9;?]{0,20}[A-Za-z]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b[()][0-9A-Z]"
+)
+#: Spaces of web pages, which look like others, and marks that nobody sees.
+_SPACES: Final = str.maketrans(
+    {"\u00a0": " ", "\u202f": " ", "\u2007": " ", "\u200b": "", "\ufeff": ""}
+)
 _QUOTE: Final = re.compile(r"^[ \t]*(?:>[ \t]?)+")
 #: A time that a log puts before each line.
 _STAMP: Final = re.compile(
     r"^[ \t]*\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}[0-9.,:Z+-]{0,20}\]?[ \t]"
 )
+#: The same of syslog, journalctl and ts.
+_SYSLOG: Final = re.compile(
+    r"^[ \t]*[A-Z][a-z]{2}[ ]{1,2}[0-9]{1,2} [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?[ \t]"
+)
+_CLOCK: Final = re.compile(r"^[ \t]*\[?[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?\]?[ \t]")
+#: Machine and program of syslog and journalctl.
+_PROGRAM: Final = re.compile(r"^[\w.-]{1,63} [\w./@-]{1,60}\[[0-9]{1,9}\]:(?:[ \t]|$)")
+#: A number that an editor, grep -n or cat -n puts before each line.
+_LINE_NUMBER: Final = re.compile(
+    r"^[ \t]*([1-9][0-9]{0,5})(?:[:|→]|\t|[ ]{1,8})(?:[ \t]|(?=[^ \t])|$)"
+)
 #: A name that a log puts before each line: of a container, a machine or a stream.
 _LABEL: Final = re.compile(
-    r"^[ \t]*(?:\[(?!SUM\])[A-Za-z][\w ./:-]{0,60}\][ \t]|[\w./-]{1,60}[ \t]*\|[ \t]|std(?:out|err):[ \t])"
+    r"^[ \t]*(?:\[(?!SUM\])[A-Za-z][\w ./:-]{0,60}\][ \t]|[\w./-]{0,60}[ \t]*\|[ \t]|std(?:out|err):[ \t])"
 )
 #: What a line of a program's command has before it: the prompt of a shell.
 _PROMPT: Final = r"(?:^|[#$%>][ \t]*|[ \t/])"
@@ -61,15 +78,30 @@ def clean(text: str) -> str:
     Spaces around lines and further empty lines are left out, too: nothing depends on them, and a
     file of nothing else would take long to search.
     """
-    shown = _ESCAPE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
-    lines = shown.split("\n")
-    for prefix in (_STAMP, _LABEL, _QUOTE):
+    shown = _ESCAPE.sub("", text.replace("\r\n", "\n").replace("\r", "\n")).translate(_SPACES)
+    lines = _without_numbers([_QUOTE.sub("", line, count=1) for line in shown.split("\n")])
+    for prefix in (_STAMP, _SYSLOG, _CLOCK, _PROGRAM, _LABEL, _QUOTE):
         lines = _without(lines, prefix)
     kept: list[str] = []
     for line in map(str.strip, lines):
         if line or not kept or kept[-1]:
             kept.append(line)
     return "\n".join(kept)
+
+
+def _without_numbers(lines: Sequence[str]) -> list[str]:
+    """Return lines without their numbers, where all but empty ones are numbered one after the other."""
+    found: list[re.Match[str]] = []
+    for line in lines:
+        number = _LINE_NUMBER.match(line)
+        if number is not None:
+            found.append(number)
+        elif line.strip():
+            return list(lines)
+    numbers = [int(number[1]) for number in found]
+    if len(numbers) < 3 or numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+        return list(lines)
+    return [_LINE_NUMBER.sub("", line, count=1) for line in lines]
 
 
 def _without(lines: Sequence[str], prefix: re.Pattern[str]) -> list[str]:

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands before the lines of a paste: whatever it is, the figures are the same."""
+
+from nova_perf_tuning.validation.bench import base, pasted, plugins
+from tests.support import testcase
+from tests.unit.validation.bench import test_field_outputs
+
+
+def _each(form):
+    """Return a text with ``form`` applied to each of its lines; it gets the number and the line."""
+
+    def changed(text):
+        lines = text.split("\n")
+        return "\n".join(form(at, line) for at, line in enumerate(lines, start=1))
+
+    return changed
+
+
+def _quoted_in_prose(text):
+    """Return a quoted text with more lines of prose around it than it has."""
+    prose = "I have seen that here, too.\n\n" * (len(text.split("\n")) + 2)
+    quoted = "\n".join(f"> {line}" for line in text.split("\n"))
+    return f"{prose}\n{quoted}\n"
+
+
+#: Name of a form -> what makes it of a text.
+FORMS = {
+    "grep -n": _each(lambda at, line: f"{at}:{line}"),
+    "cat -n": _each(lambda at, line: f"{at:6}\t{line}"),
+    "numbers and spaces": _each(lambda at, line: f"{at:4}  {line}"),
+    "numbers and bars": _each(lambda at, line: f"{at} | {line}"),
+    "from line 118 on": _each(lambda at, line: f"{at + 117}: {line}"),
+    "ts": _each(lambda at, line: f"Nov 29 14:25:27 {line}"),
+    "ts -s": _each(lambda at, line: f"00:{at // 60 % 60:02}:{at % 60:02} {line}"),
+    "journalctl": _each(lambda at, line: f"Nov  9 14:25:27 node-1 bench[4711]: {line}"),
+    "short-iso": _each(lambda at, line: f"2026-11-29T14:25:27+0000 node-1 bench[4711]: {line}"),
+    "quoted log": _each(lambda at, line: f"> > 2026-11-29 14:25:27 {line}"),
+    "bars": _each(lambda at, line: f"| {line}"),
+    "colours": _each(lambda at, line: f"\x1b[0m\x1b[1;32m{line}\x1b[0m"),
+    "titles": _each(lambda at, line: f"\x1b]0;root@host\x07{line}"),
+    "spaces of web pages": lambda text: text.replace(" ", "\u00a0"),
+    "quoted in prose": _quoted_in_prose,
+}
+
+
+class PastedTest(testcase.TestCase):
+    def test_every_form_of_every_output(self):
+        for name, (kind, _metrics) in test_field_outputs.READ.items():
+            data, _answer = test_field_outputs.case(name)
+            text = base.decode(data)
+            tool = plugins.load_reader(kind)
+            whole = tool.report(text).readings
+            for form, change in FORMS.items():
+                with self.subTest(name=name, form=form):
+                    changed = base.decode(change(text).encode())
+                    self.assertEqual(whole, tool.report(changed).readings)
+
+    def test_numbers_that_are_figures_stay(self):
+        for rows in (
+            "000010 000500\n000011 000400\n000012 000100\n",
+            "001 (us): 5\n002 (us): 6\n003 (us): 7\n",
+            "1 5\n3 6\n4 7\n",
+            "1: 5\n2: 6\n",
+            "# head\n1: 5\n2: 6\n3: 7\n",
+            "0: 1\n1: 2\n2: 3\n",
+        ):
+            with self.subTest(rows):
+                self.assertEqual(rows, pasted.clean(rows))
