@@ -151,7 +151,8 @@ def _of_group(tool: base.Benchmark, group: JobGroup) -> base.BenchmarkReport:
     found.left_out += group.missing
     found.left_out.append(
         "other percentiles, the least and submission latencies, samples of bandwidth and IOPS,"
-        " distributions, CPU, disk statistics"
+        " distributions, short and dropped requests, zone resets, steady state, CPU,"
+        " disk statistics"
     )
     return found
 
@@ -183,7 +184,7 @@ def _add_remarks(
         )
     elif len(names) > 1:
         found.remarks["several_directions"] = (
-            f"'iops' and 'bandwidth' are of {' and '.join(names)} together"
+            f"'iops', 'bandwidth' and 'requests' are of {' and '.join(names)} together"
         )
     elif names == [MIXED]:
         found.remarks["mixed_directions"] = (

@@ -139,7 +139,7 @@ class Iperf2(base.ForeignTool):
         self._add_rate(shown, lines, directions)
         if any(len(direction.reports) > 1 for direction in directions):
             shown.left_out.append("jitter: each stream has its own")
-        shown.left_out.append("single intervals and streams")
+        shown.left_out.append("single intervals and streams, windows, round trip times")
         return shown
 
     def _directions(self, lines: Sequence[str], client: bool) -> list[_Direction]:

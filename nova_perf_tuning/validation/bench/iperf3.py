@@ -87,7 +87,10 @@ class _Iperf(base.Benchmark):
                 "both directions ran at once: none of them is judged"
             )
         self.add_calculated(found, document)
-        found.left_out.append("single intervals and streams, windows, round trip times")
+        found.left_out.append(
+            "single intervals and streams, windows, round trip times, order of packets,"
+            " CPU of user and system"
+        )
         return found
 
     def add_calculated(self, found: base.BenchmarkReport, document: Mapping[str, Any]) -> None:
@@ -366,10 +369,10 @@ class Packets(_Iperf):
         return readings
 
     def add_calculated(self, found: base.BenchmarkReport, document: Mapping[str, Any]) -> None:
-        names = "'packets_per_second' and 'lost_share' are"
+        names = "'packets_per_second', 'sent_per_second', 'received' and 'lost_share' are"
         of = "the bytes that arrived by the size of a datagram and by the receiver's seconds"
         if "sum_received" not in document["end"]:
-            names = "'packets_per_second', 'throughput' and 'lost_share' are"
+            names = "'throughput', " + names
             of = "the packets counted less those lost, by the sender's seconds"
             found.left_out.append(
                 "the receiver's own rate: iperf3 before 3.7 does not print it in JSON of UDP"

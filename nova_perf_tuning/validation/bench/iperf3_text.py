@@ -322,8 +322,8 @@ def _add_remarks(
         shown.remarks["stopped"] = f"the test was stopped after {after:g} s ({test.stopped})"
     if udp and any(item.received is not None for item in directions):
         shown.remarks["rate_computed"] = (
-            "'packets_per_second' and 'lost_share' are calculated: datagrams that arrived by the"
-            " receiver's seconds, and by those that were sent"
+            "'packets_per_second', 'received' and 'lost_share' are calculated: datagrams that"
+            " arrived, by the receiver's seconds, and by those that were sent"
         )
     if any(not item.name for item in directions):
         shown.left_out.append(
@@ -334,7 +334,9 @@ def _add_remarks(
             shown.left_out.append("what the receiver counted: this side did not get it")
         elif item.sent is None and udp and not _side(item.received):
             shown.left_out.append("the receiver's rate: iperf3 3.0 and 3.1 do not print it")
-    shown.left_out.append("single intervals and streams, windows, round trip times")
+    shown.left_out.append(
+        "single intervals and streams, windows, round trip times, CPU of user and system"
+    )
 
 
 def _check_errors(tool: base.Benchmark, lines: Sequence[str]) -> None:

@@ -173,6 +173,9 @@ class TpccMysql(base.ForeignTool):
         shown.readings.append(base.Reading("failed", "transactions", "lower", float(rows["0"][5])))
         self._add_tails(shown, lines, seconds)
         self._add_constraints(shown, lines)
+        shown.left_out.append(
+            "single intervals, transactions in time and late, percentiles of the other transactions"
+        )
         for option, name in (
             ("warehouse", "warehouses"),
             ("connection", "connections"),
@@ -257,6 +260,8 @@ class Dd(base.ForeignTool):
                 command = commands[number - 1].partition("dd ")[2]
                 shown.workload[f"{prefix}command"] = one_line(f"dd {command}", 120)
         self._add_remarks(shown, commands, len(runs))
+        shown.remarks["rate_computed"] = "'throughput' is calculated: the bytes by the seconds"
+        shown.left_out.append("records, and the rate that dd has rounded")
         return shown
 
     def _run(self, line: str) -> tuple[float, float]:

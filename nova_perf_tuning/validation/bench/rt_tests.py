@@ -21,8 +21,10 @@ _NOISIEST: Final = 3
 #: Percentiles of cyclictest's histogram; the first is judged.
 _SHARES: Final = (0.99, 0.5, 0.95, 0.999, 0.9999)
 _PERCENTILES_COMPUTED: Final = (
-    "percentiles are calculated of the histogram of all threads, within a bucket by its share"
+    "percentiles and 'wake_ups' are calculated of the histogram of all threads, percentiles"
+    " within a bucket by its share"
 )
+_MEAN_COMPUTED: Final = "'latency_mean' is calculated of the threads' means by their wake-ups"
 #: oslat's buckets may be parts of a microsecond (--bucket-width).
 _LATENCY: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 _CPUS: Final = "[0-9]{1,5}(-[0-9]{1,5})?"
@@ -158,11 +160,17 @@ class Cyclictest(_RtTests):
         mean = total / sum(weights)
         if len(threads) == 1 or all(thread.cycles for thread in threads):
             shown.readings.append(base.Reading("latency_mean", "µs", "lower", mean / per_us))
+        if len(threads) > 1:
+            shown.remarks["mean_computed"] = _MEAN_COMPUTED
         shown.readings.append(base.Reading("latency_min", "µs", "lower", least / per_us))
         shown.readings.append(base.Reading("latency_max", "µs", "lower", longest / per_us))
         maxima = {f"thread{thread.number}": thread.longest / per_us for thread in threads}
+        if len(maxima) > _MOST_SHOWN:
+            shown.left_out.append(f"the maxima of all but {_NOISIEST} of {len(maxima)} threads")
         shown.readings += _maxima(maxima)
-        shown.left_out.append("the last latency of each thread (Act)")
+        shown.left_out.append(
+            "the last latency of each thread (Act), its mean and least, buckets of the histogram"
+        )
         if not found.unit_known:
             shown.remarks["unit_unknown"] = (
                 "the output does not name its unit: without --nsecs on the command line it is µs"
@@ -221,6 +229,8 @@ class Cyclictest(_RtTests):
             self._add_json_tails(shown, seen, cycles, longest, per_us)
         else:
             shown.left_out.append("percentiles: the output has no histogram (--histogram=10000)")
+        if len(self.mapping(self.load_json(text), "thread")) > 1:
+            shown.remarks["mean_computed"] = _MEAN_COMPUTED
         mean = self.check_number("avg", total / cycles / per_us)
         shown.readings += [
             base.Reading("latency_mean", "µs", "lower", mean),
@@ -230,6 +240,9 @@ class Cyclictest(_RtTests):
         if least:
             shown.readings.append(base.Reading("latency_min", "µs", "lower", min(least) / per_us))
         shown.readings += _maxima(maxima)
+        shown.left_out.append("the mean and least of each thread, buckets of the histogram")
+        if len(maxima) > _MOST_SHOWN:
+            shown.left_out.append(f"the maxima of all but {_NOISIEST} of {len(maxima)} CPUs")
         return shown
 
     def _add_json_tails(
@@ -324,7 +337,10 @@ class Oslat(_RtTests):
         if self.has_json(text) or not rt_text.is_oslat(text):
             readings, passes = self._parse_json(text)
             shown = base.BenchmarkReport(readings, self.json_workload(text), _of_gaps(passes))
-            shown.left_out.append("the least latency and the histogram of each CPU")
+            shown.left_out.append("the least and mean latency and the histogram of each CPU")
+            cpus = len(passes)
+            if cpus > _MOST_SHOWN:
+                shown.left_out.append(f"the maxima of all but {_NOISIEST} of {cpus} CPUs")
             return shown
         found = rt_text.read_oslat(self, text)
         rates = found.gaps / found.seconds
@@ -337,7 +353,7 @@ class Oslat(_RtTests):
             base.Reading("latency_mean", "µs", "lower", sum(found.means) / len(found.means)),
             *_maxima(maxima),
         ]
-        left_out = ["the least latency and the histogram of each CPU"]
+        left_out = ["the least and mean latency and the histogram of each CPU"]
         if len(maxima) > _MOST_SHOWN:
             left_out.append(f"the maxima of all but {_NOISIEST} of {len(maxima)} CPUs")
         remarks = _of_gaps(found.usual)

@@ -133,7 +133,10 @@ class Sysbench(base.Benchmark):
     def report(self, output: str) -> base.BenchmarkReport:
         report = base.BenchmarkReport(self.parse(output), remarks=dict(self.remarks(output)))
         report.workload = self.workload(output)
-        report.left_out = ["single reports, the least latency and the sum, the threads' shares"]
+        report.left_out = [
+            "single reports, counts of operations and queries, the least latency and the sum,"
+            " the threads' shares"
+        ]
         return report
 
     def workload(self, text: str) -> dict[str, str]:
@@ -255,7 +258,8 @@ class Cpu(Sysbench):
         remarks = dict(super().remarks(text))
         if not self._has_rate(text):
             remarks["rate_computed"] = (
-                "this sysbench prints no rate: it is the number of events by the total time"
+                "this sysbench prints no rate: 'events_per_second' is the number of events by the"
+                " total time"
             )
         return remarks
 

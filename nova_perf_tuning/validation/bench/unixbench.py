@@ -59,6 +59,9 @@ DIRECTORY: Final = "/opt/UnixBench"
 _VERSION: Final = "5.1.3"
 
 
+_LEFT_OUT: Final = "samples and times of each test, baselines"
+
+
 def index(test: str, result: float) -> float:
     return result / TESTS[test][1] * 10
 
@@ -190,6 +193,9 @@ class UnixBench(base.Benchmark):
         self.check_length(output)
         parts = self.parts(output)
         shown = base.BenchmarkReport(remarks=dict(self.remarks(output)))
+        shown.remarks["indexes_computed"] = (
+            "indexes and the score are calculated of results and baselines, before rounding"
+        )
         head = _HEADER.search(output)
         if head:
             shown.workload["version"] = head[1]
@@ -198,6 +204,7 @@ class UnixBench(base.Benchmark):
             running = _COPIES.search(parts[0][1])
             if running:
                 shown.workload["copies"] = running[1]
+            shown.left_out.append(_LEFT_OUT)
             return shown
         numbers = [copies for copies, _part in parts]
         if len(set(numbers)) < len(numbers):
@@ -216,6 +223,7 @@ class UnixBench(base.Benchmark):
             for reading in self._readings(results):
                 metric = f"copies{copies}_{reading.metric}"
                 shown.readings.append(dataclasses.replace(reading, metric=metric, primary=False))
+        shown.left_out.append(_LEFT_OUT)
         shown.workload["copies"] = " and then ".join(numbers)
         shown.remarks["several_runs"] = (
             f"the report has runs of {' and '.join(numbers)} copies: none of them is judged"
