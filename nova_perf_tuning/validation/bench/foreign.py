@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """All tools whose reports ``bench parse`` reads, and which this project does not run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.validation.bench import (
@@ -27,6 +27,16 @@ TOOLS: Final[Sequence[type[base.Benchmark]]] = (
     own_reports.Rtla,
     unixbench.UnixBench6,
 )
+#: Program of a command line -> the kind that reads its output.
+COMMANDS: Final[Mapping[str, str]] = {
+    "fio": "fio",
+    "iperf3": "iperf3",
+    "iperf": "iperf2",
+    "netperf": "netperf",
+    "sysbench": "sysbench",
+    "cyclictest": "cyclictest",
+    "oslat": "oslat",
+}
 #: For a person whose output has no marks of any of them.
 READ: Final = (
     "fio, iperf3, iperf 2, netperf, sysbench, cyclictest, oslat, UnixBench, himenobmtxp,"

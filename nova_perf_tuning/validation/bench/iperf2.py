@@ -19,6 +19,11 @@ _CONNECTED: Final = re.compile(
 _SERVER_REPORT: Final = re.compile(r"^\[[ ]*(\*?[0-9]{1,5})\] Server Report:")
 _DATAGRAM: Final = re.compile(r"^(?:Sending|Receiving) ([0-9]{1,6}) byte datagrams")
 _FAILED: Final = re.compile(r"^.{0,80}(?:connect failed|bind failed|tcp connect failed).{0,160}$")
+#: A row of -y C: time, both ends, stream, interval, bytes and bits a second.
+_CSV: Final = re.compile(
+    r"^[0-9]{14}(?:\.[0-9]{1,6})?,[0-9A-Fa-f.:%\w]{2,60},[0-9]{1,5},[0-9A-Fa-f.:%\w]{2,60},[0-9]{1,5},"
+    r"-?[0-9]{1,9},[0-9.]{1,12}-[0-9.]{1,12},[0-9]{1,18},"
+)
 _FORWARD: Final = "client to server"
 _REVERSE: Final = "server to client"
 #: Whether the client's direction is meant, and whether its sender has counted -> who counted.
@@ -55,12 +60,15 @@ class Iperf2(base.ForeignTool):
         r"|Server listening on (?:TCP|UDP) port [0-9]"
         # iperf3 prints times with two decimals.
         r"|\[[ ]*\*?(?:[0-9]{1,5}|SUM)\][ ]+[0-9]{1,9}\.(?:[0-9]|[0-9]{4})[ ]*-[ ]*"
-        r"[0-9]{1,9}\.(?:[0-9]|[0-9]{4})[ ]+sec[ ])"
+        r"[0-9]{1,9}\.(?:[0-9]|[0-9]{4})[ ]+sec[ ]"
+        r"|[0-9]{14}(?:\.[0-9]{1,6})?,[^,\n]{2,60},[0-9]{1,5},[^,\n]{2,60},[0-9]{1,5},-?[0-9]{1,9},[0-9.]{1,12}-)"
     )
 
     def report(self, output: str) -> base.BenchmarkReport:
         self.check_length(output)
         lines = pasted.lines_of(output)
+        if any(_CSV.match(line) for line in lines):
+            raise self.fault(f"the rows of -y C are not read{self.wanted_form()}")
         if not self.printed(output):
             raise self.fault(f"the output has no head of iperf 2{self.wanted_form()}")
         clients = [line for line in lines if _CLIENT.match(line)]
@@ -133,9 +141,9 @@ class Iperf2(base.ForeignTool):
         if len(directions) > 1:
             shown.remarks["both_directions"] = "the test has both directions: none is judged"
         if any(direction.by_sender and not direction.reports for direction in directions):
-            shown.left_out.append(
-                "what the receiver counted, and retransmits: iperf 2's sender prints neither"
-            )
+            shown.left_out.append("what the receiver counted: iperf 2's sender does not print it")
+        if any(" Rtry" in line for line in lines):
+            shown.left_out.append("retransmits (Rtry)")
         self._add_rate(shown, lines, directions)
         if any(len(direction.reports) > 1 for direction in directions):
             shown.left_out.append("jitter: each stream has its own")

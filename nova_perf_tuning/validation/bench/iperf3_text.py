@@ -45,7 +45,7 @@ _ENDED: Final = re.compile(r"(?:^|[ ])(sender|receiver)(?:[ ]+\S.{0,200})?$")
 _ACCEPTED: Final = re.compile(r"^Accepted connection from .{1,200}$")
 _LISTENING: Final = re.compile(r"^Server listening on [0-9]{1,5}\b")
 _HEADING: Final = re.compile(
-    r"^\[ ?ID\][ ]+Interval[ ]+Transfer[ ]+(?:Bitrate|Bandwidth)(.{0,60})$"
+    r"^\[ ?ID\](?:\[Role\])?[ ]+Interval[ ]+Transfer[ ]+(?:Bitrate|Bandwidth)(.{0,60})$"
 )
 _STOPPED: Final = re.compile(
     r"^iperf3: (?:interrupt - )?(the (?:client|server) has terminated.{0,80})$"
@@ -187,7 +187,7 @@ def _tests(text: str) -> list[list[str]]:
 def _unwrapped(lines: Sequence[str]) -> list[str]:
     """Return lines with the word ``sender`` or ``receiver`` where it belongs, if a mail has wrapped it."""
     whole: list[str] = []
-    for line in lines:
+    for line in (line.removeprefix("^C") for line in lines):
         if line in (_SENDER, _RECEIVER) and whole and iperf_rows.row(whole[-1]) is not None:
             whole[-1] += f" {line}"
         else:
@@ -205,9 +205,15 @@ def _test_text(lines: Sequence[str]) -> _TestText:
     if done or pasted.option(words, "-c", "--client") is not None:
         client = True
     found = _TestText(list(lines), client)
+    idle = False
     for line in lines:
+        if _LISTENING.match(line):
+            idle = True
+        elif _ACCEPTED.match(line):
+            idle = False
         stopped = _STOPPED.match(line)
-        if stopped:
+        # A server that is stopped while it waits for the next test has not cut this one.
+        if stopped and not (idle and _ended(lines)):
             found.stopped = one_line(stopped[1], 100)
     return found
 
@@ -258,6 +264,12 @@ def _report_test(tool: base.Benchmark, lines: Sequence[str]) -> base.BenchmarkRe
     return shown
 
 
+def _ended(lines: Sequence[str]) -> bool:
+    """Return whether a text has a total."""
+    rows = [row for row in map(iperf_rows.row, lines) if row is not None]
+    return any(_side(row) for row in rows)
+
+
 def _protocol(lines: Sequence[str]) -> str:
     """Return the protocol of a test; empty: the text does not say it. TCP alone has retransmits."""
     if is_udp("\n".join(lines)):
@@ -279,7 +291,7 @@ def _sends(lines: Sequence[str]) -> bool | None:
     """Return whether the side that printed a test sends, by the columns of its intervals; None: not known."""
     for at, line in enumerate(lines):
         heading = _HEADING.match(line)
-        if not heading or (at and lines[at - 1].startswith("- - -")):
+        if not heading or "[Role]" in line or (at and lines[at - 1].startswith("- - -")):
             continue
         following = [row for row in map(iperf_rows.row, lines[at + 1 : at + 2]) if row is not None]
         if not following or _side(following[0]):

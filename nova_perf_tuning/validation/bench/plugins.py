@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning import cache_directory, entry_points, errors
-from nova_perf_tuning.validation.bench import base, foreign
+from nova_perf_tuning.validation.bench import base, foreign, pasted
 from nova_perf_tuning.validation.results.environment import RecordedBenchmark
 
 NAMESPACE = "nova_perf_tuning.benchmarks"
@@ -96,6 +96,12 @@ def recognise(text: str) -> base.Benchmark:
         return readers[0]
     if refusals:
         raise next(iter(refusals.values()))
+    for program, kind in foreign.COMMANDS.items():
+        if pasted.command(text, program):
+            reader = load_reader(kind)
+            raise reader.fault(
+                f"the text has its command, and no output of it that is read{reader.wanted_form()}"
+            )
     raise base.BenchmarkOutputError(
         "no benchmark reads this output; name the one that printed it, as in 'nova-perf bench parse fio FILE',"
         f" to see what is wrong with it; outputs of {foreign.READ} are read"

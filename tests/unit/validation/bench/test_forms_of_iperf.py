@@ -153,7 +153,13 @@ class ProtocolTest(testcase.TestCase):
         report, _figures = shown(CLIENT + totals)
         self.assertNotIn("protocol", report.workload)
         self.assertIn("protocol", "\n".join(report.left_out))
-        for text in (f"$ iperf3 -c 192.0.2.1\n{CLIENT}{totals}", CLIENT + TOTALS):
+        both = TOTALS.replace("[ ID]", "[ ID][Role]").replace("[  5]", "[  5][TX-C]")
+        both += both.replace("[  5][TX-C]", "[  7][RX-C]")
+        for text in (
+            f"$ iperf3 -c 192.0.2.1\n{CLIENT}{totals}",
+            CLIENT + TOTALS,
+            CLIENT + both,
+        ):
             self.assertEqual("TCP", shown(text)[0].workload["protocol"])
 
 
@@ -189,6 +195,19 @@ class StoppedTest(testcase.TestCase):
             iperf3.Iperf3().parse,
             json.dumps(document),
         )
+
+    def test_a_server_that_is_stopped_while_it_waits(self):
+        idle = (
+            ACCEPTED.partition("Accepted")[0] + "^Ciperf3: interrupt - the server has terminated\n"
+        )
+        report, figures = shown(ACCEPTED + SERVED + idle)
+        self.assertEqual(936, figures["throughput"])
+        self.assertNotIn("stopped", report.remarks)
+        self.assertEqual(["throughput"], judged(report))
+        while_it_ran = "iperf3: the client has terminated\n"
+        report, _figures = shown(ACCEPTED + SERVED + while_it_ran + idle)
+        self.assertIn("the client has terminated", report.remarks["stopped"])
+        self.assertEqual([], judged(report))
 
 
 class RateTest(testcase.TestCase):
@@ -311,6 +330,20 @@ class Iperf2Test(testcase.TestCase):
                 error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text)
                 self.assertIn(words, str(error))
                 self.assertIn("iperf -c HOST", str(error))
+
+    def test_rows_of_y_c_are_named(self):
+        row = "20230101100000,192.0.2.2,54320,192.0.2.1,5001,3,0.0-10.0,1180000000,943000000\n"
+        error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, row)
+        self.assertIn("rows of -y C are not read", str(error))
+
+    def test_columns_of_the_enhanced_report(self):
+        rows = self.ROWS.split("[  5]")[0].replace("Bandwidth", "Bandwidth   Write/Err  Rtry")
+        text = (
+            self.HEADS.partition("\n")[2] + self.OUT + rows.replace("bits/sec", "bits/sec 9/0  2")
+        )
+        report, figures = shown(text, "iperf2")
+        self.assertEqual(65.1, figures["throughput"])
+        self.assertIn("retransmits (Rtry)", report.left_out)
 
     def test_a_rate_is_reached_or_not(self):
         text = self.HEADS.partition("\n")[2] + self.OUT + self.ROWS.split("[  5]")[0]

@@ -770,6 +770,20 @@ class RecogniseTest(testcase.TestCase):
             with self.subTest(kind):
                 self.assertIs(kind, type(plugins.recognise(text)))
 
+    def test_a_command_without_an_output_that_is_read(self):
+        for command, words in (
+            ("netperf -H 192.0.2.1 -P 0", "netperf: .*-k THROUGHPUT"),
+            ("iperf -c 192.0.2.1", "iperf2: .*iperf -c HOST"),
+            ("fio --name=job", "fio: .*--output-format=json"),
+        ):
+            with self.subTest(command):
+                self.assertRaisesRegex(
+                    base.BenchmarkOutputError,
+                    words,
+                    plugins.recognise,
+                    f"$ {command}\n 87380  16384  16384    10.00     941.23\n",
+                )
+
     def test_what_nobody_reads(self):
         for text in ("", "nothing", "{}", '{"end": {}}', "\0"):
             with self.subTest(text):
