@@ -137,9 +137,18 @@ class Cyclictest(_RtTests):
         return self.report(text).remarks
 
     def report(self, text: str) -> base.BenchmarkReport:
-        if not self.has_json(text) and rt_text.is_cyclictest(text):
+        if self.has_json(text) or not rt_text.is_cyclictest(text):
+            return self._report_json(text)
+        parts = rt_text.runs(self, text)
+        if len(parts) == 1:
             return self._report_text(rt_text.read_cyclictest(self, text))
-        return self._report_json(text)
+        self.check_runs(len(parts), "runs of cyclictest")
+        found = {}
+        for number, part in enumerate(parts, start=1):
+            found[f"run{number}"] = self._report_text(rt_text.read_cyclictest(self, part))
+        shown = base.several(found)
+        shown.remarks["several_runs"] = f"the text has {len(parts)} runs: none of them is judged"
+        return shown
 
     def _has_histograms(self, text: str) -> bool:
         threads = self.mapping(self.load_json(text), "thread")

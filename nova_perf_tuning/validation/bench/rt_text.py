@@ -22,6 +22,7 @@ _SUMMARY: Final = re.compile(
     r"^# (Total|Min Latencies|Avg Latencies|Max Latencies|Histogram Overflows):"
     rf"((?:[ \t]+[0-9]{{1,15}})+){pasted.REMARK}$"
 )
+_DMA_LATENCY: Final = re.compile(r"^# /dev/cpu_dma_latency set to ")
 _THREAD_BEGIN: Final = re.compile(r"^T:[ ]*[0-9]{1,5} \([ ]*[0-9]{1,9}\)[ ]*P:")
 #: Each wake-up in a line of its own (-v).
 _VERBOSE: Final = re.compile(r"^[0-9]{1,5}:[ ]+[0-9]{1,12}:[ ]+[0-9]{1,12}$")
@@ -79,6 +80,28 @@ class Cyclictest:
     beyond: float = 0.0
     reach: float = 0.0
     workload: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+def runs(tool: base.Benchmark, text: str) -> list[str]:
+    """Return the text of each run of cyclictest: it begins with its command or its first line.
+
+    The line ``policy:`` is none of them: it is printed again and again while a run goes on.
+    """
+    tool.check_length(text)
+    parts: list[list[str]] = [[]]
+    ended = False
+    for line in pasted.lines_of(text):
+        begins = _DMA_LATENCY.match(line) or pasted.command(line, "cyclictest")
+        if ended and begins:
+            parts.append([])
+            ended = False
+        elif _THREAD_BEGIN.match(line) or _SUMMARY.match(line):
+            ended = True
+        parts[-1].append(line)
+    begun = any(_DMA_LATENCY.match(line) for line in parts[-1])
+    if len(parts) > 1 and not ended and not begun:
+        parts.pop()  # a command behind the last run, which has no output
+    return ["\n".join(part) for part in parts]
 
 
 def read_cyclictest(tool: base.Benchmark, text: str) -> Cyclictest:

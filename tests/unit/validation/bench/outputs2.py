@@ -96,6 +96,17 @@ READ = {
             "latency p95": "latency_p95",
         },
     ),
+    "outputs2/54": (
+        "cyclictest",
+        {
+            "first run: latency max": "run1_latency_max",
+            "first run: latency mean": "run1_latency_mean",
+            "second run: latency max": "run2_latency_max",
+            "second run: latency mean": "run2_latency_mean",
+            "third run: latency max": "run3_latency_max",
+            "third run: latency mean": "run3_latency_mean",
+        },
+    ),
     "outputs2/55": (
         "cyclictest",
         {
@@ -124,7 +135,7 @@ LEFT_OUT = {
 #: Case -> how far a figure may be away where the answer allows it (a bin of a histogram).
 TOLERANCE = {"outputs2/55": 1.0}
 #: Cases of which no figure is judged: several tests or directions, and a test that was stopped.
-SEVERAL = {f"outputs2/{at}" for at in (40, 41, 46, 47, 49)}
+SEVERAL = {f"outputs2/{at}" for at in (40, 41, 46, 47, 49, 54)}
 #: Case -> code of what the answer wants to be said.
 REMARKS = {
     "outputs2/34": "verify_phase",
@@ -173,6 +184,5 @@ REFUSED = {
     "outputs2/45": ("70 s", "2 tests", "whole test is missing", "iperf -c"),
     "outputs2/51": ("threads and mutex", "cpu|memory|fileio|oltp"),
     "outputs2/53": ("cut off", "'avg'"),
-    "outputs2/54": ("several runs",),
     "outputs2/60": ("no benchmark reads", "fio", "sysbench", "cyclictest"),
 }

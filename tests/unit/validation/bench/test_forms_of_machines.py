@@ -154,6 +154,19 @@ T: 0 (148604) P:98 I:1000 C:    998 Min:     10 Act:   17 Avg:   12 Max:      13
                     shown(self.TEXT, "cyclictest")[1], shown(wrapped, "cyclictest")[1]
                 )
 
+    def test_runs_one_after_the_other(self):
+        """Each has its own command, so its own unit."""
+        thread = "T: 0 ( 1001) P:90 I:200 C:  {} Min:   1000 Act: 2000 Avg: 2000 Max:   {}\n"
+        first = "# /dev/cpu_dma_latency set to 0us\npolicy: fifo: loadavg: 0.1 1/2 3\n"
+        whole = first + thread.format(9000, 19000) + first[34:] + thread.format(10000, 20000)
+        fast, slow = "$ cyclictest -N -t 1\n" + whole, "$ cyclictest -t 1\n" + whole
+        report, figures = shown(fast + slow, "cyclictest")
+        self.assertEqual((20, 20000), (figures["run1_latency_max"], figures["run2_latency_max"]))
+        self.assertFalse([reading for reading in report.readings if reading.primary])
+        self.assertIn("several_runs", report.remarks)
+        _report, figures = shown(fast + "$ cyclictest -t 4\n", "cyclictest")
+        self.assertEqual(20, figures["latency_max"])
+
     def test_a_list_of_single_wake_ups(self):
         text = "# /dev/cpu_dma_latency set to 0us\n       0:       0:       5\n       0:       1:       6\n"
         self.assertIn("(-v) are not read", refusal(self, text))
