@@ -378,15 +378,7 @@ def _directions(tool: base.Benchmark, test: _TestText) -> list[_Direction]:
         raise tool.fault(
             f"the output is cut off or no client's: no line of the receiver{tool.wanted_form()}"
         )
-    first = rows.index(ended[0])
-    last = ended[0].end
-    others = [row for row in rows[first:] if not _side(row)]
-    # A total that is cut off has no side, and is as long as the other.
-    if any(row.begin > 0 or row.end < 0.9 * last for row in others):
-        raise tool.fault(
-            "the text has several tests: intervals stand behind a total; keep one, or the line"
-            " 'Connecting to host' of each"
-        )
+    _check_one_test(tool, rows[rows.index(ended[0]) :])
     directions = []
     for role in dict.fromkeys(row.role for row in ended):
         name = _ROLES.get(role, test.direction)
@@ -399,6 +391,18 @@ def _directions(tool: base.Benchmark, test: _TestText) -> list[_Direction]:
     if bidirectional and len(directions) == 1:
         raise tool.fault("the output is cut off: one direction of two has no totals")
     return directions
+
+
+def _check_one_test(tool: base.Benchmark, rows: Sequence[IperfRow]) -> None:
+    """Refuse intervals behind a total, which are of another test; ``rows``: from the first total on."""
+    last = rows[0].end
+    for row in rows:
+        # A total that is cut off has no side, and is as long as the other.
+        if not _side(row) and (row.begin > 0 or row.end < 0.9 * last):
+            raise tool.fault(
+                "the text has several tests: intervals stand behind a total; keep one, or the line"
+                " 'Connecting to host' of each"
+            )
 
 
 def _direction(

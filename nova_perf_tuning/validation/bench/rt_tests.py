@@ -352,20 +352,24 @@ class Oslat(_RtTests):
                 shown.left_out.append(f"the maxima of all but {_NOISIEST} of {cpus} CPUs")
             return shown
         found = rt_text.read_oslat(self, text)
-        rates = found.gaps / found.seconds
         maxima = {}
         for cpu, late in zip(found.cpus, found.longest, strict=True):
             maxima[f"cpu{cpu}"] = late
         readings = [
             base.Reading(*self.primary, max(found.longest), primary=True),
-            base.Reading("interruptions", "1/s", "lower", rates),
             base.Reading("latency_mean", "µs", "lower", sum(found.means) / len(found.means)),
             *_maxima(maxima),
         ]
         left_out = ["the least and mean latency and the histogram of each CPU"]
         if len(maxima) > _MOST_SHOWN:
             left_out.append(f"the maxima of all but {_NOISIEST} of {len(maxima)} CPUs")
-        remarks = _of_gaps(found.usual)
+        remarks: dict[str, str] = {}
+        if found.fault:
+            left_out.append(f"interruptions: {found.fault}")
+        else:
+            rate = found.gaps / found.seconds
+            readings.insert(1, base.Reading("interruptions", "1/s", "lower", rate))
+            remarks = _of_gaps(found.usual)
         remarks["passes"] = (
             "'latency_mean' is of all passes of the loop on all CPUs, not of interruptions"
         )

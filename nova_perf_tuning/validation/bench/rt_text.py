@@ -294,6 +294,7 @@ def _cyclictest_workload(
 class Oslat:
     """What oslat's normal output says: a list has a number for each CPU, times are µs.
 
+    :ivar fault: why gaps cannot be counted; empty: they can.
     :ivar usual: the bucket of most passes of the loop; those above it count as gaps.
     """
 
@@ -304,6 +305,7 @@ class Oslat:
     seconds: float
     gaps: float
     usual: list[float]
+    fault: str
     workload: dict[str, str]
 
 
@@ -335,6 +337,7 @@ def read_oslat(tool: base.Benchmark, text: str) -> Oslat:
     longest = columns["Maximum"]
     if not all(longest) or not all(durations):
         raise tool.fault("a thread has measured nothing")
+    fault = _fault_of_buckets(buckets, len(cpus))
     gaps = 0.0
     passes: list[float] = []
     for at in range(len(cpus)):
@@ -358,8 +361,30 @@ def read_oslat(tool: base.Benchmark, text: str) -> Oslat:
         workload["version"] = version[1]
     seconds = sum(durations) / 1e6
     return Oslat(
-        cpus, longest, columns["Minimum"], columns["Average"], seconds, gaps, passes, workload
+        cpus,
+        longest,
+        columns["Minimum"],
+        columns["Average"],
+        seconds,
+        gaps,
+        passes,
+        fault,
+        workload,
     )
+
+
+def _fault_of_buckets(buckets: Sequence[tuple[float, Sequence[float]]], cpus: int) -> str:
+    """Return why the counts of buckets are not all there: wrapped, or not one after the other; empty: they are."""
+    if not buckets:
+        return "the output has no buckets"
+    for late, column in buckets:
+        if len(column) != cpus:
+            return f"the bucket of {late:g} µs has {len(column)} of {cpus} columns"
+    width = min(late for late, _column in buckets)
+    for at, (late, _column) in enumerate(buckets, start=1):
+        if abs(late - at * width) > 0.01 * width * at:
+            return f"lines of buckets are missing before that of {late:g} µs"
+    return ""
 
 
 def _needed(tool: base.Benchmark, rows: dict[str, str], name: str) -> str:

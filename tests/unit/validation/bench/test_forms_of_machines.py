@@ -187,6 +187,26 @@ class OslatTest(testcase.TestCase):
         found = rt_tests.Oslat().report(json.dumps({"thread": {"0": thread}}))
         self.assertIn("above that of 4 µs", found.remarks["interruptions"])
 
+    def test_buckets_that_are_missing_or_wrapped(self):
+        """Interruptions are counted in all of them."""
+        text = base.decode(test_field_outputs.case("outputs2/56")[0])
+        whole = shown(text, "oslat")[1]
+        without = {name: value for name, value in whole.items() if name != "interruptions"}
+        self.assertNotEqual(whole, without)
+        first, last = text.index("001 (us)"), text.index("Minimum:")
+        for changed, words in (
+            (text.replace("003 (us):\t 24 28\n", ""), "missing before that of 4"),
+            (text.replace("001 (us):\t 0 0\n", ""), "missing before"),
+            (text.replace("10492 21962", "10492\n21962"), "1 of 2 columns"),
+            (text[:first] + text[last:], "no buckets"),
+        ):
+            with self.subTest(words):
+                self.assertNotEqual(text, changed)
+                report, figures = shown(changed, "oslat")
+                self.assertEqual(without, figures)
+                self.assertIn("interruptions: ", "\n".join(report.left_out))
+                self.assertIn(words, "\n".join(report.left_out))
+
 
 class CutTest(testcase.TestCase):
     def test_a_line_without_its_figure_is_named(self):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What stands before the lines of a paste: whatever it is, the figures are the same."""
 
+import textwrap
+
 from nova_perf_tuning.validation.bench import base, pasted, plugins
 from tests.support import testcase
 from tests.unit.validation.bench import test_field_outputs
@@ -21,6 +23,12 @@ def _quoted_in_prose(text):
     prose = "I have seen that here, too.\n\n" * (len(text.split("\n")) + 2)
     quoted = "\n".join(f"> {line}" for line in text.split("\n"))
     return f"{prose}\n{quoted}\n"
+
+
+def _wrapped(line, width):
+    """Return a line as a mail program writes it: in lines that are no longer than ``width``."""
+    lines = textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines)
 
 
 #: Name of a form -> what makes it of a text.
@@ -54,6 +62,27 @@ class PastedTest(testcase.TestCase):
                 with self.subTest(name=name, form=form):
                     changed = base.decode(change(text).encode())
                     self.assertEqual(whole, tool.report(changed).readings)
+
+    def test_lines_that_a_mail_has_wrapped(self):
+        """The figures are the same, or there are none; of fio's percentiles some may be missing."""
+        read = 0
+        for name, (kind, _metrics) in test_field_outputs.READ.items():
+            data, _answer = test_field_outputs.case(name)
+            text = base.decode(data)
+            tool = plugins.load_reader(kind)
+            whole = {reading.value for reading in tool.report(text).readings}
+            for width in (60, 72, 80):
+                wrapped = "\n".join(_wrapped(line, width) for line in text.split("\n"))
+                try:
+                    readings = tool.report(base.decode(wrapped.encode())).readings
+                except base.BenchmarkOutputError:
+                    continue
+                read += 1
+                for reading in readings:
+                    if kind != "fio" or "latency_p" not in reading.metric:
+                        with self.subTest(name=name, width=width, metric=reading.metric):
+                            self.assertIn(reading.value, whole)
+        self.assertGreater(read, 60)
 
     def test_numbers_that_are_figures_stay(self):
         for rows in (
