@@ -40,6 +40,8 @@ MICROSECONDS: Final[Mapping[str, float]] = {
 }
 #: What somebody has written behind the last number of a line.
 REMARK: Final = r"(?:[ \t]+(?:#|//|<|←|\().{0,200})?"
+#: Of Windows, also twice as in transcripts of PowerShell, and of a line that is written anew.
+_LINE_END: Final = re.compile(r"\r{1,3}\n|\r")
 #: Colours, movements and titles of a terminal.
 _ESCAPE: Final = re.compile(
     r"\x1b\[[0-9;?]{0,20}[A-Za-z]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b[()][0-9A-Z]"
@@ -53,9 +55,10 @@ _QUOTE: Final = re.compile(r"^[ \t]*(?:>[ \t]?)+")
 _STAMP: Final = re.compile(
     r"^[ \t]*\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}[0-9.,:Z+-]{0,20}\]?[ \t]"
 )
-#: The same of syslog, journalctl and ts.
+#: The same of syslog, journalctl and ts, and with a weekday and a year of iperf3 --timestamps.
 _SYSLOG: Final = re.compile(
-    r"^[ \t]*[A-Z][a-z]{2}[ ]{1,2}[0-9]{1,2} [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?[ \t]"
+    r"^[ \t]*(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2}[ ]{1,2}[0-9]{1,2} [0-9]{2}:[0-9]{2}:[0-9]{2}"
+    r"(?:\.[0-9]{1,9})?(?: [0-9]{4})?[ \t]"
 )
 _CLOCK: Final = re.compile(r"^[ \t]*\[?[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?\]?[ \t]")
 #: Machine and program of syslog and journalctl.
@@ -64,6 +67,8 @@ _PROGRAM: Final = re.compile(r"^[\w.-]{1,63} [\w./@-]{1,60}\[[0-9]{1,9}\]:(?:[ \
 _LINE_NUMBER: Final = re.compile(
     r"^[ \t]*([1-9][0-9]{0,5})(?:[:|→]|\t|[ ]{1,8})(?:[ \t]|(?=[^ \t])|$)"
 )
+#: What a tool puts before each line of its own (iperf3 -T).
+_TITLE: Final = re.compile(r"^[^\s:]{1,60}:[ \t]{1,4}")
 #: A name that a log puts before each line: of a container, a machine or a stream.
 _LABEL: Final = re.compile(
     r"^[ \t]*(?:\[(?!SUM\])[A-Za-z][\w ./:-]{0,60}\][ \t]|[\w./-]{0,60}[ \t]*\|[ \t]|std(?:out|err):[ \t])"
@@ -78,10 +83,16 @@ def clean(text: str) -> str:
     Spaces around lines and further empty lines are left out, too: nothing depends on them, and a
     file of nothing else would take long to search.
     """
-    shown = _ESCAPE.sub("", text.replace("\r\n", "\n").replace("\r", "\n")).translate(_SPACES)
-    lines = _without_numbers([_QUOTE.sub("", line, count=1) for line in shown.split("\n")])
+    shown = _ESCAPE.sub("", _LINE_END.sub("\n", text))
+    if not shown.isascii():
+        shown = shown.translate(_SPACES)
+    lines = shown.split("\n")
+    if ">" in shown:
+        lines = [_QUOTE.sub("", line, count=1) for line in lines]
+    lines = _without_numbers(lines)
     for prefix in (_STAMP, _SYSLOG, _CLOCK, _PROGRAM, _LABEL, _QUOTE):
         lines = _without(lines, prefix)
+    lines = _without_title(lines)
     kept: list[str] = []
     for line in map(str.strip, lines):
         if line or not kept or kept[-1]:
@@ -102,6 +113,25 @@ def _without_numbers(lines: Sequence[str]) -> list[str]:
     if len(numbers) < 3 or numbers != list(range(numbers[0], numbers[0] + len(numbers))):
         return list(lines)
     return [_LINE_NUMBER.sub("", line, count=1) for line in lines]
+
+
+def _without_title(lines: Sequence[str]) -> list[str]:
+    """Return lines without the word and colon that all of them begin with, but empty ones."""
+    titles: set[str] = set()
+    count = 0
+    for line in lines:
+        if not line.strip():
+            continue
+        found = _TITLE.match(line)
+        if found is None:
+            return list(lines)
+        titles.add(found[0].strip())
+        count += 1
+        if len(titles) > 1:
+            return list(lines)
+    if count < 5:
+        return list(lines)
+    return [_TITLE.sub("", line, count=1) for line in lines]
 
 
 def _without(lines: Sequence[str], prefix: re.Pattern[str]) -> list[str]:

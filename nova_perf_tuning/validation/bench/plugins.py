@@ -97,7 +97,7 @@ def recognise(text: str) -> base.Benchmark:
     if refusals:
         raise next(iter(refusals.values()))
     for program, kind in foreign.COMMANDS.items():
-        if pasted.command(text, program):
+        if program in text and pasted.command(text, program):
             reader = load_reader(kind)
             raise reader.fault(
                 f"the text has its command, and no output of it that is read{reader.wanted_form()}"

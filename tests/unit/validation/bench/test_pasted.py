@@ -48,6 +48,9 @@ FORMS = {
     "titles": _each(lambda at, line: f"\x1b]0;root@host\x07{line}"),
     "spaces of web pages": lambda text: text.replace(" ", "\u00a0"),
     "quoted in prose": _quoted_in_prose,
+    "iperf3 --timestamps": _each(lambda at, line: f"Sun Nov 29 14:25:27 2026 {line}"),
+    "iperf3 -T": _each(lambda at, line: f"run-7:  {line}"),
+    "line ends of a transcript": lambda text: text.replace("\n", "\r\r\n"),
 }
 
 
@@ -62,6 +65,11 @@ class PastedTest(testcase.TestCase):
                 with self.subTest(name=name, form=form):
                     changed = base.decode(change(text).encode())
                     self.assertEqual(whole, tool.report(changed).readings)
+
+    def test_utf_16_without_its_mark(self):
+        data, _answer = test_field_outputs.case("outputs2/31")
+        text = base.decode(data)
+        self.assertEqual(text, base.decode(text.encode("utf-16-le")))
 
     def test_lines_that_a_mail_has_wrapped(self):
         """The figures are the same, or there are none; of fio's percentiles some may be missing."""
@@ -92,6 +100,7 @@ class PastedTest(testcase.TestCase):
             "1: 5\n2: 6\n",
             "# head\n1: 5\n2: 6\n3: 7\n",
             "0: 1\n1: 2\n2: 3\n",
+            "read: 1\nread: 2\nwrite: 3\nread: 4\nread: 5\n",
         ):
             with self.subTest(rows):
                 self.assertEqual(rows, pasted.clean(rows))
