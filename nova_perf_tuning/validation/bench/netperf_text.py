@@ -11,7 +11,7 @@ from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base, pasted
 
 BANNER: Final = re.compile(
-    r"^(?:MIGRATED )?((?:TCP|UDP|SCTP|OMNI)[A-Za-z0-9 /_-]{0,40}) TEST[ :].*$", re.IGNORECASE
+    r"^(?:MIGRATED )?((?:TCP|UDP|SCTP|OMNI)[A-Za-z0-9 /_|-]{0,40}) TEST[ :].*$", re.IGNORECASE
 )
 #: Banner -> name of the test, as -t takes it.
 _TESTS: Final[Mapping[str, str]] = {
@@ -25,7 +25,7 @@ _TESTS: Final[Mapping[str, str]] = {
     "TCP CONNECT/REQUEST/RESPONSE": "TCP_CRR",
 }
 _STREAMS: Final = ("TCP_STREAM", "TCP_MAERTS", "TCP_SENDFILE")
-_RATES: Final = ("TCP_RR", "UDP_RR", "TCP_CRR")
+_RATES: Final = ("TCP_RR", "UDP_RR", "TCP_CRR", "OMNI_Send|Recv")
 #: Unit of a table -> Mbit/s.
 _UNITS: Final[Mapping[str, float]] = {
     "10^3bits": 1e-3,
@@ -399,7 +399,7 @@ class NetperfRequests(_OneTest):
     summary = "requests and answers per second as netperf prints them (TCP_RR, UDP_RR, TCP_CRR)"
     primary = ("transactions_per_second", "1/s", "higher")
     form = "netperf -t TCP_RR"
-    marks = r"REQUEST/RESPONSE TEST|Connect/Request/Response TEST"
+    marks = r"REQUEST/RESPONSE TEST|Connect/Request/Response TEST|OMNI Send\|Recv TEST"
     tests = _RATES
 
 

@@ -75,6 +75,16 @@ class NetperfFormsTest(testcase.TestCase):
         )
         self.assertIn("protocol_unknown", shown(text)[0].remarks)
 
+    def test_requests_and_answers_of_omni(self):
+        text = BANNER.replace("TCP {}", "OMNI Send|Recv") + (
+            "THROUGHPUT=21000.50\nTHROUGHPUT_UNITS=Trans/s\nP99_LATENCY=80\nPROTOCOL=UDP\n\n"
+        )
+        report, figures = shown(text)
+        self.assertEqual({"transactions_per_second": 21000.5, "latency_p99": 80}, figures)
+        self.assertEqual("UDP", report.workload["protocol"])
+        without = text.replace("THROUGHPUT_UNITS=Trans/s\n", "")
+        self.assertRaises(base.BenchmarkOutputError, plugins.recognise, without)
+
     def test_a_table_without_its_banner(self):
         for text in (
             STREAM.format("").partition("\n")[2],
