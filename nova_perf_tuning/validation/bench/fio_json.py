@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fio's JSON, whose times are nanoseconds since fio 3."""
+"""fio's JSON: times are nanoseconds since fio 3, before µs, and bandwidths KiB a second."""
 
 import re
 from collections.abc import Mapping
@@ -10,6 +10,9 @@ from nova_perf_tuning.validation.bench import base, fio_figures, pasted
 from nova_perf_tuning.validation.bench.fio_figures import JobGroup, Times, Way
 
 _SHARE: Final = re.compile(r"[0-9]{1,3}\.[0-9]{1,6}")
+#: fio 2 fills its list of percentiles up with these.
+_NO_SHARE: Final = "0.00"
+_OLD_VERSION: Final = re.compile(r"fio-[12]\.")
 #: Options of a job -> their names in the workload.
 _OPTIONS: Final[Mapping[str, str]] = {
     "rw": "pattern",
@@ -34,7 +37,7 @@ _OPTIONS: Final[Mapping[str, str]] = {
 
 
 def read(tool: base.Benchmark, text: str) -> list[JobGroup]:
-    """Return the groups of fio's JSON; OutputError: a job failed, or the document is of fio 2."""
+    """Return the groups of fio's JSON; OutputError: a job failed, or its units are not known."""
     document = tool.load_json(text)
     if "jobs" not in document and "client_stats" in document:
         jobs = tool.find(document, "client_stats")
@@ -62,33 +65,26 @@ def read(tool: base.Benchmark, text: str) -> list[JobGroup]:
     return groups
 
 
-def _named(version: object) -> str:
-    """Return a version of fio as fio names itself (``fio-2.2.10``)."""
-    if version is None:
-        return "fio 2"
-    return one_line(version, 40)
-
-
 def _group(tool: base.Benchmark, job: dict[str, Any], version: object) -> JobGroup:
     group = JobGroup(one_line(job.get("jobname", "job"), 60))
+    group.old_units = isinstance(version, str) and _OLD_VERSION.match(version) is not None
     for name in _names(tool, job):
         part = tool.mapping(job, name)
-        if "bw_bytes" not in part or "clat_ns" not in part:
+        if group.old_units:
+            bandwidth = tool.number(part, "bw") * 1024
+            completion, total = _times(tool, part, "clat", 1.0), _times(tool, part, "lat", 1.0)
+        elif "bw_bytes" in part and "clat_ns" in part:
+            bandwidth = tool.number(part, "bw_bytes")
+            completion, total = _times(tool, part, "clat_ns"), _times(tool, part, "lat_ns")
+        else:
             raise tool.fault(
-                f"'{name}' has no 'bw_bytes' or 'clat_ns': the JSON of {_named(version)} is not"
-                " read, whose times are µs; that of fio 3 and later is, and fio 2's text"
+                f"'{name}' has no 'bw_bytes' or 'clat_ns', and no version of fio before 3 is"
+                f" named: its units are not known{tool.wanted_form()}"
             )
-        group.ways.append(
-            Way(
-                name,
-                tool.number(part, "iops"),
-                tool.number(part, "bw_bytes"),
-                tool.number(part, "runtime") / 1e3,
-                tool.number(part, "total_ios"),
-                _times(tool, part, "clat_ns"),
-                _times(tool, part, "lat_ns"),
-            )
-        )
+        seconds = tool.number(part, "runtime") / 1e3
+        requests = tool.number(part, "total_ios")
+        iops = tool.number(part, "iops")
+        group.ways.append(Way(name, iops, bandwidth, seconds, requests, completion, total))
     # fio 3.33 counts 0 of them in ``total_ios``: their times count.
     if "sync" in job:
         group.sync = _times(tool, tool.mapping(job, "sync"), "lat_ns")
@@ -117,21 +113,31 @@ def _names(tool: base.Benchmark, job: dict[str, Any]) -> list[str]:
     return names
 
 
-def _times(tool: base.Benchmark, part: dict[str, Any], key: str) -> Times | None:
-    """Return latencies of fio's nanoseconds; None: the job did not take them."""
+def _times(
+    tool: base.Benchmark, part: dict[str, Any], key: str, per_us: float = 1e3
+) -> Times | None:
+    """Return latencies; None: the job did not take them.
+
+    :param per_us: how many of the document's units are a microsecond.
+    """
     if key not in part:
         return None
     times = tool.mapping(part, key)
-    mean = tool.number(times, "mean") / 1e3
+    mean = tool.number(times, "mean") / per_us
     if mean == 0:
         return None
     tails: dict[float, float] = {}
     if "percentile" in times:
-        for share in tool.mapping(times, "percentile"):
+        percentiles = tool.find(times, "percentile")
+        if not isinstance(percentiles, dict):
+            raise tool.fault("'percentile' is no object")
+        for share in percentiles:
+            if share == _NO_SHARE:
+                continue
             if not _SHARE.fullmatch(share):
                 raise tool.fault(f"'{one_line(share, 20)}' is no percentile")
-            tails[float(share)] = tool.number(times, "percentile", share) / 1e3
-    least, most = tool.number(times, "min") / 1e3, tool.number(times, "max") / 1e3
+            tails[float(share)] = tool.number(times, "percentile", share) / per_us
+    least, most = tool.number(times, "min") / per_us, tool.number(times, "max") / per_us
     return Times(mean, least, most, tails)
 
 

@@ -16,6 +16,7 @@ def _fio(way, prefix=""):
 READ = {
     "outputs2/31": ("fio", _fio("write")),
     "outputs2/32": ("fio", _fio("write")),
+    "outputs2/33": ("fio", _fio("write")),
     "outputs2/34": (
         "fio",
         {
@@ -138,6 +139,7 @@ TOLERANCE = {"outputs2/55": 1.0}
 SEVERAL = {f"outputs2/{at}" for at in (40, 41, 46, 47, 49, 54)}
 #: Case -> code of what the answer wants to be said.
 REMARKS = {
+    "outputs2/33": "old_units",
     "outputs2/34": "verify_phase",
     "outputs2/35": "rate_not_reached",
     "outputs2/36": "several_directions",
@@ -170,6 +172,7 @@ WORKLOAD = {
 }
 #: Case -> values that no figure may have: sums of phases, shares of two tests, sums of directions.
 NEVER = {
+    "outputs2/33": (0.0, 8.64),
     "outputs2/34": (456_000.0, 1_866.4),
     "outputs2/40": (0.0,),
     "outputs2/41": (95.4, 0.0),
@@ -179,7 +182,6 @@ NEVER = {
 }
 #: Case -> what the refusal says.
 REFUSED = {
-    "outputs2/33": ("fio-2.2.10", "fio 3"),
     "outputs2/44": ("SCTP",),
     "outputs2/45": ("70 s", "2 tests", "whole test is missing", "iperf -c"),
     "outputs2/51": ("threads and mutex", "cpu|memory|fileio|oltp"),

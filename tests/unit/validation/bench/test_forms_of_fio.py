@@ -209,10 +209,31 @@ class JsonTest(testcase.TestCase):
         data["client_stats"] = data.pop("jobs")
         self.assertEqual(whole, fio.Fio().parse(json.dumps(data)))
 
-    def test_the_json_of_version_2_is_named(self):
+    def test_the_json_of_version_2(self):
+        """Its times are µs, its bandwidths KiB, and its percentiles are filled up with zeros."""
+        whole = {
+            reading.metric: reading.value for reading in fio.Fio().parse(json.dumps(document()[0]))
+        }
         data, job = document()
         data["fio version"] = "fio-2.2.10"
-        job["write"]["clat"] = job["write"].pop("clat_ns")
+        written = job["write"]
+        for name in ("clat", "lat"):
+            times = written.pop(f"{name}_ns")
+            for key in ("min", "max", "mean"):
+                times[key] /= 1e3
+            if "percentile" in times:
+                tails = times["percentile"]
+                times["percentile"] = {share: tail / 1e3 for share, tail in tails.items()}
+            written[name] = times
+        written["bw"] = written.pop("bw_bytes") / 1024
+        text = json.dumps(data).replace('"1.000000":', '"0.00": 0, "0.00": 0, "1.000000":')
+        self.assertIn('"0.00": 0', text)
+        report, figures = shown(text)
+        for metric, value in whole.items():
+            with self.subTest(metric):
+                self.assertAlmostEqual(value, figures[metric], 6)
+        self.assertIn("old_units", report.remarks)
+        del data["fio version"]
         self.assertRaisesRegex(
-            base.BenchmarkOutputError, "fio-2.2.10 is not read", fio.Fio().parse, json.dumps(data)
+            base.BenchmarkOutputError, "units are not known", fio.Fio().parse, json.dumps(data)
         )
