@@ -72,6 +72,7 @@ class Way:
 class JobGroup:
     """One job, or a group of jobs that fio has added up (group_reporting).
 
+    :ivar verifies: whether a job that writes may read back what it has written.
     :ivar jobs: how many jobs are added up; :ivar old_units: KB is 1,024 bytes there.
     :ivar missing: what the output does not say of the workload, as lines for a person.
     """
@@ -82,13 +83,19 @@ class JobGroup:
     workload: dict[str, str] = dataclasses.field(default_factory=dict)
     jobs: int = 1
     old_units: bool = False
+    verifies: bool = True
     missing: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def verified(self) -> list[Way]:
         """The directions that the pattern does not have: what was written is read back."""
         own = OWN.get(self.workload.get("pattern", ""))
-        if own is None or "read" in own or not {way.name for way in self.ways} & set(own):
+        if (
+            not self.verifies
+            or own is None
+            or "read" in own
+            or not {way.name for way in self.ways} & set(own)
+        ):
             return []
         return [way for way in self.ways if way.name == "read"]
 

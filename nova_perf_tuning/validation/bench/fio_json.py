@@ -56,6 +56,7 @@ def read(tool: base.Benchmark, text: str) -> list[JobGroup]:
         group = _group(tool, job, version)
         options = _options(common, job.get("job options"))
         group.workload = _workload(options, group, version)
+        _check_pattern(group, options)
         if "group_reporting" in options:
             group.jobs = pasted.whole_number(group.workload.get("jobs")) or 1
         for name in ("pattern", "block size", "version"):
@@ -148,6 +149,17 @@ def _options(common: object, own: object) -> dict[str, Any]:
         if isinstance(part, dict):
             options |= part
     return options
+
+
+def _check_pattern(group: JobGroup, options: Mapping[str, Any]) -> None:
+    """Leave out a pattern that is not of all: of a group of jobs fio repeats the options of one."""
+    group.verifies = "verify" in options
+    own = fio_figures.OWN.get(group.workload.get("pattern", ""))
+    names = {way.name for way in group.ways} - {fio_figures.MIXED}
+    if own is None or group.verified or names <= set(own):
+        return
+    del group.workload["pattern"]
+    group.workload["direction"] = " and ".join(way.name for way in group.ways)
 
 
 def _workload(options: Mapping[str, Any], group: JobGroup, version: object) -> dict[str, str]:

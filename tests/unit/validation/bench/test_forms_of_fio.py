@@ -108,6 +108,16 @@ class PhasesTest(testcase.TestCase):
         self.assertAlmostEqual(job["read"]["iops"], figures["verify_read_iops"])
         self.assertIn("verify_phase", report.remarks)
 
+    def test_options_of_one_job_of_a_group(self):
+        """Reads of a job without verify= are of another job, whose options the JSON does not have."""
+        data, job = document(rw="randwrite")
+        job["read"] = json.loads(json.dumps(job["write"]))
+        report, figures = shown(json.dumps(data))
+        self.assertAlmostEqual(2 * job["write"]["iops"], figures["iops"])
+        self.assertIn("read_iops", figures)
+        self.assertNotIn("pattern", report.workload)
+        self.assertIn("pattern", "\n".join(report.left_out))
+
     def test_no_sum_of_what_ran_one_after_the_other(self):
         report, figures = shown(self.VERIFIED)
         self.assertEqual((2000, 1000), (figures["read_iops"], figures["write_iops"]))
