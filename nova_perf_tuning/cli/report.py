@@ -115,8 +115,12 @@ class _Judged:
         hosts_of: Callable[[model.Trial], tuple[str, str | None]] = self._only_host
         if self.results.environment.fleet is not None:
             hosts_of = fleet_places.Places(self.results.environment).ran_on
-        lines = ndjson.lines(self.results, summary.excluded(self.summaries), hosts_of)
-        return "".join(lines)
+        judgements = self.judgements
+        if self.hosts is not None:
+            judgements = self.hosts.judgements
+        budgets = [judgement.budget for judgement in judgements]
+        excluded = summary.excluded(self.summaries)
+        return "".join(ndjson.lines(self.results, excluded, hosts_of, budgets))
 
     def _only_host(self, _trial: model.Trial) -> tuple[str, str | None]:
         return self.results.environment.host, None

@@ -74,7 +74,7 @@ def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
                 (
                     word.value,
                     budget.benchmark,
-                    f"{budget.arm} against {budget.baseline}",
+                    budget.named_arms,
                     messages.of(why),
                 )
             )

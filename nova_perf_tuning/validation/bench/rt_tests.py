@@ -3,7 +3,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base, rt_text
@@ -71,10 +71,29 @@ class _RtTests(base.Benchmark):
         ):
             if key in data:
                 workload[name] = one_line(data[key], 200)
+        seconds = self._seconds(data, workload.get("command", ""))
+        if seconds is not None:
+            workload["seconds"] = f"{seconds:g}"
         system = data.get("sysinfo")
         if isinstance(system, dict) and "release" in system:
             workload["kernel"] = one_line(system["release"], 60)
         return workload
+
+    def _seconds(self, data: Mapping[str, Any], command: str) -> float | None:
+        """Return how long a run was: what its threads say, else the command and its begin and end."""
+        threads = data.get("thread")
+        durations: list[float] = []
+        if isinstance(threads, dict):
+            for thread in threads.values():
+                if isinstance(thread, dict) and "duration" in thread:
+                    durations.append(self.number(thread, "duration"))
+        asked = rt_text.asked_seconds(command)
+        if asked is not None:
+            durations.append(asked)
+        begin, end = rt_text.stamp(data.get("start_time")), rt_text.stamp(data.get("end_time"))
+        if begin is not None and end is not None and end > begin:
+            durations.append(end - begin)
+        return min(durations, default=None)
 
 
 class Cyclictest(_RtTests):

@@ -2,6 +2,7 @@
 """What cyclictest and oslat print for people."""
 
 import dataclasses
+import email.utils
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -26,6 +27,8 @@ _DMA_LATENCY: Final = re.compile(r"^# /dev/cpu_dma_latency set to ")
 _THREAD_BEGIN: Final = re.compile(r"^T:[ ]*[0-9]{1,5} \([ ]*[0-9]{1,9}\)[ ]*P:")
 #: Each wake-up in a line of its own (-v).
 _VERBOSE: Final = re.compile(r"^[0-9]{1,5}:[ ]+[0-9]{1,12}:[ ]+[0-9]{1,12}$")
+_DURATION: Final = re.compile(r"([0-9]{1,9})([smhd]?)")
+_SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _NSECS: Final = ("-N", "--nsecs")
 #: No thread sleeps so long that its quickest wake-up comes so many µs late: these are nanoseconds.
 _LEAST_NS: Final = 500.0
@@ -62,6 +65,13 @@ class MeasuredThread:
     cycles: float | None = None
     interval: str = ""
     priority: str = ""
+
+    @property
+    def slept_s(self) -> float | None:
+        """Return how long it ran, by its cycles and its interval in µs; None: it is not known."""
+        if self.cycles is None or not self.interval:
+            return None
+        return self.cycles * float(self.interval) / 1e6
 
 
 @dataclasses.dataclass(slots=True)
@@ -102,6 +112,25 @@ def runs(tool: base.Benchmark, text: str) -> list[str]:
     if len(parts) > 1 and not ended and not begun:
         parts.pop()  # a command behind the last run, which has no output
     return ["\n".join(part) for part in parts]
+
+
+def asked_seconds(command: str) -> float | None:
+    """Return how long a command was to run (``-D 1m``); None: it does not say so."""
+    value = pasted.option(command.split(), "-D", "--duration")
+    if value is None:
+        return None
+    found = _DURATION.fullmatch(value)
+    if found is None:
+        return None
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+def stamp(text: object) -> float | None:
+    """Return a time of rt-tests in seconds since the epoch; None: it is none."""
+    try:
+        return email.utils.parsedate_to_datetime(str(text)).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def read_cyclictest(tool: base.Benchmark, text: str) -> Cyclictest:
@@ -287,6 +316,9 @@ def _cyclictest_workload(
         value = pasted.option(words, *options)
         if value is not None:
             workload[name] = one_line(value, 40)
+    slept = [thread.slept_s for thread in threads if thread.slept_s is not None]
+    if len(slept) == len(threads):
+        workload["seconds"] = f"{min(slept):g}"
     return workload
 
 
@@ -345,7 +377,7 @@ def read_oslat(tool: base.Benchmark, text: str) -> Oslat:
         usual = max(counts, key=lambda late: counts[late], default=0.0)  # of the loop itself
         passes.append(usual)
         gaps += sum(count for late, count in counts.items() if late > usual)
-    workload = {}
+    workload = {"seconds": f"{min(durations) / 1e6:g}"}
     for row, name in (
         ("Total runtime", "duration"),
         ("Thread priority", "priority"),

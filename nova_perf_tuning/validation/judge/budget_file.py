@@ -5,11 +5,12 @@ import dataclasses
 import fnmatch
 from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
-from typing import Final
+from typing import Any, Final
 
 from nova_perf_tuning.specs import profiles
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.judge import trial_filter
+from nova_perf_tuning.validation.judge import budget_check, trial_filter
+from nova_perf_tuning.validation.judge.budget import Budget as Budget
 from nova_perf_tuning.validation.results import model, schema
 from nova_perf_tuning.validation.results.environment import Environment
 from nova_perf_tuning.validation.results.reasons import Reason, ReasonCode, reason
@@ -17,65 +18,8 @@ from nova_perf_tuning.validation.results.reasons import Reason, ReasonCode, reas
 _MAX_BYTES: Final = 256 * 1024
 #: What launchers write for what guests run on; ``none``: every arm is the host itself.
 _ACCELERATORS: Final = ("kvm", "tcg", "xen", "none")
-#: What a budget may be for.
-_PLACES: Final = ("host_group", "flavor", "memory_encryption")
 #: What stands for the budgets shipped with this program wherever a budget file is asked for.
 SHIPPED: Final = "default"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Budget:
-    """What one arm may lose against another.
-
-    :ivar metric: None: the benchmark's primary figure.
-    :ivar max_loss: largest loss allowed, ``1 - arm/baseline`` (0.15 = 15 %); negative demands a
-        gain; None: any, the service CPU alone is limited.
-    :ivar max_host_cpu_per_unit: most service CPU in seconds per unit of work (Gbit, 1,000 IO,
-        1,000 events).
-    :ivar accelerator: what the guests must have run on (``kvm``); None: anything.
-    :ivar host_group, flavor: shell patterns of the host groups and flavors it is for; None: all.
-    :ivar optional: left out where the benchmark was not asked for or an arm was not measured,
-        instead of INVALID.
-    :ivar reason: why this figure.
-    """
-
-    benchmark: str
-    arm: str
-    max_loss: float | None = None
-    metric: str | None = None
-    baseline: str = "host"
-    max_host_cpu_per_unit: float | None = None
-    confidence: float = 0.95
-    accelerator: str | None = None
-    host_group: str | None = None
-    flavor: str | None = None
-    memory_encryption: str | None = None
-    optional: bool = False
-    reason: str = ""
-    guards: trial_filter.Limits = dataclasses.field(default_factory=trial_filter.Limits)
-
-    @property
-    def patterns(self) -> dict[str, str]:
-        """Return those of host group and flavor that it names."""
-        named: dict[str, str] = {}
-        for name in _PLACES:
-            pattern = getattr(self, name)
-            if pattern is not None:
-                named[name] = pattern
-        return named
-
-    def is_for(self, places: Mapping[str, str]) -> bool:
-        """Return whether it is for the host group and flavor that ``places`` has.
-
-        Encrypted guests pay for each byte that devices see: theirs are only budgets that name
-        their encryption.
-        """
-        if "memory_encryption" in places and self.memory_encryption is None:
-            return False
-        for name, pattern in self.patterns.items():
-            if not fnmatch.fnmatchcase(places.get(name, ""), pattern):
-                return False
-        return True
 
 
 def load(path: str) -> list[Budget]:
@@ -92,23 +36,31 @@ def load(path: str) -> list[Budget]:
         data = profiles.load_yaml(text, path)
     except profiles.ProfileError as error:
         raise schema.InputError(str(error)) from None
+    _as_written(data)
     schema.check("budget", data, path)
     guards = trial_filter.Limits(**data.get("guards", {}))
-    budgets = []
-    for index, fields in enumerate(data["budgets"]):
-        budget = Budget(**fields, guards=guards)
-        _check(budget, f"{path}: budgets[{index}] ({budget.benchmark})")
-        budgets.append(budget)
+    budgets = [Budget(**fields, guards=guards) for fields in data["budgets"]]
+    faults: list[str] = []
+    for index, budget in enumerate(budgets):
+        for fault in budget_check.faults(budget):
+            faults.append(f"budgets[{index}] ({budget.benchmark}): {fault}")
+    faults += budget_check.contradictions(budgets)
+    if faults:
+        raise schema.InputError(f"{path}: {'; '.join(faults)}")
     return budgets
 
 
-def _check(budget: Budget, place: str) -> None:
-    """Refuse what the schema cannot; :param place: of the budget in its file."""
-    if budget.max_loss is None and budget.max_host_cpu_per_unit is None:
-        advice = "give max_loss, max_host_cpu_per_unit or both"
-        raise schema.InputError(f"{place}: limits nothing; {advice}")
-    if budget.arm == budget.baseline:
-        raise schema.InputError(f"{place}: arm and baseline are both '{budget.arm}'; name two")
+def _as_written(data: Any) -> None:
+    """Turn limits that YAML reads as numbers into texts, whose unit is then found missing."""
+    if not isinstance(data, dict) or not isinstance(data.get("budgets"), list):
+        return
+    for fields in data["budgets"]:
+        if not isinstance(fields, dict):
+            continue
+        for name in ("max_value", "min_value", "min_duration"):
+            value = fields.get(name)
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                fields[name] = str(value)
 
 
 def limits(budgets: Sequence[Budget]) -> trial_filter.Limits:
@@ -133,7 +85,10 @@ def applicable(
 
     def figure(budget: Budget) -> tuple[str | None, ...]:
         metric = budget.metric or primary.get(budget.benchmark)
-        return budget.benchmark, metric, budget.arm, budget.baseline
+        baseline = budget.baseline
+        if budget.is_absolute:
+            baseline = ""
+        return budget.benchmark, metric, budget.arm, baseline
 
     matching = [budget for budget in budgets if budget.is_for(places)]
     most_named: dict[tuple[str | None, ...], int] = {}
@@ -165,16 +120,24 @@ def for_run(
     if not chosen:
         why = "all are optional, and this run lacks their benchmarks or arms; run one of these"
         if budgets:
-            named = ", ".join(f"{name} '{place}'" for name, place in places.items())
-            why = f"none is for {named}; give --host-group or --flavor"
+            wanted = ", ".join(f"{name} '{place}'" for name, place in places.items())
+            why = f"none is for {wanted}; give --host-group or --flavor"
         raise schema.InputError(f"--budget {path}: no budget applies: {why}, or another file")
-    measured = {"benchmark": list(kinds), "arm": arms, "baseline": arms}
+    lengths: dict[str, str] = {}
+    for job in jobs:
+        lengths[job.label] = job.parameters.get("seconds", "")
     for budget in chosen:
-        for what, known in measured.items():
-            name = getattr(budget, what)
+        named = [("benchmark", budget.benchmark, list(kinds)), ("arm", budget.arm, arms)]
+        if not budget.is_absolute:
+            named.append(("baseline", budget.baseline, arms))
+        for what, name, known in named:
             if name not in known:
                 text = f"{what} '{name[:80]}' is not in this run, which has {', '.join(known)}"
                 raise schema.InputError(f"--budget: {text}")
+        length, needed = lengths[budget.benchmark], budget.least_seconds
+        if needed is not None and length.isdigit() and 0 < int(length) < needed:
+            text = f"{budget.benchmark} runs for {length} s, min_duration is {budget.min_duration}"
+            raise schema.InputError(f"--budget: {text}; give --seconds {needed:.0f}")
     return chosen
 
 
@@ -276,7 +239,7 @@ def left_out(results: model.Results, budgets: Sequence[Budget]) -> list[Reason]:
     for budget in budgets:
         if budget.benchmark not in measured:
             continue
-        name = f"{budget.benchmark}, {budget.arm} against {budget.baseline}"
+        name = f"{budget.benchmark}, {budget.named_arms}"
         unknown = _unknown(budget, environment.places)
         if unknown:
             unplaced.setdefault(unknown, {})[name] = None
@@ -321,10 +284,10 @@ def _lacking(budget: Budget, arms: Collection[str], accelerator: str | None) -> 
 def accelerator(environment: Environment) -> str | None:
     """Return what guests ran on, None where no known word says so.
 
-    A cloud does not say it: for its guests it is an empty text.
+    A cloud does not say it, nor do output files: for their guests it is an empty text.
     """
     known = environment.accelerator
-    if known is None and environment.launcher == "heat":
+    if known is None and (environment.launcher == "heat" or environment.unpaired):
         return ""
     if known not in _ACCELERATORS:
         return None

@@ -16,7 +16,12 @@ import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.validation.judge import budget_file, lost_trials, peer_comparison
+from nova_perf_tuning.validation.judge import (
+    budget_file,
+    lost_trials,
+    peer_comparison,
+    quantities,
+)
 from nova_perf_tuning.validation.judge import statistics as intervals
 from nova_perf_tuning.validation.judge.fleet_places import Places, Trials
 from nova_perf_tuning.validation.judge.verdict import Budget, Judgement, Verdict, judge_all
@@ -28,6 +33,8 @@ from nova_perf_tuning.validation.results.reasons import Reason, ReasonCode, reas
 _C = ReasonCode
 _V = Verdict
 
+#: In place of 0, which has no logarithm.
+_LEAST_VALUE: Final = 1e-9
 #: Verdicts from the worst to the best.
 _ORDER: Final = (_V.FAIL, _V.INVALID, _V.INCONCLUSIVE, _V.PASS)
 
@@ -62,15 +69,24 @@ class _Finding:
 class _LimitedFigure:
     """A figure that a budget limits.
 
-    :ivar name: ``loss`` or ``cpu``.
+    :ivar name: ``loss``, ``cpu`` or ``value``.
     :ivar limit, of_pairs: its limit, and what pairs have; logarithms, turned so that more is
         better.
+    :ivar about: what a reason says of it; :ivar turn: -1 of a value of which less is better.
     """
 
     judgement: Judgement
     name: str
     limit: float
     of_pairs: Mapping[fleet_model.HostPair, float]
+    about: Mapping[str, object]
+    turn: int = -1
+
+    def figure(self, log: float) -> float:
+        """Return a figure of a pair as people know it."""
+        if self.name == "loss":
+            return -math.expm1(log)
+        return math.exp(self.turn * log)
 
 
 def judge(
@@ -246,7 +262,7 @@ def _compared(
     code = perhaps
     if word is _V.FAIL:
         code = certain
-    params |= {"low": figures[-1], "high": figures[0], "spread": comparison.spread}
+    params |= {"low": min(figures), "high": max(figures), "spread": comparison.spread}
     return _Finding(word, Reason(code, params))
 
 
@@ -285,24 +301,18 @@ def _beyond_budgets(
     of_bare: dict[str, float] = {}
     for limited in limits:
         budget = limited.judgement.budget
-        is_loss = limited.name == "loss"
+        against_host = limited.name == "loss" and budget.baseline == model.HOST
         comparison = peer_comparison.judge(limited.of_pairs, 0.0, len(limits), limited.limit)
         params: dict[str, object] = {
             "benchmark": budget.benchmark,
             "arm": budget.arm,
             "baseline": budget.baseline,
             "figure": limited.name,
-            "unit": limited.judgement.unit,
-            "limit": budget.max_host_cpu_per_unit,
+            **limited.about,
         }
-        if is_loss:
-            params["limit"] = budget.max_loss
         for host, logs in comparison.logs.items():
-            if is_loss:
-                figures = [-math.expm1(log) for log in logs]
-            else:
-                figures = [math.exp(-log) for log in logs]
-            if is_loss and budget.baseline == model.HOST:
+            figures = [limited.figure(log) for log in logs]
+            if against_host:
                 of_bare[host] = min(of_bare.get(host, math.inf), math.exp(logs[-1]))
             findings.append((host, _compared(comparison, host, figures, slow=False, **params)))
     return findings, of_bare
@@ -324,13 +334,45 @@ def _limited_figures(judgement: Judgement, trials: Trials) -> Iterator[_LimitedF
         ratios = intervals.log_ratios(mine, budget.arm, budget.baseline)
         of_pairs = _of_pairs(boots, ratios)
         if of_pairs:
-            yield _LimitedFigure(judgement, "loss", math.log(1 - budget.max_loss), of_pairs)
+            about: dict[str, object] = {"unit": judgement.unit, "limit": budget.max_loss}
+            yield _LimitedFigure(judgement, "loss", math.log(1 - budget.max_loss), of_pairs, about)
     if budget.max_host_cpu_per_unit:
         of_pairs = _of_pairs(boots, intervals.by_boot(of_arm, _log_cost))
         if of_pairs:
-            yield _LimitedFigure(
-                judgement, "cpu", -math.log(budget.max_host_cpu_per_unit), of_pairs
-            )
+            about = {"unit": judgement.unit, "limit": budget.max_host_cpu_per_unit}
+            log = -math.log(budget.max_host_cpu_per_unit)
+            yield _LimitedFigure(judgement, "cpu", log, of_pairs, about)
+    if of_arm:
+        yield from _limited_values(judgement, of_arm, boots)
+
+
+def _limited_values(
+    judgement: Judgement,
+    of_arm: Sequence[model.Trial],
+    boots: Mapping[int, fleet_model.HostPair],
+) -> Iterator[_LimitedFigure]:
+    """Yield the figure itself for each absolute limit on it."""
+    metric, unit = of_arm[0].metric, of_arm[0].unit
+    for limit in judgement.budget.limits:
+        number = limit.quantity.within(unit)
+        if not number:
+            continue
+        turn, bound = -1, "max"
+        if limit.least:
+            turn, bound = 1, "min"
+        samples: dict[int, list[float]] = {}
+        for trial in of_arm:
+            if trial.value is not None:
+                log = turn * math.log(max(trial.value, _LEAST_VALUE))
+                samples.setdefault(trial.boot, []).append(log)
+        if quantities.is_maximum(metric):  # one run breaks the limit
+            samples = {boot: [min(logs)] for boot, logs in samples.items()}
+        about = {"metric": metric, "unit": unit, "bound": bound, "limit": number}
+        about["written"] = limit.quantity.written
+        of_pairs = _of_pairs(boots, samples)
+        if of_pairs:
+            log_limit = turn * math.log(number)
+            yield _LimitedFigure(judgement, "value", log_limit, of_pairs, about, turn)
 
 
 def _log_cost(trial: model.Trial) -> float | None:

@@ -75,17 +75,67 @@ def ratio_of(logs: Mapping[int, Sequence[float]], confidence: float = 0.95) -> E
 
     None: there are no logarithms.
     """
-
-    def exp(log: float) -> float:
-        return math.exp(min(max(log, -_MAX_LOG), _MAX_LOG))
-
     log_estimate = estimate(logs, confidence)
     if log_estimate is None:
         return None
     low = high = None
     if log_estimate.low is not None and log_estimate.high is not None:
-        low, high = exp(log_estimate.low), exp(log_estimate.high)
-    return dataclasses.replace(log_estimate, value=exp(log_estimate.value), low=low, high=high)
+        low, high = _exp(log_estimate.low), _exp(log_estimate.high)
+    return dataclasses.replace(log_estimate, value=_exp(log_estimate.value), low=low, high=high)
+
+
+def _exp(log: float) -> float:
+    return math.exp(min(max(log, -_MAX_LOG), _MAX_LOG))
+
+
+def unpaired_ratio(
+    logs: Mapping[int, Sequence[float]],
+    baseline: Mapping[int, Sequence[float]],
+    confidence: float = 0.95,
+) -> Estimate | None:
+    """Return the ratio of two arms whose boots nothing pairs; None: one of them has no value.
+
+    It is Welch's t-test (1947) on the boots' medians of logarithms.
+
+    :param logs, baseline: boot -> logarithms of the trials of either arm.
+    """
+    means: list[float] = []
+    errors: list[float] = []  # squares of the standard errors
+    boots: list[int] = []
+    count = 0
+    for samples in (logs, baseline):
+        medians = [standard.median(values) for values in samples.values() if values]
+        if not medians:
+            return None
+        middle = standard.fmean(medians)
+        means.append(middle)
+        boots.append(len(medians))
+        count += sum(map(len, samples.values()))
+        if len(medians) >= MIN_BOOTS:
+            errors.append(standard.variance(medians, middle) / len(medians))
+    difference = means[0] - means[1]
+    low = high = None
+    if len(errors) == 2:
+        half = 0.0
+        error = sum(errors)
+        if error:
+            shares = [square**2 / (n - 1) for square, n in zip(errors, boots, strict=True)]
+            freedom = error**2 / sum(shares)
+            half = student_t((1 + confidence) / 2, freedom) * math.sqrt(error)
+        low, high = _exp(difference - half), _exp(difference + half)
+    return Estimate(_exp(difference), low, high, count, min(boots), confidence)
+
+
+def signed_logs(trials: Iterable[model.Trial], arm: str) -> dict[int, list[float]]:
+    """Return boot -> logarithms of an arm's trials, turned so that more is better."""
+    logs: dict[int, list[float]] = {}
+    for trial in trials:
+        if trial.arm == arm and trial.value is not None and trial.value > 0:
+            log = math.log(trial.value)
+            if trial.better == "lower":
+                log = -log
+            logs.setdefault(trial.boot, []).append(log)
+    return logs
 
 
 def interim_confidence(promised: float, looks: Sequence[int], boots: int) -> float:
@@ -117,6 +167,28 @@ def by_boot(
     return samples
 
 
+def with_worst(
+    samples: Mapping[int, Sequence[float]],
+    worst_of: Callable[[Iterable[float]], float],
+    boots: Iterable[int],
+) -> Mapping[int, Sequence[float]]:
+    """Return samples with the worst of all once more for each of ``boots``.
+
+    These are of blocks that ended worse than any.
+    """
+    if not samples:
+        return samples
+    whole: dict[int, list[float]] = {}
+    every_value: list[float] = []
+    for boot, values in samples.items():
+        whole[boot] = list(values)
+        every_value += values
+    worst_value = worst_of(every_value)
+    for boot in boots:
+        whole.setdefault(boot, []).append(worst_value)
+    return whole
+
+
 def median(values: Sequence[float]) -> float | None:
     if not values:
         return None
@@ -146,7 +218,7 @@ def log_ratios(trials: Iterable[model.Trial], arm: str, baseline: str) -> dict[i
 
 
 @functools.cache
-def student_t(probability: float, freedom: int) -> float:
+def student_t(probability: float, freedom: float) -> float:
     """Return a quantile of Student's t; ModuleNotFoundError: scipy is missing."""
     from scipy import special  # an extra of this program; scipy.stats takes a second to load
 

@@ -141,11 +141,13 @@ class Gaps:
 
     :ivar many: of a run over many hosts; :ivar cut: boots of which the time limit cut the blocks.
     :ivar unbooted: arm -> boots in which its guests did not come up.
+    :ivar unpaired: nothing says which trials of arms belong together, so that none is missing.
     """
 
     many: bool
     cut: Set[int | None]
     unbooted: Mapping[str, Set[int]]
+    unpaired: bool = False
 
     @classmethod
     def of(cls, environment: Environment) -> "Gaps":
@@ -156,7 +158,7 @@ class Gaps:
                 cut.add(incident.boot)
             if not incident.benchmark and incident.boot is not None:
                 unbooted.setdefault(incident.arm, set()).add(incident.boot)
-        return cls(of_many_hosts(environment), cut, unbooted)
+        return cls(of_many_hosts(environment), cut, unbooted, bool(environment.unpaired))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -186,10 +188,11 @@ class Figure:
         return cls(arms, in_order, sizes, dict(in_order))
 
 
-def lost(figure: Figure, gaps: Gaps, arm: str) -> Lost:
+def lost(figure: Figure, gaps: Gaps, arm: str, *, levels: bool = False) -> Lost:
     """Return of which trials of ``arm`` no ratio can be made.
 
     :param figure: has all arms that are compared.
+    :param levels: no ratio is made: a 0 is a figure as any other.
     """
     mine = figure.arms.get(arm, ())
     absent, unbooted = _missing(figure, gaps, arm)
@@ -201,7 +204,7 @@ def lost(figure: Figure, gaps: Gaps, arm: str) -> Lost:
         if trial.value is None:
             without += 1
             worst.add(block)
-        elif not failed(trial):
+        elif levels or not failed(trial):
             good.add(block)
         else:
             zeros += 1
@@ -222,6 +225,8 @@ def _missing(figure: Figure, gaps: Gaps, arm: str) -> tuple[set[Block], int]:
     The last block of a boot may be missing where the time limit cut it: in the last boot, and
     where it was noted.
     """
+    if gaps.unpaired:
+        return set(), 0
     if arm == model.HOST and gaps.many:
         # The host is not booted: it has fewer samples than guests, dealt out to them.
         return set(), 0
@@ -336,8 +341,13 @@ def select_of(
     arm: str,
     baseline: str,
     limits: Limits,
+    *,
+    levels: bool = False,
 ) -> Selection:
-    """As :func:`select`, where many arms of one figure are compared."""
+    """As :func:`select`, where many arms of one figure are compared.
+
+    :param levels: as for :func:`lost`.
+    """
     arms = tuple(dict.fromkeys((arm, baseline)))
     judged: list[model.Trial] = []
     for name in arms:
@@ -347,22 +357,25 @@ def select_of(
     gone: list[Lost] = []
     invalid: reasons.Reason | None = None
     for name in arms:
-        lost_of_arm = lost(figure, gaps, name)
+        lost_of_arm = lost(figure, gaps, name, levels=levels)
         gone.append(lost_of_arm)
         if invalid is None:
-            invalid = _too_many(judged, lost_of_arm, excluded)
+            invalid = _too_many(judged, lost_of_arm, excluded, levels)
     before = _pairs(judged, arms)
     after = _pairs(counting, arms)
     return Selection(counting, excluded, before, before - after, invalid, tuple(gone))
 
 
 def _too_many(
-    trials: Sequence[model.Trial], lost: Lost, excluded: Mapping[Run, reasons.Reason]
+    trials: Sequence[model.Trial],
+    lost: Lost,
+    excluded: Mapping[Run, reasons.Reason],
+    levels: bool,
 ) -> reasons.Reason | None:
     """Return that what is left of an arm is a selection; None: it is a sample."""
     why: list[reasons.Reason] = []
     for trial in trials:
-        if trial.arm != lost.arm or failed(trial):
+        if trial.arm != lost.arm or trial.value is None or (failed(trial) and not levels):
             continue
         fault = excluded.get(run(trial))
         if fault is not None:

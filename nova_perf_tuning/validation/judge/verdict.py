@@ -7,47 +7,27 @@ question.
 """
 
 import dataclasses
-import enum
 import functools
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
-from nova_perf_tuning import errors
 from nova_perf_tuning.guest import probe
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.judge import budget_file, noise, statistics, trial_filter
+from nova_perf_tuning.validation.judge import (
+    budget_file,
+    gates,
+    limits,
+    noise,
+    statistics,
+    trial_filter,
+)
 from nova_perf_tuning.validation.judge.budget_file import Budget as Budget
+from nova_perf_tuning.validation.judge.gates import Verdict as Verdict
+from nova_perf_tuning.validation.judge.gates import worst as worst
 from nova_perf_tuning.validation.measure import overhead
 from nova_perf_tuning.validation.results import model
 from nova_perf_tuning.validation.results.environment import RecordedArm
 from nova_perf_tuning.validation.results.reasons import Reason, reason
 from nova_perf_tuning.validation.results.reasons import ReasonCode as _C
-
-
-class Verdict(enum.StrEnum):
-    PASS = "PASS"  # noqa: S105  no password
-    FAIL = "FAIL"
-    INCONCLUSIVE = "INCONCLUSIVE"
-    INVALID = "INVALID"
-
-    @property
-    def exit_code(self) -> errors.ExitCode:
-        if self is Verdict.INVALID:
-            return errors.ExitCode.ERROR
-        return errors.ExitCode[self.value]
-
-
-def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the one verdict on several things, INVALID on none.
-
-    One that fails for certain counts first.
-    """
-    distinct = set(verdicts)
-    for verdict in (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE, Verdict.PASS):
-        if verdict in distinct:
-            return verdict
-    return Verdict.INVALID
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,6 +36,8 @@ class Judgement:
 
     :ivar loss, cpu: ``1 - ratio``, and seconds per :attr:`unit`, with intervals; None: no limit,
         or not measured.
+    :ivar value: the figure itself in :attr:`value_unit`, for absolute limits; of a maximum that of
+        the worst run, without an interval.
     :ivar reasons: one for each limit, and what else is to be said; :ivar verdicts: on each of them
         alone.
     :ivar pairs_excluded: pairs of which a guard rejected a trial.
@@ -69,6 +51,8 @@ class Judgement:
     reasons: tuple[Reason, ...]
     verdicts: tuple[Verdict, ...] = ()
     pairs_excluded: int = 0
+    value: statistics.Estimate | None = None
+    value_unit: str = ""
 
     @property
     def verdicts_and_reasons(self) -> list[tuple[Verdict, Reason]]:
@@ -92,19 +76,29 @@ class Judgement:
     @property
     def open(self) -> bool:
         """Return whether more boots may bring another verdict."""
-        lost = any(why.code is _C.TOO_MANY_LOST for why in self.reasons)
-        return self.verdict is Verdict.INCONCLUSIVE or (self.verdict is Verdict.INVALID and lost)
+        codes = {why.code for why in self.reasons}
+        if self.verdict is Verdict.PASS:  # a later run may still be beyond a limit on a maximum
+            return _C.NO_RUN_BEYOND in codes
+        if self.verdict is Verdict.INVALID:
+            return _C.TOO_MANY_LOST in codes
+        return self.verdict is Verdict.INCONCLUSIVE
 
 
-def judge_all(results: model.Results, budgets: Sequence[Budget]) -> list[Judgement]:
+def judge_all(
+    results: model.Results,
+    budgets: Sequence[Budget],
+    unjudgeable: Reason | None = None,
+) -> list[Judgement]:
     """Return the verdict on every budget that applies to these results.
 
     Several figures under one gate are several chances of a wrong FAIL: those that fail by
     themselves are put to Holm's test, and what does not pass it is INCONCLUSIVE. Several limits
     on one figure are one chance. PASS as a whole needs every figure to pass, so that it needs no
     correction (intersection-union test, Berger 1982).
+
+    :param unjudgeable: why these results cannot answer any budget; None: they can.
     """
-    return Measured(results).judge(budgets)
+    return Measured(results, unjudgeable).judge(budgets)
 
 
 def overall(judgements: Sequence[Judgement]) -> Verdict:
@@ -115,149 +109,88 @@ def overall(judgements: Sequence[Judgement]) -> Verdict:
     return worst(judgement.verdict for judgement in judgements)
 
 
-class _Gate:
-    """One figure with one limit.
-
-    :ivar figure: what is limited, its name last; several limits may be on the same.
-    """
-
-    def __init__(
-        self,
-        figure: tuple[str, ...],
-        estimate: Callable[[float], statistics.Estimate | None],
-        level: float,
-        limit: float,
-        unit: str = "",
-    ) -> None:
-        """Compare the interval with the limit.
-
-        :param estimate: confidence -> the figure with its interval at it.
-        """
-        self.figure = figure
-        self.level = level
-        self._estimate = estimate
-        self._limit = limit
-        known = estimate(level)
-        self.estimate = known
-        if known is None:
-            self.verdict = Verdict.INCONCLUSIVE
-            self.reason = reason(_C.NO_PAIRS, figure=figure[-1])
-            return
-        params: dict[str, Any] = {
-            "figure": figure[-1],
-            "value": known.value,
-            "low": known.low,
-            "high": known.high,
-            "confidence": known.confidence,
-            "limit": limit,
-            "unit": unit,
-            "boots": known.boots,
-        }
-        if known.low is None or known.high is None:
-            self.verdict, code = Verdict.INCONCLUSIVE, _C.TOO_FEW_BOOTS
-            params["needed"] = statistics.MIN_BOOTS
-        elif not _beyond(known.high, limit):
-            self.verdict, code = Verdict.PASS, _C.WITHIN
-        elif _beyond(known.low, limit):
-            self.verdict, code = Verdict.FAIL, _C.BEYOND
-        else:
-            self.verdict, code = Verdict.INCONCLUSIVE, _C.UNDECIDED
-        self.reason = Reason(code, params)
-
-    def fails_at(self, level: float) -> bool:
-        """Return whether the whole interval is beyond the limit at another confidence too."""
-        other = self._estimate(level)
-        return other is not None and other.low is not None and _beyond(other.low, self._limit)
-
-
-def _beyond(value: float, limit: float) -> bool:
-    """Return whether ``value`` is larger, and not by what computing it has lost."""
-    return value > limit and not math.isclose(value, limit, abs_tol=1e-12)
-
-
-def _correct(gates: Sequence[_Gate]) -> None:
-    """Keep FAIL only where Holm's step-down test (1979) holds it, over all figures.
-
-    A figure is out of the count once all its limits are broken: one that is not may hold.
-    """
-    limits: dict[tuple[str, ...], set[_Gate]] = {}
-    for gate in gates:
-        limits.setdefault(gate.figure, set()).add(gate)
-    failing = [gate for gate in gates if gate.verdict is Verdict.FAIL]
-    broken: set[_Gate] = set()
-    while True:
-        count = sum(not some <= broken for some in limits.values())
-        held: set[_Gate] = set()
-        for gate in failing:
-            if gate in broken:
-                continue
-            corrected_level = 1 - (1 - gate.level) / count
-            if gate.fails_at(corrected_level):
-                held.add(gate)
-        if not held:
-            break
-        broken |= held
-    for gate in failing:
-        if gate not in broken:
-            gate.verdict = Verdict.INCONCLUSIVE
-            gate.reason = gate.reason.noting(reason(_C.HOLM, figures=len(limits)))
-
-
 @dataclasses.dataclass(slots=True)
 class _Case:
     """One budget with what was measured for it.
 
-    :ivar logs: boot -> log-ratios of its blocks; :ivar cpu: boot -> service CPU per unit of work.
+    :ivar ratio: confidence -> ratio of the arms; :ivar cpu: boot -> service CPU per unit of work.
     :ivar unit: of work; :ivar notes: what failed and what was excluded.
     :ivar fault: why nothing can be judged; :ivar cpu_fault: why service CPU cannot.
+    :ivar compare_fault: why neither loss nor service CPU can be.
+    :ivar level: the figure itself, for absolute limits; None: there are none.
     """
 
     budget: Budget
     fault: Reason | None = None
     metric: str = ""
-    logs: Mapping[int, Sequence[float]] = dataclasses.field(default_factory=dict)
+    ratio: Callable[[float], statistics.Estimate | None] | None = None
     notes: tuple[Reason, ...] = ()
     pairs_excluded: int = 0
     unit: str = ""
     cpu: Mapping[int, Sequence[float]] = dataclasses.field(default_factory=dict)
     cpu_fault: Reason | None = None
+    compare_fault: Reason | None = None
+    level: limits.ArmFigure | None = None
+    level_fault: Reason | None = None
 
-    def gates(self, looks: Sequence[int], boots: int) -> list[_Gate]:
+    def judge(self, looks: Sequence[int], boots: int) -> list[gates.Gate]:
         """Hold what can be judged against its limits.
 
         :param looks, boots: as for :func:`.statistics.interim_confidence`.
         """
-        budget = self.budget
-        promised = budget.confidence
+        if self.fault is not None:
+            return []
+        promised = self.budget.confidence
         level = statistics.interim_confidence(promised, looks, boots)
-        figure = (budget.benchmark, self.metric, budget.arm, budget.baseline)
-        gates: list[_Gate] = []
-        if budget.max_loss is not None and self.fault is None:
-            gates.append(_Gate((*figure, "loss"), self._loss, level, budget.max_loss))
-        limit = budget.max_host_cpu_per_unit
-        if limit is not None and self.fault is None and self.cpu_fault is None:
-            cost = functools.partial(statistics.estimate, self.cpu, positive=True)
-            gates.append(_Gate((*figure, "cpu"), cost, level, limit, self.unit))
+        notes = self.notes
+        judged = self._compared(level)
+        if self.level is not None:
+            levels, self.level_fault = self.level.judge(level)
+            if not judged:
+                notes = self.level.notes
+            judged += levels
         if level != promised:
             interim = reason(_C.INTERIM, confidence=level, promised=promised)
-            for gate in gates:
-                gate.reason = gate.reason.noting(interim)
-        if gates:
-            gates[0].reason = gates[0].reason.noting(*self.notes)
-        return gates
+            for gate in judged:
+                if not gate.certain:
+                    gate.reason = gate.reason.noting(interim)
+        if judged:
+            judged[0].reason = judged[0].reason.noting(*notes)
+        return judged
 
-    def judgement(self, gates: Sequence[_Gate]) -> Judgement:
+    def _compared(self, level: float) -> list[gates.Gate]:
+        """Hold loss and service CPU against their limits; :param level: of the intervals."""
+        if self.compare_fault is not None:
+            return []
+        budget = self.budget
+        figure = (budget.benchmark, self.metric, budget.arm, budget.baseline)
+        judged: list[gates.Gate] = []
+        if budget.max_loss is not None:
+            judged.append(
+                gates.Gate((*figure, "loss"), self._loss, level, budget.max_loss, unit="")
+            )
+        limit = budget.max_host_cpu_per_unit
+        if limit is not None and self.cpu_fault is None:
+            cost = functools.partial(statistics.estimate, self.cpu, positive=True)
+            judged.append(gates.Gate((*figure, "cpu"), cost, level, limit, unit=self.unit))
+        return judged
+
+    def judgement(self, judged: Sequence[gates.Gate]) -> Judgement:
         verdicts: list[Verdict] = []
         why: list[Reason] = []
         estimates: dict[str, statistics.Estimate | None] = {}
-        for gate in gates:
+        for gate in judged:
             verdicts.append(gate.verdict)
             why.append(gate.reason)
             estimates[gate.figure[-1]] = gate.estimate
-        fault = self.fault or self.cpu_fault
-        if fault is not None:
-            verdicts.append(Verdict.INVALID)
-            why.append(fault)
+        compare_fault = self.fault or self.compare_fault or self.cpu_fault
+        for fault in (compare_fault, self.level_fault):
+            if fault is not None and fault not in why:
+                verdicts.append(Verdict.INVALID)
+                why.append(fault)
+        value_unit = ""
+        if "value" in estimates and self.level is not None:
+            value_unit = self.level.unit
         return Judgement(
             budget=self.budget,
             verdict=worst(verdicts),
@@ -267,10 +200,14 @@ class _Case:
             reasons=tuple(why),
             verdicts=tuple(verdicts),
             pairs_excluded=self.pairs_excluded,
+            value=estimates.get("value"),
+            value_unit=value_unit,
         )
 
     def _loss(self, confidence: float) -> statistics.Estimate | None:
-        ratio = statistics.ratio_of(self.logs, confidence)
+        if self.ratio is None:
+            return None
+        ratio = self.ratio(confidence)
         if ratio is None:
             return None
         low = high = None
@@ -282,7 +219,8 @@ class _Case:
 class Measured:
     """Results, read once for all budgets that are held against them."""
 
-    def __init__(self, results: model.Results) -> None:
+    def __init__(self, results: model.Results, unjudgeable: Reason | None = None) -> None:
+        self._unjudgeable = unjudgeable
         self._environment = results.environment
         self._coverage = budget_file.Coverage.of(results)
         self._gaps = trial_filter.Gaps.of(results.environment)
@@ -298,20 +236,20 @@ class Measured:
     def judge(self, budgets: Sequence[Budget]) -> list[Judgement]:
         """Return the verdict on every budget that applies; see :func:`judge_all`."""
         looks = self._environment.looks
-        cases: list[tuple[_Case, list[_Gate]]] = []
-        all_gates: list[_Gate] = []
+        cases: list[tuple[_Case, list[gates.Gate]]] = []
+        all_gates: list[gates.Gate] = []
         for budget in dict.fromkeys(self._coverage.applicable(budgets)):
             case = self._case(budget)
-            gates = case.gates(looks, self._boots)
-            cases.append((case, gates))
-            all_gates += gates
-        _correct(all_gates)
-        return [case.judgement(gates) for case, gates in cases]
+            judged = case.judge(looks, self._boots)
+            cases.append((case, judged))
+            all_gates += judged
+        gates.correct(all_gates)
+        return [case.judgement(judged) for case, judged in cases]
 
     def _case(self, budget: Budget) -> _Case:
         """Return a budget with what it limits, or why it cannot be judged."""
         metric = budget.metric or self._judged_by(budget.benchmark)
-        # What an arm costs needs no other to compare with.
+        # What an arm costs or reaches needs no other to compare with.
         baseline = budget.baseline
         if budget.max_loss is None:
             baseline = budget.arm
@@ -319,8 +257,20 @@ class Measured:
         fault = self._other_guests(budget)
         if fault is None:
             fault = self._absent(budget, metric, baseline, trials)
+        if fault is None:
+            fault = self._unjudgeable
         if fault is not None:
             return _Case(budget, fault)
+        case = _Case(budget=budget, metric=metric)
+        if budget.limits:
+            case.level = limits.ArmFigure.of(budget, metric, figure, self._gaps, self._environment)
+        if budget.max_loss is not None or budget.max_host_cpu_per_unit is not None:
+            self._compare(case, figure, baseline)
+        return case
+
+    def _compare(self, case: _Case, figure: trial_filter.Figure, baseline: str) -> None:
+        """Add to a case what its arm loses against the baseline and what it costs."""
+        budget = case.budget
         # All arms show which blocks there ought to be.
         arm = budget.arm
         picked = trial_filter.select_of(
@@ -331,28 +281,32 @@ class Measured:
             baseline,
             budget.guards,
         )
-        fault = picked.invalid
-        if fault is None:
+        case.compare_fault = picked.invalid
+        if case.compare_fault is None:
             floor = self._environment.noise_floor
-            fault = noise.refusal(floor, budget.benchmark, metric, budget.max_loss)
-        if fault is not None:
-            return _Case(budget, fault)
-        logs = statistics.log_ratios(picked.trials, arm, baseline)
-        worst = _failed_blocks(picked, arm, baseline)
-        notes = picked.notes
-        if worst and logs:
-            notes = (*notes, reason(_C.WORST, arm=arm, count=len(worst)))
-        case = _Case(
-            budget=budget,
-            metric=metric,
-            logs=_with_worst(logs, min, worst),
-            notes=notes,
-            pairs_excluded=picked.pairs_excluded,
-        )
+            case.compare_fault = noise.refusal(
+                floor, budget.benchmark, case.metric, budget.max_loss
+            )
+        if case.compare_fault is not None:
+            return
+        worst_blocks = _failed_blocks(picked, arm, baseline, self._gaps.unpaired)
+        case.pairs_excluded = picked.pairs_excluded
+        case.notes = picked.notes
+        if self._gaps.unpaired:
+            logs: Mapping[int, Sequence[float]] = statistics.signed_logs(picked.trials, arm)
+            others = statistics.signed_logs(picked.trials, baseline)
+            logs_with_worst = statistics.with_worst(logs, min, worst_blocks)
+            case.ratio = functools.partial(statistics.unpaired_ratio, logs_with_worst, others)
+        else:
+            logs = statistics.log_ratios(picked.trials, arm, baseline)
+            logs_with_worst = statistics.with_worst(logs, min, worst_blocks)
+            case.ratio = functools.partial(statistics.ratio_of, logs_with_worst)
+        if worst_blocks and logs:
+            note = reason(_C.WORST, arm=arm, count=len(worst_blocks))
+            case.notes = (*case.notes, note)
         if budget.max_host_cpu_per_unit is not None:
             of_arm = [trial for trial in picked.trials if trial.arm == arm]
-            _add_service_cpu(case, of_arm, worst)
-        return case
+            _add_service_cpu(case, of_arm, worst_blocks)
 
     def _figure(
         self, benchmark: str, metric: str
@@ -422,7 +376,7 @@ class Measured:
         wanted = budget.accelerator
         if wanted is not None and accelerator != wanted:
             return reason(_C.OTHER_ACCELERATOR, accelerator=accelerator, wanted=wanted)
-        for arm in (budget.arm, budget.baseline):
+        for arm in budget.arms:
             measured_arm = self._environment.arms.get(arm, RecordedArm())
             mode = measured_arm.virtualization
             if probe.contradiction(mode, accelerator):
@@ -439,42 +393,22 @@ class Measured:
         return None
 
 
-def _failed_blocks(picked: trial_filter.Selection, arm: str, baseline: str) -> list[int]:
+def _failed_blocks(
+    picked: trial_filter.Selection, arm: str, baseline: str, unpaired: bool
+) -> list[int]:
     """Return the boot of each block in which ``arm`` alone has no figure.
 
     A slow trial is likelier to fail: what is left may be the better part. What a guard excluded
     is not here.
     """
     failed = picked.lost[0].blocks  # of the arm, which comes before its baseline
-    if arm != baseline:
+    if arm != baseline and not unpaired:
         with_figure: set[trial_filter.Block] = set()
         for trial in picked.trials:
             if trial.arm == baseline and not trial_filter.failed(trial):
                 with_figure.add((trial.boot, trial.block))
         failed &= with_figure
     return [boot for boot, _ in sorted(failed)]
-
-
-def _with_worst(
-    samples: Mapping[int, Sequence[float]],
-    worst_of: Callable[[Iterable[float]], float],
-    boots: Iterable[int],
-) -> Mapping[int, Sequence[float]]:
-    """Return samples with the worst of all once more for each of ``boots``.
-
-    These are of blocks that ended worse than any.
-    """
-    if not samples:
-        return samples
-    whole: dict[int, list[float]] = {}
-    every_value: list[float] = []
-    for boot, values in samples.items():
-        whole[boot] = list(values)
-        every_value += values
-    worst_value = worst_of(every_value)
-    for boot in boots:
-        whole.setdefault(boot, []).append(worst_value)
-    return whole
 
 
 def _add_service_cpu(case: _Case, trials: Sequence[model.Trial], worst: Sequence[int]) -> None:
@@ -493,7 +427,7 @@ def _add_service_cpu(case: _Case, trials: Sequence[model.Trial], worst: Sequence
         if trial.work is not None:
             units.add(trial.work_unit)
     case.unit = min(units, default="")
-    case.cpu = _with_worst(costs, max, worst)
+    case.cpu = statistics.with_worst(costs, max, worst)
     case.cpu_fault = _uncounted(trials, case.budget.arm, known)
 
 

@@ -20,6 +20,7 @@ from nova_perf_tuning.validation.results.reasons import ReasonCode as _C
 _RESOURCES = {
     "cpu": "CPU",
     "cyclictest": "scheduling",
+    "oslat": "scheduling",
     "himeno": "memory",
     "memory": "memory",
     "iperf3": "network",
@@ -73,11 +74,14 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
         actions = [reason(_C.MORE_BOOTS)]
     elif whole is verdict.Verdict.FAIL:
         first, culprit, actions = _failed(results, deciding)
+    baseline = first.budget.baseline
+    if first.budget.is_absolute:
+        baseline = ""
     headline = reason(
         _C.JUDGED,
         benchmark=first.budget.benchmark,
         arm=first.budget.arm,
-        baseline=first.budget.baseline,
+        baseline=baseline,
         verdict=whole.value,
         culprit=culprit,
         why=(_why(first),),
@@ -166,10 +170,11 @@ def _failed(
     culprit = _first(by_culprit)
     first = by_culprit[culprit]
     baseline = first.budget.baseline
-    if baseline == model.HOST and results.environment.accelerator == "tcg":
+    compared = not first.budget.is_absolute
+    if compared and baseline == model.HOST and results.environment.accelerator == "tcg":
         return first, "", [reason(_C.JUDGE_UNDER_KVM)]
     actions: list[Reason] = []
-    if baseline != model.HOST:
+    if compared and baseline != model.HOST and not results.environment.unpaired:
         actions.append(reason(_C.ABLATE, arm=first.budget.arm, baseline=baseline))
     if culprit:
         actions.append(_check(culprit))

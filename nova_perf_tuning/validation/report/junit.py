@@ -49,13 +49,17 @@ def _cases(
     cases = []
     for judgement in judged:
         budget = judgement.budget
-        name = f"{budget.arm} against {budget.baseline}"
+        name = budget.named_arms
         if budget.metric:
             name += f" {budget.metric}"
         for key in ("max_loss", "max_host_cpu_per_unit"):
             limit = getattr(budget, key)
             if limit is not None:
                 name += f", {key} {limit!r}"
+        for key in ("max_value", "min_value", "min_duration"):
+            limit = getattr(budget, key)
+            if limit is not None:
+                name += f", {key} {limit}"
         why = messages.lines(judgement.reasons)
         kind = f"nova_perf.{budget.benchmark}"
         cases.append(_case(kind, name, judgement.verdict, why, findings))

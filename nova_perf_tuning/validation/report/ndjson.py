@@ -12,7 +12,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.validation.judge import trial_filter
+from nova_perf_tuning.validation.judge.budget import Budget
 from nova_perf_tuning.validation.results import model, reasons
 from nova_perf_tuning.validation.results.environment import RecordedArm, RecordedBenchmark
 
@@ -57,12 +59,15 @@ def lines(
     results: model.Results,
     excluded: Mapping[trial_filter.Run, reasons.Reason],
     hosts: Callable[[model.Trial], tuple[str, str | None]],
+    budgets: Sequence[Budget] = (),
 ) -> Iterator[str]:
     """Yield a line of JSON for each trial.
 
     :param excluded: run -> why it does not count, as :func:`.summary.excluded` has it.
     :param hosts: gives the host that a trial ran on, and the one of its peer if that took part.
+    :param budgets: of the verdict; their absolute limits stand beside the figures.
     """
+    limited = grouped(((budget.benchmark, budget.arm), budget) for budget in budgets)
     environment = results.environment
     shared: dict[str, Any] = {}
     for name in (*_ENVIRONMENT, *_VERSIONS):
@@ -74,6 +79,8 @@ def lines(
     for trial in results.trials:
         document = shared | dataclasses.asdict(trial)
         document["host"], document["peer"] = hosts(trial)
+        of_arm = limited.get((trial.benchmark, trial.arm), ())
+        document["max_value"], document["min_value"] = _limits(trial, of_arm)
         document["excluded"] = None
         why = excluded.get(trial_filter.run(trial))
         if why is not None:
@@ -90,6 +97,24 @@ def lines(
         named = [document[key] for key in _NAMING]
         document["id"] = hashlib.sha256(json.dumps(named).encode()).hexdigest()[:32]
         yield json.dumps(document, sort_keys=True, allow_nan=False) + "\n"
+
+
+def _limits(trial: model.Trial, budgets: Sequence[Budget]) -> tuple[float | None, float | None]:
+    """Return the largest and the smallest value that budgets allow, in the unit of a trial."""
+    most: float | None = None
+    least: float | None = None
+    for budget in budgets:
+        if budget.metric != trial.metric and not (budget.metric is None and trial.primary):
+            continue
+        for limit in budget.limits:
+            number = limit.quantity.within(trial.unit)
+            if number is None:
+                continue
+            if limit.least and (least is None or number > least):
+                least = number
+            if not limit.least and (most is None or number < most):
+                most = number
+    return most, least
 
 
 def _pairs(known: Mapping[str, str]) -> list[str]:

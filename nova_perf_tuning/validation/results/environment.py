@@ -207,6 +207,7 @@ class Environment:
         large.
     :ivar ended: ``complete`` or why it ended before; empty: not known.
     :ivar ablation: arm -> what it lacks; :ivar fleet: of a run over many hosts.
+    :ivar unpaired: trials are of outputs that nothing pairs, so that arms are compared as samples.
     """
 
     created: str = ""
@@ -249,6 +250,7 @@ class Environment:
     benchmarks: Mapping[str, RecordedBenchmark] = dataclasses.field(default_factory=dict)
     errors: list[Incident] = dataclasses.field(default_factory=list)
     fleet: Fleet | None = None
+    unpaired: bool | None = None
     shown: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
     @property

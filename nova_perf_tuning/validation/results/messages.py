@@ -61,6 +61,8 @@ def _confidence(share: float) -> str:
 def _figure(params: _Params) -> str:
     if params["figure"] == "loss":
         return _signed(params["value"])
+    if params["figure"] == "value":
+        return f"{params['metric']} {_number(params['value'])} {params['unit']}"
     return f"service CPU per {params['unit'] or 'unit'} {params['value']:.4g} s"
 
 
@@ -68,11 +70,49 @@ def _limit(params: _Params) -> str:
     limit = params["limit"]
     if params["figure"] == "cpu":
         return f"allowed {limit:.4g} s"
+    if params["figure"] == "value":
+        return _absolute_limit(params)
     what = "demanded" if limit < 0 else "allowed"
     return f"{what} {_signed(limit)}"
 
 
+def _number(value: float) -> str:
+    """Return a figure with four significant digits, thousands separated."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def _absolute_limit(params: _Params) -> str:
+    """Return a limit as its author wrote it."""
+    if params["bound"] == "min":
+        return f"at least {params['written']} wanted"
+    return f"at most {params['written']} allowed"
+
+
+def _worst_run(params: _Params) -> str:
+    where = params["file"] or f"boot {params['boot'] + 1}"
+    runs = printing.counted(params["runs"], "run")
+    worst = "greatest"
+    if params["bound"] == "min":
+        worst = "least"
+    line = f"{_figure(params)} is the {worst} of {runs} ({where}), {_absolute_limit(params)}"
+    if params["broken"] > 1:
+        line += f"; {params['broken']} runs break it"
+    return line
+
+
+def _short_runs(params: _Params) -> str:
+    shortest = f"{params['seconds']:.4g} s"
+    runs = f"{params['count']} of {params['of']} runs"
+    return (
+        f"{runs} are shorter than the {params['needed']:g} s of the budget (shortest: {shortest})"
+    )
+
+
 def _no_pairs(params: _Params) -> str:
+    if params["figure"] == "value":
+        return "no trial with a figure"
     figure = "loss" if params["figure"] == "loss" else "service CPU"
     return f"{figure}: no pair of trials"
 
@@ -81,6 +121,8 @@ def _placed(params: _Params) -> str:
     low, high = params["low"], params["high"]
     if params["figure"] == "loss":
         span = f"{_signed(high)} to {_signed(low)}"
+    elif params["figure"] == "value":
+        span = f"{_number(low)} to {_number(high)}"
     else:
         span = f"{low:.4g} s to {high:.4g} s"
     interval = f"{_confidence(params['confidence'])} interval {span}"
@@ -149,6 +191,9 @@ def _host_beyond(params: _Params) -> str:
     low, high = params["low"], params["high"]
     if params["figure"] == "loss":
         figure = f"{_signed(high)} to {_signed(low)} against '{params['baseline']}'"
+    elif params["figure"] == "value":
+        ends = f"{_number(low)} to {_number(high)}"
+        figure = f"{params['metric']} {ends} {params['unit']}"
     else:
         figure = f"service CPU per {params['unit'] or 'unit'} {low:.4g} s to {high:.4g} s"
     where = f"{params['benchmark']} ({params['arm']})"
@@ -185,7 +230,10 @@ def _judged(params: _Params) -> str:
         verdict = "PASS: the budget is met;"
     else:
         verdict = f"{verdict}:"
-    about = f"{params['arm']} against {params['baseline']} in {params['benchmark']}"
+    about = params["arm"]
+    if params["baseline"]:
+        about = f"{about} against {params['baseline']}"
+    about = f"{about} in {params['benchmark']}"
     line = f"{verdict} {about}: {params['why']}"
     if params["more"]:
         line += f" (and {params['more']} more of {params['of']} budgets)"
@@ -231,6 +279,8 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.UNDECIDED: lambda params: f"{_placed(params)}: more boots may decide",
     _C.TOO_FEW_BOOTS: _too_few,
     _C.NO_PAIRS: _no_pairs,
+    _C.NO_RUN_BEYOND: _worst_run,
+    _C.RUN_BEYOND: _worst_run,
     _C.INTERIM: lambda params: (
         f"{_confidence(params['confidence'])} at this look, so that"
         f" {_confidence(params['promised'])} holds over"
@@ -254,6 +304,14 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
         "a budget of {limit:.1%} is tighter than this host's noise floor of {floor:.1%} (A/A run"
         " of {created}); allow more, or measure longer and renew the floor with validate"
         " --noise-floor"
+    ),
+    _C.OTHER_UNIT: "{metric} is in {unit}, so it cannot be limited to {written}",
+    _C.NO_DURATION: (
+        "{metric} grows with the length of a run: the budget needs min_duration, such as 60s"
+    ),
+    _C.SHORT_RUNS: _short_runs,
+    _C.DURATION_UNKNOWN: (
+        "the length of {count} of {of} runs is not known; the budget wants {needed:g} s"
     ),
     _C.NO_SERVICE_CPU: "service CPU of '{arm}' was not measured",
     _C.LITTLE_SERVICE_CPU: (

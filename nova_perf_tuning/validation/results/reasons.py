@@ -15,12 +15,17 @@ from nova_perf_tuning import errors
 class ReasonCode(enum.StrEnum):
     """What is said; the comment names the parameters."""
 
-    # -- a figure against its limit: figure (loss, cpu), value, low, high, confidence, limit, unit, boots
+    # -- a figure against its limit: figure (loss, cpu, value), value, low, high, confidence, limit,
+    # unit, boots; of a value also metric, written (the limit), bound (max, min)
     WITHIN = "within"
     BEYOND = "beyond"
     UNDECIDED = "undecided"
     TOO_FEW_BOOTS = "too_few_boots"  # and needed
     NO_PAIRS = "no_pairs"
+    # the worst run against its limit: metric, value, unit, limit, written, bound, runs, broken,
+    # boot, file
+    NO_RUN_BEYOND = "no_run_beyond"
+    RUN_BEYOND = "run_beyond"
 
     # -- notes on such a figure
     INTERIM = "interim"  # confidence, promised
@@ -41,6 +46,10 @@ class ReasonCode(enum.StrEnum):
     BELOW_NOISE_FLOOR = "below_noise_floor"  # limit, floor, created
     NO_SERVICE_CPU = "no_service_cpu"  # arm
     LITTLE_SERVICE_CPU = "little_service_cpu"  # arm, count, of, limit
+    OTHER_UNIT = "other_unit"  # metric, unit, written: a limit of another dimension
+    NO_DURATION = "no_duration"  # metric: a maximum whose limit names no length of runs
+    SHORT_RUNS = "short_runs"  # count, of, seconds (the shortest), needed
+    DURATION_UNKNOWN = "duration_unknown"  # count, of, needed
 
     # -- why budgets were left out, or none is left
     NO_BUDGET_APPLIES = "no_budget_applies"  # arms, benchmarks, accelerator, host_group, flavor

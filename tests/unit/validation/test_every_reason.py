@@ -14,6 +14,7 @@ MODULES = (
     "judge.test_budget_file",
     "judge.test_capacity",
     "judge.test_guards",
+    "judge.test_limits",
     "judge.test_noise",
     "judge.test_trial_filter",
     "judge.test_verdict",

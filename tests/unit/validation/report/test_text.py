@@ -87,7 +87,11 @@ _ANY = {
     },
     **{"ratio": 1.2, "at": "2026-10-01T10:00:00", "versions": {"kernel": ("6.1", "6.12")}},
     "outcomes": [{"benchmark": "cpu", "outcome": "gain", "ratio": 1.2}],
+    **{"written": "40us", "bound": "max", "runs": 12, "broken": 1, "boot": 9, "file": ""},
 }
+_VALUE = {"figure": "value", "metric": "latency_max", "value": 47.0, "unit": "µs"}
+_RATE = {"figure": "value", "metric": "throughput", "value": 9412.3, "low": 9300.0}
+_RATE |= {"high": 9500.0, "unit": "Mbit/s", "bound": "min", "written": "9 Gbit/s"}
 _CPU = {"figure": "cpu", "value": 0.2, "low": 0.1, "high": 0.3, "unit": "Gbit"}
 #: Code and what differs from these -> its line, or how it begins.
 CASES = (
@@ -98,6 +102,26 @@ CASES = (
         "-2.1% (95% interval -3.0% to +1.0%), demanded +10.0%",
     ),
     (C.BEYOND, _CPU, "service CPU per Gbit 0.2 s (95% interval 0.1 s to 0.3 s), allowed 0.05 s"),
+    (
+        C.WITHIN,
+        _RATE,
+        "throughput 9,412 Mbit/s (95% interval 9,300 to 9,500), at least 9 Gbit/s wanted",
+    ),
+    (
+        C.RUN_BEYOND,
+        _VALUE,
+        "latency_max 47 µs is the greatest of 12 runs (boot 10), at most 40us allowed",
+    ),
+    (
+        C.NO_RUN_BEYOND,
+        {**_VALUE, "file": "a.json", "runs": 1},
+        "latency_max 47 µs is the greatest of 1 run (a.json), at most 40us",
+    ),
+    (
+        C.HOST_BEYOND,
+        _RATE,
+        "fio (tuned): throughput 9,300 to 9,500 Mbit/s in all its pairs, at least 9 Gbit/s",
+    ),
     (C.TOO_FEW_BOOTS, {}, "-2.1%, allowed -5.0%: no interval from 1 boot; at least 2"),
     (C.FAILED, {"excluded": 0}, "3 of 9 trials of 'tuned' failed or are missing"),
     (C.EXCLUDED, {"count": 1}, "1 of 9 pairs excluded: none of its pairs gave a result"),
@@ -137,6 +161,7 @@ CASES = (
         {"of": 3},
         "FAIL: tuned against untuned in fio: none of its pairs gave a result (and 2 more of 3",
     ),
+    (C.JUDGED, {"baseline": ""}, "FAIL: tuned in fio: none of its pairs gave a result"),
     (C.HOSTS_JUDGED, {"of": 2}, "FAIL: 1 of 2 hosts: a (a: x)."),
     (C.IMPROVED, {}, "+20.0% (better) from 2026-10-01 10:00 on; kernel 6.1 -> 6.12"),
     (C.WORSENED, {"ratio": 0.8, "versions": {}}, "-20.0% (worse) from 2026-10-01 10:00 on"),
