@@ -21,6 +21,10 @@ def of(results: model.Results) -> list[Reason]:
         remarks.append(reason(_C.SAME_GUESTS))
     if environment.ended not in ("", Ended.COMPLETE):
         remarks.append(reason(_C.ENDED_EARLY, ended=environment.ended))
+    if environment.unpaired:
+        if len({trial.arm for trial in results.trials}) > 1:
+            remarks.append(reason(_C.UNPAIRED))
+        remarks.append(reason(_C.NO_CONDITIONS))
     remarks += _of_trials(results.trials)
     return remarks
 

@@ -72,6 +72,8 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
         actions = [_advice(_why(first).codes)]
     elif whole is verdict.Verdict.INCONCLUSIVE:
         actions = [reason(_C.MORE_BOOTS)]
+        if results.environment.unpaired:
+            actions = [reason(_C.MORE_FILES)]
     elif whole is verdict.Verdict.FAIL:
         first, culprit, actions = _failed(results, deciding)
     baseline = first.budget.baseline

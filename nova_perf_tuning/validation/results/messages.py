@@ -110,6 +110,16 @@ def _short_runs(params: _Params) -> str:
     )
 
 
+def _mixed(params: _Params) -> str:
+    values: list[str] = []
+    for value, file in params["values"].items():
+        values.append(f"{value or 'none'} ({file})")
+    line = f"the files are of different workloads: {params['name']} is {' and '.join(values)}"
+    if params["others"]:
+        line += f"; also different: {', '.join(params['others'])}"
+    return f"{line}; judge files of one workload"
+
+
 def _no_pairs(params: _Params) -> str:
     if params["figure"] == "value":
         return "no trial with a figure"
@@ -313,6 +323,7 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.DURATION_UNKNOWN: (
         "the length of {count} of {of} runs is not known; the budget wants {needed:g} s"
     ),
+    _C.MIXED_WORKLOADS: _mixed,
     _C.NO_SERVICE_CPU: "service CPU of '{arm}' was not measured",
     _C.LITTLE_SERVICE_CPU: (
         "{count} of {of} trials of '{arm}' have no CPU counters or no count of work, so its"
@@ -367,6 +378,20 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.FILES_IN_MEMORY: (
         "{benchmarks}: the files lay in memory ({filesystem}), so this is the speed of memory, not of a disk"
     ),
+    _C.UNPAIRED: (
+        "Nothing pairs the files of the arms: they are compared as independent samples (Welch's"
+        " t-test on logarithms). A drift of the host between the arms counts as a difference, and"
+        " the interval is wider than that of runs side by side (nova-perf validate)."
+    ),
+    _C.FILES_AS_BOOTS: (
+        "Each file of {arms} counts as a boot of its own. If several are of one boot, the interval"
+        " is too narrow: give --arm NAME=DIRECTORY or a pattern for each boot."
+    ),
+    _C.NO_CONDITIONS: (
+        "Output files do not say what the host did meanwhile (steal, throttling, other work), so"
+        " no run was excluded for it."
+    ),
+    _C.UNREAD_FILE: "{file} is a run without a figure: {error}",
     _C.VCPUS_WAITED: "vCPUs waited {share:.0%} of the time they wanted to run (limit {limit:.0%})",
     _C.STEAL: "the host's CPUs were taken away {share:.2%} of the time they were wanted (limit {limit:.2%})",
     _C.WAITING_VCPUS: "vCPUs waited {share:.2%} of the time they wanted to run (limit {limit:.2%})",
@@ -444,6 +469,10 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.MORE_BOOTS: (
         "Measure longer (--time-limit, --boots), on a host without other work; nova-perf"
         " validate --noise-floor measures the smallest loss that this host can show."
+    ),
+    _C.MORE_FILES: (
+        "Measure each arm more often, the arms in turn, and judge all files: the interval narrows"
+        " with the number of boots."
     ),
     _C.PUBLISH: (
         "Let the scheduler know: openstack perf publish RESULTS.json, or nova-perf publish on"

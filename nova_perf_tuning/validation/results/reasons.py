@@ -50,6 +50,7 @@ class ReasonCode(enum.StrEnum):
     NO_DURATION = "no_duration"  # metric: a maximum whose limit names no length of runs
     SHORT_RUNS = "short_runs"  # count, of, seconds (the shortest), needed
     DURATION_UNKNOWN = "duration_unknown"  # count, of, needed
+    MIXED_WORKLOADS = "mixed_workloads"  # name, values (value -> file), others
 
     # -- why budgets were left out, or none is left
     NO_BUDGET_APPLIES = "no_budget_applies"  # arms, benchmarks, accelerator, host_group, flavor
@@ -83,6 +84,10 @@ class ReasonCode(enum.StrEnum):
     OTHER_WORK = "other_work"  # load, cpus
     NO_VHOST_NET = "no_vhost_net"
     FILES_IN_MEMORY = "files_in_memory"  # benchmarks, filesystem
+    UNPAIRED = "unpaired"
+    FILES_AS_BOOTS = "files_as_boots"  # arms
+    NO_CONDITIONS = "no_conditions"
+    UNREAD_FILE = "unread_file"  # file, error: the output of a run that failed
 
     # -- guards: why a trial does not count
     STEAL = "steal"  # share, limit
@@ -135,6 +140,7 @@ class ReasonCode(enum.StrEnum):
     MEASURE_PARTS = "measure_parts"
     ABLATE = "ablate"  # arm, baseline
     MORE_BOOTS = "more_boots"
+    MORE_FILES = "more_files"
     PUBLISH = "publish"
     DISABLE_HOSTS = "disable_hosts"
     MORE_PEERS = "more_peers"

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import os
+import pathlib
 
 from nova_perf_tuning.cli import result_tables
 from nova_perf_tuning.cli.options import results as result_options
@@ -151,3 +152,112 @@ class EvaluateTest(directories.DirectoryCase):
             junit_file.write(self.data, [], None)
         self.assertEqual([], os.listdir(outside))
         self.assertIn("no budget was given", (moved / "junit.xml").read_text())
+
+
+class FilesTest(directories.DirectoryCase):
+    """``--arm NAME=FILES`` in place of results."""
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.directory)
+        data = pathlib.Path(__file__).resolve().parents[1] / "validation" / "bench" / "data"
+        text = (data / "netperf-stream.txt").read_text()
+        for name, values in (("a", (1000, 1010, 990)), ("b", (905, 900, 895))):
+            for number, value in enumerate(values):
+                self.write_file(f"{name}{number}.txt", text.replace("12306.82", str(value)))
+        self.budget = self.write_file(
+            "budget.yaml",
+            "budgets:\n"
+            "- {benchmark: netperf, baseline: untuned, arm: tuned, max_loss: 0.15}\n"
+            "- {benchmark: netperf, arm: tuned, min_value: 0.8 Gbit/s}\n",
+        )
+
+    def evaluate(self, *arms, form="table", more=()):
+        given = [text for arm in arms for text in ("--arm", arm)]
+        return program.nova_perf(
+            "evaluate",
+            *("--benchmark", "netperf", *given, "--budget", self.budget, "-f", form, *more),
+        )
+
+    def test_the_report_is_that_of_results_with_the_same_exit_codes(self):
+        done = self.evaluate("untuned=a*.txt", "tuned=b*.txt")
+        self.assertEqual((0, ""), (done.returncode, done.stderr), done.stdout)
+        self.assertEqual(
+            ["PASS", "PASS"], [row.split()[0] for row in done.stdout.splitlines()[1:3]]
+        )
+        self.assertIn("workload: protocol: TCP", done.stdout)
+        for words in ("Welch's t-test", "counts as a boot of its own", "no run was excluded"):
+            self.assertIn(words, done.stdout)
+        done = self.evaluate("untuned=b*.txt", "tuned=a0.txt")
+        self.assertEqual(2, done.returncode, done.stdout)
+        done = self.evaluate("untuned=a*.txt")
+        self.assertEqual(3, done.returncode, done.stdout)
+        self.assertIn("arm 'tuned' was not measured; the results have untuned", done.stdout)
+
+    def test_json_and_junit(self):
+        more = ("--junit", "junit.xml")
+        done = self.evaluate("untuned=a*.txt", "tuned=b*.txt", form="json", more=more)
+        document = json.loads(done.stdout)
+        self.assertEqual("PASS", document["verdict"])
+        codes = [note["code"] for note in document["note_details"]]
+        self.assertEqual(["unpaired", "no_conditions", "files_as_boots"], codes)
+        self.assertEqual("TCP", document["workload"]["protocol"])
+        loss, value = document["judgements"]
+        self.assertTrue(0.07 < loss["loss"]["low"] < 0.1 < loss["loss"]["high"] < 0.13)
+        self.assertAlmostEqual(900, value["value"]["value"], delta=0.1)
+        self.assertIn('tests="2" failures="0"', (self.directory / "junit.xml").read_text())
+
+    def test_one_arm_alone_has_absolute_limits(self):
+        self.budget = self.write_file(
+            "one.yaml", "budgets: [{benchmark: netperf, arm: x, max_value: 0.95 Gbit/s}]"
+        )
+        for pattern, code in (("b*.txt", 0), ("a*.txt", 1), ("a0.txt", 2)):
+            with self.subTest(pattern):
+                done = self.evaluate(f"x={pattern}")
+                self.assertEqual(code, done.returncode, done.stdout + done.stderr)
+                self.assertNotIn("Welch", done.stdout)
+
+    def test_a_directory_or_a_pattern_is_a_boot(self):
+        text = (self.directory / "a0.txt").read_text()
+        for boot in ("x", "y"):
+            (self.directory / boot).mkdir()
+            for number in range(2):
+                value = f"{1000 + number + ord(boot)}"
+                (self.directory / boot / f"{number}").write_text(text.replace("1000", value))
+        for arms, boots in (
+            (("tuned=[xy]",), 2),
+            (("tuned=x", "tuned=y/*"), 2),
+            (("tuned=[xy]/*",), 4),
+            (("tuned=x/*", "tuned=y", "tuned=b*.txt"), 3),
+        ):
+            with self.subTest(arms):
+                done = self.evaluate("untuned=a*.txt", *arms, form="json")
+                document = json.loads(done.stdout)
+                self.assertEqual(boots, document["judgements"][1]["value"]["boots"])
+                [note] = [n for n in document["note_details"] if n["code"] == "files_as_boots"]
+                alone = ["tuned"] if boots == 4 else []
+                self.assertEqual(["untuned", *alone], note["params"]["arms"])
+
+    def test_options_that_do_not_go_together(self):
+        (self.directory / "empty").mkdir()
+        arm = ("--arm", "x=a0.txt")
+        for arguments, words in (
+            ((), "give RESULTS.json or --arm NAME=FILES, and not both"),
+            (("r.json", "--benchmark", "fio", *arm), "and not both"),
+            (arm, "--arm requires --benchmark"),
+            (("r.json", "--benchmark", "fio"), "--benchmark requires --arm"),
+            (("--benchmark", "fio", "--arm", "x"), "write it as NAME=FILES"),
+            (("--benchmark", "fio", "--arm", "x=nope*"), "--arm x=nope*: no such file"),
+            (("--benchmark", "fio", "--arm", "x=empty"), "the directory has no files"),
+            (("--benchmark", "fio", "--arm", "x=."), "is a directory in that of a boot"),
+            (("--benchmark", "nope", *arm), "there is no benchmark 'nope'"),
+            (
+                ("--benchmark", "netperf", *arm, "--junit", "a0.txt"),
+                "this command reads that file",
+            ),
+        ):
+            with self.subTest(arguments):
+                done = program.nova_perf("evaluate", *arguments)
+                self.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")), done.stderr)
+                self.assertIn(words, done.stderr)

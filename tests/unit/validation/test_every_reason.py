@@ -16,6 +16,7 @@ MODULES = (
     "judge.test_guards",
     "judge.test_limits",
     "judge.test_noise",
+    "judge.test_outputs",
     "judge.test_trial_filter",
     "judge.test_verdict",
     "measure.test_overhead",

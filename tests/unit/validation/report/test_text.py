@@ -88,6 +88,7 @@ _ANY = {
     **{"ratio": 1.2, "at": "2026-10-01T10:00:00", "versions": {"kernel": ("6.1", "6.12")}},
     "outcomes": [{"benchmark": "cpu", "outcome": "gain", "ratio": 1.2}],
     **{"written": "40us", "bound": "max", "runs": 12, "broken": 1, "boot": 9, "file": ""},
+    **{"name": "depth", "values": {"1": "a", "": "b"}, "others": ["jobs"], "error": "no space"},
 }
 _VALUE = {"figure": "value", "metric": "latency_max", "value": 47.0, "unit": "µs"}
 _RATE = {"figure": "value", "metric": "throughput", "value": 9412.3, "low": 9300.0}
@@ -121,6 +122,11 @@ CASES = (
         C.HOST_BEYOND,
         _RATE,
         "fio (tuned): throughput 9,300 to 9,500 Mbit/s in all its pairs, at least 9 Gbit/s",
+    ),
+    (
+        C.MIXED_WORKLOADS,
+        {},
+        "the files are of different workloads: depth is 1 (a) and none (b); also different: jobs;",
     ),
     (C.TOO_FEW_BOOTS, {}, "-2.1%, allowed -5.0%: no interval from 1 boot; at least 2"),
     (C.FAILED, {"excluded": 0}, "3 of 9 trials of 'tuned' failed or are missing"),

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results out of files that benchmark programs have written elsewhere, one run a file.
+
+Nothing in such files says which runs of two arms belong together, so the arms are compared as
+independent samples of boots. Files of different workloads are not compared.
+"""
+
+import dataclasses
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from nova_perf_tuning import bounded_read
+from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation.bench import base, pasted, plugins
+from nova_perf_tuning.validation.results import model, schema
+from nova_perf_tuning.validation.results.environment import (
+    Environment,
+    RecordedArm,
+    RecordedBenchmark,
+)
+from nova_perf_tuning.validation.results.reasons import Reason, reason
+from nova_perf_tuning.validation.results.reasons import ReasonCode as _C
+
+#: What differs from run to run of one workload, or says where it ran and not what.
+_VARYING: Final = frozenset(
+    ("seconds", "loops", "cycles", "command", "kernel", "cpus", "CPU of the main thread")
+)
+#: Of several runs in one output: ``run2_loops``.
+_NUMBERED: Final = re.compile(r"run[0-9]+_")
+#: What a command line says of the workload, where the report does not repeat it.
+_OPTIONS: Final[Mapping[str, Sequence[str]]] = {
+    "interval": ("-i", "--interval"),
+    "priority": ("-p", "--priority", "--prio", "-f", "--rtprio"),
+    "policy": ("--policy",),
+    "kind of work": ("-w", "--workload"),
+}
+_OPERANDS: Final = ("bs", "ibs", "obs", "count", "oflag", "iflag", "conv")
+_SIZE: Final = re.compile(r"([0-9]{1,12})([kKmMgG]?)i?B?")
+_SHIFT: Final = {"": 0, "k": 10, "m": 20, "g": 30}
+#: Outputs of so many characters are not the same in two runs; a line or two may be, at line rate.
+_LONG: Final = 1000
+#: Faults that one line names.
+_MOST_FAULTS: Final = 10
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ArmFiles:
+    """The files of one arm.
+
+    :ivar boots: the files of each boot; :ivar files_are_boots: each file was taken as a boot.
+    """
+
+    name: str
+    boots: Sequence[Sequence[str]]
+    files_are_boots: bool = False
+
+    @property
+    def files(self) -> list[str]:
+        return [file for boot in self.boots for file in boot]
+
+
+@dataclasses.dataclass(slots=True)
+class Outputs:
+    """What files say.
+
+    :ivar workload: what is the same in all of them; :ivar remarks: what to know of their figures.
+    :ivar mixed: that they are of different workloads; None: of one.
+    :ivar notes: on how they were taken.
+    """
+
+    results: model.Results
+    workload: dict[str, str] = dataclasses.field(default_factory=dict)
+    remarks: dict[str, None] = dataclasses.field(default_factory=dict)
+    mixed: Reason | None = None
+    notes: list[Reason] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Run:
+    """One file; :ivar error: why it has no figure though the benchmark printed it."""
+
+    file: str
+    text: str
+    report: base.BenchmarkReport
+    seconds: float = 0.0
+    error: str | None = None
+
+
+def read(kind: str, arms: Sequence[ArmFiles]) -> Outputs:
+    """Return the results that files of a benchmark's output make, with what must be known of them.
+
+    :raises plugins.UnknownBenchmarkError: no such benchmark or tool is read.
+    :raises schema.InputError: files that cannot be read or that another program has written, all
+        at once; or a file twice.
+    """
+    benchmark = plugins.load_reader(kind)
+    faults: list[str] = []
+    runs: dict[str, _Run] = {}
+    for file in (file for arm in arms for file in arm.files):
+        if file in runs:
+            raise schema.InputError(f"{file}: is given twice; a run counts once")
+        try:
+            runs[file] = _run(benchmark, file)
+        except schema.InputError as error:
+            faults.append(str(error))
+    if faults:
+        shown = "; ".join(faults[:_MOST_FAULTS])
+        if len(faults) > _MOST_FAULTS:
+            shown += f"; and {len(faults) - _MOST_FAULTS} more"
+        raise schema.InputError(shown)
+    _check_copies(list(runs.values()))
+    good = [run for run in runs.values() if run.error is None]
+    outputs = Outputs(_results(benchmark, arms, runs))
+    outputs.mixed = _mixed(good)
+    if good:
+        outputs.workload = _common([run.report.workload for run in good])
+    for run in good:
+        outputs.remarks.update(dict.fromkeys(run.report.remarks.values()))
+    taken = [arm.name for arm in arms if arm.files_are_boots and len(arm.boots) > 1]
+    if taken:
+        outputs.notes.append(reason(_C.FILES_AS_BOOTS, arms=taken))
+    for run in runs.values():
+        if run.error is not None:
+            outputs.notes.append(reason(_C.UNREAD_FILE, file=run.file, error=run.error))
+    return outputs
+
+
+def _run(benchmark: base.Benchmark, file: str) -> _Run:
+    """Read a file; InputError: it cannot be read, or another program has written it."""
+    try:
+        data = bounded_read.read_argument(file, base.MAX_CHARACTERS)
+    except OSError as error:
+        raise schema.InputError(f"{file}: {error.strerror}") from None
+    text = base.decode(data)
+    try:
+        report = benchmark.checked_report(text)
+    except base.BenchmarkOutputError as error:
+        if not benchmark.printed(text):
+            raise schema.InputError(f"{file}: {one_line(error, 300)}") from None
+        return _Run(file, text, base.BenchmarkReport(), error=one_line(error, 300))
+    return _Run(file, text, report, _seconds(benchmark, text, report))
+
+
+def _seconds(benchmark: base.Benchmark, text: str, report: base.BenchmarkReport) -> float:
+    """Return how long a run measured; 0: it is not known."""
+    try:
+        span = benchmark.checked_span(text)
+    except base.BenchmarkOutputError:  # not every form says when it ran
+        span = None
+    if span is not None:
+        return span.seconds
+    try:
+        return max(0.0, float(report.workload.get("seconds", "0")))
+    except ValueError:
+        return 0.0
+
+
+def _check_copies(runs: Sequence[_Run]) -> None:
+    """Refuse a run that stands in two files: copies would pass for replicates."""
+    first: dict[str, str] = {}
+    for run in runs:
+        other = first.setdefault(run.text, run.file)
+        if other != run.file and len(run.text) >= _LONG:
+            raise schema.InputError(
+                f"{run.file}: is a copy of {other}; a run counts once, so leave one out"
+            )
+
+
+def _results(
+    benchmark: base.Benchmark, arms: Sequence[ArmFiles], runs: Mapping[str, _Run]
+) -> model.Results:
+    trials: list[model.Trial] = []
+    files: dict[str, str] = {}
+    for arm in arms:
+        for boot, boot_files in enumerate(arm.boots):
+            for block, file in enumerate(boot_files):
+                order = len(files)
+                files[str(order)] = file
+                run = runs[file]
+                trial = _trial(benchmark, run, arm.name, order)
+                trial.boot, trial.block = boot, block
+                work = benchmark.work_metric
+                trials += model.figures(trial, run.report.readings, work)
+    recorded = RecordedBenchmark(benchmark.kind, getattr(benchmark, "summary", ""))
+    environment = Environment(
+        launcher="files",
+        unpaired=True,
+        arms={arm.name: RecordedArm() for arm in arms},
+        benchmarks={benchmark.kind: recorded},
+        shown={"files": files},
+    )
+    return model.Results(environment, trials)
+
+
+def _trial(benchmark: base.Benchmark, run: _Run, arm: str, order: int) -> model.Trial:
+    """Return a run that has no figure yet."""
+    metric, unit, better = benchmark.primary
+    failure = ""
+    if run.error is not None:
+        failure = model.TrialFailure.OUTPUT
+    return model.Trial(
+        benchmark=benchmark.kind,
+        metric=metric,
+        unit=unit,
+        better=better,
+        arm=arm,
+        boot=0,
+        block=0,
+        value=None,
+        host_cpu_s={},
+        guest_cpu_s=None,
+        window_s=run.seconds,
+        order=order,
+        error=run.error,
+        failure=failure,
+    )
+
+
+def _mixed(runs: Sequence[_Run]) -> Reason | None:
+    """Return in what the workloads of runs differ; None: in nothing that is known."""
+    workloads = [_compared(run.report) for run in runs]
+    names: dict[str, None] = {}
+    for workload in workloads:
+        names.update(dict.fromkeys(workload))
+    differing: dict[str, dict[str, str]] = {}
+    for name in names:
+        values: dict[str, str] = {}
+        seen: set[str] = set()
+        for run, workload in zip(runs, workloads, strict=True):
+            value = workload.get(name, "")
+            if _normal(value) not in seen:
+                seen.add(_normal(value))
+                values[value] = os.path.basename(run.file)
+        if len(values) > 1:
+            differing[name] = values
+    differing |= _other_units(runs)
+    if not differing:
+        return None
+    first, *others = differing
+    return reason(_C.MIXED_WORKLOADS, name=first, values=differing[first], others=others)
+
+
+def _common(workloads: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return what is the same in all workloads."""
+    common: dict[str, str] = {}
+    for name, value in workloads[0].items():
+        if all(workload.get(name) == value for workload in workloads):
+            common[name] = value
+    return common
+
+
+def _other_units(runs: Sequence[_Run]) -> dict[str, dict[str, str]]:
+    """Return the figures that have several units: what -> unit -> file."""
+    units: dict[str, dict[str, str]] = {}
+    for run in runs:
+        for reading in run.report.readings:
+            of_metric = units.setdefault(f"the unit of {reading.metric}", {})
+            of_metric.setdefault(reading.unit, os.path.basename(run.file))
+    return {name: files for name, files in units.items() if len(files) > 1}
+
+
+def _compared(report: base.BenchmarkReport) -> dict[str, str]:
+    """Return what has to be the same in all runs of a workload: name -> value."""
+    workload: dict[str, str] = {}
+    for name, value in report.workload.items():
+        bare = _NUMBERED.sub("", name)
+        if bare == "command":
+            for option, given in _of_command(value).items():
+                workload.setdefault(option, given)
+        elif bare not in _VARYING:
+            workload[name] = value
+    return workload
+
+
+def _of_command(command: str) -> dict[str, str]:
+    words = command.split()
+    found: dict[str, str] = {}
+    for name, spellings in _OPTIONS.items():
+        value = pasted.option(words, *spellings)
+        if value is not None:
+            found[name] = value
+    for word in words:
+        key, equals, value = word.partition("=")
+        if equals and key in _OPERANDS:
+            found[key] = value
+    return found
+
+
+def _normal(value: str) -> str:
+    """Return a size in bytes, whatever suffix it has, and any other text as it is."""
+    size = _SIZE.fullmatch(value)
+    if size is None:
+        return value
+    return str(int(size[1]) << _SHIFT[size[2].lower()])
