@@ -62,8 +62,11 @@ def _of_limits(budget: Budget) -> Iterator[str]:
 
 def _figure(budget: Budget) -> tuple[str, str]:
     """Return the figure that a budget limits and its unit, both empty where they are not known."""
-    benchmark = plugins.of_label(budget.benchmark, {})
-    if benchmark is not None:
+    try:
+        benchmark = plugins.load_reader(budget.benchmark.partition(":")[0])
+    except plugins.UnknownBenchmarkError:
+        pass
+    else:
         metric, unit, _ = benchmark.primary
         if budget.metric in (None, metric):
             return metric, unit

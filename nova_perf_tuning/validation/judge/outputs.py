@@ -137,10 +137,22 @@ def _run(benchmark: base.Benchmark, file: str) -> _Run:
     try:
         report = benchmark.checked_report(text)
     except base.BenchmarkOutputError as error:
-        if not benchmark.printed(text):
-            raise schema.InputError(f"{file}: {one_line(error, 300)}") from None
-        return _Run(file, text, base.BenchmarkReport(), error=one_line(error, 300))
+        fault = one_line(error, 300)
+        other = _printed_by(text)
+        if other and other != benchmark.kind:
+            fault = f"is an output of '{other}', not of '{benchmark.kind}' ({fault})"
+        elif benchmark.printed(text):
+            return _Run(file, text, base.BenchmarkReport(), error=fault)
+        raise schema.InputError(f"{file}: {fault}") from None
     return _Run(file, text, report, _seconds(benchmark, text, report))
+
+
+def _printed_by(text: str) -> str:
+    """Return the kind of the benchmark that can read an output; empty: there is none."""
+    try:
+        return plugins.recognise(text).kind
+    except base.BenchmarkOutputError:
+        return ""
 
 
 def _seconds(benchmark: base.Benchmark, text: str, report: base.BenchmarkReport) -> float:

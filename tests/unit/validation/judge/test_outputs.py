@@ -245,6 +245,13 @@ class FilesTest(directories.DirectoryCase):
             self.assertIn(f"{file}: ", str(error))
         self.assertNotIn(f"{files[0]}: ", str(error))
 
+    def test_another_test_of_the_same_program_is_no_failed_run(self):
+        files = [str(DATA / name) for name in ("iperf3-two-streams.json", "iperf3-udp.json")]
+        error = self.assertRaises(
+            schema.InputError, outputs.read, "iperf3", [self.arm("a", files)]
+        )
+        self.assertIn(f"{files[1]}: is an output of 'packets', not of 'iperf3'", str(error))
+
     def test_a_run_counts_once(self):
         text = (DATA / "iperf3-two-streams.json").read_text()
         files = [self.write_file(name, text) for name in ("n", "copy")]
