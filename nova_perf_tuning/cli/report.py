@@ -9,17 +9,29 @@ from collections.abc import Callable, Sequence
 from nova_perf_tuning import atomic_write
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli.options import output
+from nova_perf_tuning.cli.options import outputs as output_options
 from nova_perf_tuning.cli.options import results as result_options
-from nova_perf_tuning.validation.judge import ablation, budget_file, fleet, fleet_places, verdict
+from nova_perf_tuning.validation.judge import (
+    ablation,
+    budget_file,
+    fleet,
+    fleet_places,
+    outputs,
+    verdict,
+)
 from nova_perf_tuning.validation.measure import results_file
 from nova_perf_tuning.validation.report import ndjson, report, summary
-from nova_perf_tuning.validation.results import model, schema
+from nova_perf_tuning.validation.results import messages, model, schema
+from nova_perf_tuning.validation.results.environment import Environment
+from nova_perf_tuning.validation.results.reasons import Reason
 
 _MAX_AUDIT = 4 << 20
 
 
 class Report(command.PerfCommand):
     """Make the report of recorded results: one HTML file that needs nothing else.
+
+    With --arm it is of the output files of a benchmark, of arms that are measured elsewhere.
 
     With -f json the same figures are printed for programs. With -f json or --ndjson the
     HTML file is written only if -o is given.
@@ -40,11 +52,12 @@ class Report(command.PerfCommand):
             help="files printed by 'nova-perf audit -f json' on many hosts, each named after its host, "
             "instead of RESULTS.json",
         )
+        output_options.add(parser)
         parser.add_argument(
             "-o",
             "--output",
             metavar="FILE",
-            help="HTML file (default: report.html in the directory of the results)",
+            help="HTML file (default: report.html in the directory of the results; required with --arm)",
         )
         options.add(
             parser, "--budget", "FILE", "show the verdict by these overhead budgets (YAML)"
@@ -57,21 +70,30 @@ class Report(command.PerfCommand):
         )
 
     def take_action(self, args: argparse.Namespace) -> None:
-        if bool(args.audits) == bool(args.results):
-            raise options.OptionError("give RESULTS.json or --audits, and not both")
+        output_options.check(args, "audits")
         if args.audits:
             _check_audit_options(args)
             beside = os.path.join(os.path.dirname(args.audits[0]), "report.html")
             _report_audits(args.audits, args.output or beside)
             return
+        if args.arm and args.ndjson is not None:
+            raise options.OptionError(
+                "--ndjson needs RESULTS.json: output files name no time and no host to tell trials by"
+            )
         path = args.output
         if path is None and args.format != "json" and args.ndjson is None:
+            if args.arm:
+                raise options.OptionError("--arm requires -o FILE, the report to write")
             path = os.path.join(os.path.dirname(args.results), "report.html")
-        outputs = [file for file in (path, args.ndjson) if file is not None]
-        output.check(outputs, [args.results, *result_options.budget_files(args.budget)])
-        for file in outputs:
+        written = [file for file in (path, args.ndjson) if file is not None]
+        arms = output_options.arms(args.arm)
+        read = [args.results, *result_options.budget_files(args.budget)]
+        for arm in arms:
+            read += arm.files
+        output.check(written, read)
+        for file in written:
             atomic_write.check(file)
-        judged = _judged(args)
+        judged = _judged(args, arms)
         if args.format == "json":
             command.print_json(judged.as_json())
         if path is not None:
@@ -79,7 +101,7 @@ class Report(command.PerfCommand):
         if args.ndjson is not None:
             results_file.write_atomically(args.ndjson, judged.ndjson())
         if args.format != "json":
-            command.say(*outputs)
+            command.say(*written)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -88,6 +110,7 @@ class _Judged:
 
     :ivar hosts: of a run over many hosts that was judged again.
     :ivar recorded: the verdicts on hosts are those in the file.
+    :ivar notes: what is to be known besides.
     """
 
     results: model.Results
@@ -96,9 +119,12 @@ class _Judged:
     knobs: Sequence[ablation.Knob] = ()
     hosts: fleet.FleetVerdict | None = None
     recorded: bool = False
+    notes: Sequence[Reason] = ()
 
     def as_json(self) -> dict[str, object]:
-        document = report.as_json(self.results, self.summaries, self.judgements, self.knobs)
+        document = report.as_json(
+            self.results, self.summaries, self.judgements, self.knobs, self.notes
+        )
         if self.hosts is not None:
             document["verdict"] = None
             if self.hosts.whole is not None:
@@ -108,7 +134,12 @@ class _Judged:
 
     def html(self) -> str:
         return report.render(
-            self.results, self.summaries, self.judgements, self.knobs, recorded=self.recorded
+            self.results,
+            self.summaries,
+            self.judgements,
+            self.knobs,
+            recorded=self.recorded,
+            more_notes=self.notes,
         )
 
     def ndjson(self) -> str:
@@ -126,19 +157,27 @@ class _Judged:
         return self.results.environment.host, None
 
 
-def _judged(args: argparse.Namespace) -> _Judged:
-    """Read the results and judge them by the budgets that were given."""
+def _judged(args: argparse.Namespace, arms: Sequence[outputs.ArmFiles]) -> _Judged:
+    """Read the results, or the files of arms, and judge them by the budgets that were given."""
     budgets: list[budget_file.Budget] = []
     if args.budget:
         budgets = budget_file.load(args.budget)
     limits = budget_file.limits(budgets)
-    results = results_file.load(args.results)
+    files = outputs.Outputs(model.Results(Environment(), []))
+    if arms:
+        files = outputs.read(args.benchmark, arms)
+        if files.mixed is not None:
+            raise schema.InputError(messages.of(files.mixed))
+        results = files.results
+    else:
+        results = results_file.load(args.results)
     if results.environment.fleet is None:
         return _Judged(
             results,
             summary.summarise(results, limits=limits),
             judgements=verdict.judge_all(results, budgets),
             knobs=ablation.judge(results, budgets),
+            notes=files.notes,
         )
     if args.budget:  # judged again, host by host
         results, hosts = fleet.judge(results, budgets)

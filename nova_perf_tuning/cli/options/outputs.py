@@ -29,10 +29,16 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check(args: argparse.Namespace) -> None:
-    """Refuse options that do not go together; OptionError: which."""
-    if bool(args.results) == bool(args.arm):
-        raise options.OptionError("give RESULTS.json or --arm NAME=FILES, and not both")
+def check(args: argparse.Namespace, *others: str) -> None:
+    """Refuse options that do not go together; OptionError: which.
+
+    :param others: options, besides results and arms, that say what is judged.
+    """
+    given = [args.results, args.arm]
+    given += [getattr(args, name) for name in others]
+    ways = ["RESULTS.json", "--arm NAME=FILES", *(f"--{name}" for name in others)]
+    if sum(map(bool, given)) != 1:
+        raise options.OptionError(f"give {' or '.join(ways)}, and only one of them")
     if args.arm and args.benchmark is None:
         raise options.OptionError("--arm requires --benchmark, such as --benchmark fio")
     if args.benchmark is not None and not args.arm:

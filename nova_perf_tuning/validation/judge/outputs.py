@@ -116,6 +116,9 @@ def read(kind: str, arms: Sequence[ArmFiles]) -> Outputs:
     outputs.mixed = _mixed(good)
     if good:
         outputs.workload = _common([run.report.workload for run in good])
+    summary = getattr(benchmark, "summary", "")
+    recorded = RecordedBenchmark(benchmark.kind, summary, parameters=outputs.workload)
+    outputs.results.environment.benchmarks = {benchmark.kind: recorded}
     for run in good:
         outputs.remarks.update(dict.fromkeys(run.report.remarks.values()))
     taken = [arm.name for arm in arms if arm.files_are_boots and len(arm.boots) > 1]
@@ -195,12 +198,10 @@ def _results(
                 trial.boot, trial.block = boot, block
                 work = benchmark.work_metric
                 trials += model.figures(trial, run.report.readings, work)
-    recorded = RecordedBenchmark(benchmark.kind, getattr(benchmark, "summary", ""))
     environment = Environment(
         launcher="files",
         unpaired=True,
         arms={arm.name: RecordedArm() for arm in arms},
-        benchmarks={benchmark.kind: recorded},
         shown={"files": files},
     )
     return model.Results(environment, trials)

@@ -20,6 +20,7 @@ from nova_perf_tuning.validation.report import (
 )
 from nova_perf_tuning.validation.results import messages, model
 from nova_perf_tuning.validation.results.environment import RecordedArm
+from nova_perf_tuning.validation.results.reasons import Reason
 
 if TYPE_CHECKING:
     import jinja2
@@ -44,11 +45,12 @@ def as_json(
     summaries: Sequence[summary.BenchmarkSummary],
     judged: Sequence[verdict.Judgement],
     knobs: Sequence[ablation.Knob] = (),
+    more_notes: Sequence[Reason] = (),
 ) -> dict[str, Any]:
     document = data.verdicts(results, judged, knobs)
     if not document["headline"]:
         document |= data.line("headline", [summary.headline(summaries)])
-    document |= data.lines("notes", summary.notes(results, summaries))
+    document |= data.lines("notes", [*summary.notes(results, summaries), *more_notes])
     document |= data.lines("warnings", summary.warnings(results.environment))
     document["verdict"] = None
     if judged:
@@ -65,13 +67,16 @@ def render(
     knobs: Sequence[ablation.Knob] = (),
     *,
     recorded: bool = False,
+    more_notes: Sequence[Reason] = (),
 ) -> str:
     """Return the HTML report, which has no script and loads nothing.
 
     All text from results is escaped.
 
     :param recorded: verdicts on hosts of a fleet are those of the file.
+    :param more_notes: what is to be known besides what results say.
     """
+    notes = [*summary.notes(results, summaries), *more_notes]
     environment = results.environment
     guests = [arm for arm in summary.arm_order(results) if arm != model.HOST]
     colours = {model.HOST: "host"}
@@ -112,7 +117,7 @@ def render(
         knob_head=text.KNOB_HEAD,
         knob_summary=text.knob_summary(knobs),
         aa=model.is_aa(environment),
-        notes=[messages.of(note) for note in summary.notes(results, summaries)],
+        notes=list(map(messages.of, notes)),
         warnings=[messages.of(warning) for warning in summary.warnings(environment)],
         verdict=whole,
         judged=judged,

@@ -65,7 +65,7 @@ class Comparison:
     :ivar pairs_excluded: pairs of which a guard rejected a trial; :ivar notes: why, and how many
         trials failed.
     :ivar invalid: why there is no ratio although there are pairs.
-    :ivar values: boot and ratio of each pair that counts.
+    :ivar values: boot and ratio of each pair that counts; none where nothing pairs trials.
     """
 
     arm: str
@@ -193,8 +193,13 @@ def _comparison(figure: trial_filter.Figure, arm: str, baseline: str, by: _Chose
     accelerator = by.results.environment.accelerator
     picked = trial_filter.select_of(figure, by.gaps, accelerator, arm, baseline, by.guards)
     logs: dict[int, list[float]] = {}
-    if picked.invalid is None:
+    ratio: statistics.Estimate | None = None
+    if picked.invalid is None and by.gaps.unpaired:
+        of_arm = statistics.signed_logs(picked.trials, arm)
+        ratio = statistics.unpaired_ratio(of_arm, statistics.signed_logs(picked.trials, baseline))
+    elif picked.invalid is None:
         logs = statistics.log_ratios(picked.trials, arm, baseline)
+        ratio = statistics.ratio_of(logs)
     values: list[tuple[int, float]] = []
     for boot, boot_logs in logs.items():
         for log in boot_logs:
@@ -202,7 +207,7 @@ def _comparison(figure: trial_filter.Figure, arm: str, baseline: str, by: _Chose
     return Comparison(
         arm=arm,
         baseline=baseline,
-        ratio=statistics.ratio_of(logs),
+        ratio=ratio,
         pairs_excluded=picked.pairs_excluded,
         notes=picked.notes,
         invalid=picked.invalid,

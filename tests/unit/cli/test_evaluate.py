@@ -243,8 +243,8 @@ class FilesTest(directories.DirectoryCase):
         (self.directory / "empty").mkdir()
         arm = ("--arm", "x=a0.txt")
         for arguments, words in (
-            ((), "give RESULTS.json or --arm NAME=FILES, and not both"),
-            (("r.json", "--benchmark", "fio", *arm), "and not both"),
+            ((), "give RESULTS.json or --arm NAME=FILES, and only one of them"),
+            (("r.json", "--benchmark", "fio", *arm), "and only one of them"),
             (arm, "--arm requires --benchmark"),
             (("r.json", "--benchmark", "fio"), "--benchmark requires --arm"),
             (("--benchmark", "fio", "--arm", "x"), "write it as NAME=FILES"),

@@ -3,8 +3,12 @@
 
 import dataclasses
 import json
+import math
 import os
+import pathlib
 import stat
+
+from scipy import stats
 
 from nova_perf_tuning.validation.measure import results_file
 from tests.support import directories, program, samples
@@ -107,3 +111,61 @@ class ReportTest(directories.DirectoryCase):
         self.assertEqual(("steal", None), (first["excluded"], documents[0][1]["excluded"]))
         self.assertEqual(["perf:vif_host_offload.csum=true"], last["request"])
         program.refused(self, "report", self.results, "--ndjson", self.results)
+
+
+class FilesTest(directories.DirectoryCase):
+    """Reports of output files: ``--arm NAME=FILES`` in place of results."""
+
+    def setUp(self):
+        super().setUp()
+        data = pathlib.Path(__file__).resolve().parents[1] / "validation" / "bench" / "data"
+        text = (data / "netperf-stream.txt").read_text()
+        self.given = ["--benchmark", "netperf"]
+        for name, values in (("old", (1000, 1010, 990)), ("new", (905, 900, 895))):
+            for number, value in enumerate(values):
+                self.write_file(f"{name}{number}.txt", text.replace("12306.82", str(value)))
+            self.given += ["--arm", f"{name}={self.directory}/{name}*.txt"]
+        self.page = os.path.join(self.directory, "page.html")
+
+    def test_arms_are_compared_as_samples_that_nothing_pairs(self):
+        done = program.nova_perf("report", *self.given, "-o", self.page, "-f", "json")
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        document = json.loads(done.stdout)
+        [benchmark] = document["benchmarks"]
+        [pair] = benchmark["comparisons"]
+        logs = [list(map(math.log, values)) for values in ((905, 900, 895), (1000, 1010, 990))]
+        interval = stats.ttest_ind(*logs, equal_var=False).confidence_interval()
+        self.assertAlmostEqual(math.exp(interval.low), pair["ratio"]["low"])
+        self.assertAlmostEqual(math.exp(interval.high), pair["ratio"]["high"])
+        codes = [note["code"] for note in document["note_details"]]
+        self.assertEqual(["unpaired", "no_conditions", "files_as_boots"], codes)
+        with open(self.page, encoding="utf-8") as file:
+            page = file.read()
+        self.assertIn("Welch", page)
+        self.assertIn("protocol: TCP", page)
+        self.assertNotIn("the guest as libvirt makes it", page)
+
+    def test_what_is_refused(self):
+        other = self.write_file("x", "no output")
+        for arguments, words in (
+            (self.given, "--arm requires -o FILE"),
+            ((*self.given, "--ndjson", self.page), "--ndjson needs RESULTS.json"),
+            ((*self.given, "-o", f"{self.directory}/old0.txt"), "this command reads that file"),
+            (("--arm", f"a={other}", "-o", self.page), "--arm requires --benchmark"),
+            (("--benchmark", "netperf", "--arm", f"a={other}", "-o", self.page), f"{other}: "),
+        ):
+            with self.subTest(arguments):
+                self.assertIn(words, program.refused(self, "report", *arguments))
+
+    def test_files_of_different_workloads_have_no_report(self):
+        data = pathlib.Path(__file__).resolve().parents[1] / "validation" / "bench" / "data"
+        text = (data / "sysbench-cpu.txt").read_text()
+        given = ["--benchmark", "cpu", "-o", self.page]
+        for threads in (1, 2):
+            path = self.write_file(
+                f"t{threads}", text.replace("threads: 1", f"threads: {threads}")
+            )
+            given += ["--arm", f"a{threads}={path}"]
+        line = program.refused(self, "report", *given)
+        self.assertIn("the files are of different workloads: threads is 1 (t1) and 2 (t2)", line)
+        self.assertFalse(os.path.exists(self.page))

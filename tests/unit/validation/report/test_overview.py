@@ -131,8 +131,11 @@ class AuditsTest(directories.DirectoryCase):
     def test_mistakes_are_one_line(self):
         good, results = self.write("h0", self.documents[0]), self.write("results", {"trials": []})
         for arguments, words in (
-            ((), "give RESULTS.json or --audits"),
-            ((results, "--audits", good), "give RESULTS.json or --audits"),
+            ((), "give RESULTS.json or --arm NAME=FILES or --audits, and only one"),
+            (
+                (results, "--audits", good),
+                "give RESULTS.json or --arm NAME=FILES or --audits, and only one",
+            ),
             (("--audits", results), "results.json: the document: "),
             (("--audits", good, good), "'h0' is given twice"),
             (("--audits", good, "-o", good), "this command reads that file"),
