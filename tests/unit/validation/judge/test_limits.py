@@ -83,17 +83,21 @@ class WorstRunTest(testcase.TestCase):
         self.check(longest(47, None), V.FAIL, C.RUN_BEYOND, C.TOO_MANY_LOST)
 
     def test_a_fact_is_no_chance_that_others_are_corrected_for(self):
-        values = {"host": 1000.0, "tuned": 900.0}
-        results = samples.results(values, boots=3, blocks=6)
-        budgets = [B("iperf3", "tuned", 0.05), oslat()]
-        alone = verdict.judge_all(results, budgets[:1])
-        self.assertEqual(V.FAIL, alone[0].verdict)
+        """The loss fails at 95 %, and would not at the 97.5 % of a correction for two figures."""
+        results = samples.results({"host": 1000.0, "tuned": 900.0}, boots=3, blocks=6)
+        ends = []
+        for confidence in (0.95, 0.975):
+            budget = B("iperf3", "tuned", 0.1, confidence=confidence)
+            ends.append(verdict.judge_all(results, [budget])[0].loss.low)
+        budgets = [B("iperf3", "tuned", sum(ends) / 2), oslat()]
+        [alone] = verdict.judge_all(results, budgets[:1])
+        self.assertEqual(V.FAIL, alone.verdict)
         results.trials += [dataclasses.replace(trial, order=99) for trial in longest(21).trials]
-        for trial in results.trials[-1:]:
-            trial.boot = 0
         both = verdict.judge_all(results, budgets)
         self.assertEqual([V.FAIL, V.PASS], [found.verdict for found in both])
-        self.assertEqual(alone[0].reasons, both[0].reasons)
+        self.assertEqual(alone.reasons, both[0].reasons)
+        twice = [*budgets, B("iperf3", "tuned", min_value="1 Mbit/s")]
+        self.assertEqual(V.INCONCLUSIVE, verdict.judge_all(results, twice)[0].verdict)
 
 
 class IntervalTest(testcase.TestCase):
