@@ -18,8 +18,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         parser,
         "--arm",
         "NAME=FILES",
-        "output files of one arm instead of RESULTS.json: a pattern, of which each file is a run in a boot of its"
-        " own; or a directory or pattern for each boot",
+        "output files of an arm (a pattern; or a directory or pattern per boot), instead of RESULTS.json",
     )
     options.add(
         parser,

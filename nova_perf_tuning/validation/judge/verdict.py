@@ -256,7 +256,7 @@ class Measured:
         trials, figure = self._figure(budget.benchmark, metric)
         fault = self._other_guests(budget)
         if fault is None:
-            fault = self._absent(budget, metric, baseline, trials)
+            fault = self._absent(budget, metric, budget.arm, trials)
         if fault is None:
             fault = self._unjudgeable
         if fault is not None:
@@ -264,8 +264,10 @@ class Measured:
         case = _Case(budget=budget, metric=metric)
         if budget.limits:
             case.level = limits.ArmFigure.of(budget, metric, figure, self._gaps, self._environment)
-        if budget.max_loss is not None or budget.max_host_cpu_per_unit is not None:
-            self._compare(case, figure, baseline)
+        if not budget.is_absolute:
+            case.compare_fault = self._absent(budget, metric, baseline, trials)
+            if case.compare_fault is None:
+                self._compare(case, figure, baseline)
         return case
 
     def _compare(self, case: _Case, figure: trial_filter.Figure, baseline: str) -> None:
@@ -328,10 +330,10 @@ class Measured:
         self,
         budget: Budget,
         metric: str,
-        baseline: str,
+        arm: str,
         trials: Sequence[model.Trial],
     ) -> Reason | None:
-        """Return what of a budget was not measured.
+        """Return what of a budget was not measured in one of its arms.
 
         :param trials: of its figure, failed ones included.
         """
@@ -352,9 +354,8 @@ class Measured:
                 named=budget.metric is not None,
             )
         measured = {trial.arm for trial in trials}
-        for arm in (budget.arm, baseline):
-            if arm not in measured:
-                return reason(_C.NO_ARM, arm=arm, known=sorted(arms))
+        if arm not in measured:
+            return reason(_C.NO_ARM, arm=arm, known=sorted(arms))
         return None
 
     def _judged_by(self, benchmark: str) -> str:

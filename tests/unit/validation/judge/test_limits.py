@@ -76,7 +76,7 @@ class WorstRunTest(testcase.TestCase):
         samples.tell(results, benchmarks={"oslat": parameters})
         self.check(results, V.INVALID, C.SHORT_RUNS)
 
-    def test_lost_runs_are_told_and_too_many_are_invalid(self):
+    def test_lost_runs_are_named_and_too_many_are_invalid(self):
         found = self.check(longest(*[21] * 5, None), V.PASS, C.NO_RUN_BEYOND)
         self.assertEqual([C.FAILED, C.WORST], [note.code for note in found.reasons[0].notes])
         self.check(longest(21, None), V.INVALID, C.TOO_MANY_LOST)
@@ -182,12 +182,16 @@ class IntervalTest(testcase.TestCase):
         self.check(V.INVALID, C.NO_BENCHMARK, benchmark="fio", max_value="1 ms")
 
     def test_beside_a_loss_each_limit_has_its_verdict(self):
-        """An arm that is missing is the fault of the loss and of the value."""
+        """A baseline that is missing is a fault of the loss alone."""
         results = samples.results({"host": 10000.0, "tuned": 9400.0}, boots=4, blocks=3)
         fields = {"max_loss": 0.2, "min_value": "12 Gbit/s"}
         found = self.check(V.FAIL, C.BEYOND, results, **fields)
         self.assertEqual([V.PASS, V.FAIL], list(found.verdicts))
         self.assertEqual(["loss", "value"], [why.params["figure"] for why in found.reasons])
+        found = self.check(V.FAIL, C.BEYOND, **fields)
+        self.assertEqual([C.BEYOND, C.NO_ARM], [why.code for why in found.reasons])
+        found = self.check(V.INVALID, C.NO_ARM, max_loss=0.2, min_value="8 Gbit/s")
+        self.assertEqual([V.PASS, V.INVALID], list(found.verdicts))
 
     def test_an_absolute_limit_replaces_no_other_budget(self):
         """Budgets for the same figure: the more specific one counts, but these are two figures."""

@@ -175,7 +175,7 @@ class FilesTest(directories.DirectoryCase):
         self.assertEqual("TCP", found.workload["protocol"])
         self.assertIsNone(found.mixed)
 
-    def test_files_that_were_taken_as_boots_are_told(self):
+    def test_files_that_were_taken_as_boots_are_named(self):
         files = [self.netperf(f"n{number}", 100 + number) for number in range(2)]
         arm = outputs.ArmFiles("a", [[file] for file in files], files_are_boots=True)
         found = outputs.read("netperf", [arm])
