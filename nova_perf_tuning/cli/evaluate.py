@@ -29,8 +29,8 @@ class Evaluate(command.PerfCommand):
     Results of a run over many hosts are judged host by host, as the run itself did. With --arm
     the output files of a benchmark are judged, of arms that are measured elsewhere.
 
-    Exit code: 0 PASS (all intervals inside their budgets), 1 FAIL (one wholly outside), 2
-    INCONCLUSIVE (more trials are needed), 3 INVALID or error.
+    Exit code: 0 PASS (all intervals inside their budgets), 1 FAIL (one wholly outside, or a run
+    beyond the limit on a maximum), 2 INCONCLUSIVE (more trials are needed), 3 INVALID or error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
