@@ -33,6 +33,34 @@ def cpus_of(layout, smt=1, offline=(), capacity=None):
     return tuple(result)
 
 
+def with_l3(cpus, cores, hidden=()):
+    """Return CPUs whose L3 caches are shared by so many cores of a node each, in the order of the cores.
+
+    :param hidden: CPUs whose cache the kernel does not show.
+    """
+    of_node = {}
+    for cpu in sorted(cpus, key=lambda cpu: cpu.id):
+        leader = min(cpulist.parse(cpu.siblings) | {cpu.id})
+        leaders = of_node.setdefault(cpu.node, [])
+        if leader not in leaders:
+            leaders.append(leader)
+    group_of = {}
+    for cpu in cpus:
+        leader = min(cpulist.parse(cpu.siblings) | {cpu.id})
+        group_of[cpu.id] = cpu.node, of_node[cpu.node].index(leader) // cores
+    result = []
+    for cpu in cpus:
+        shared = None
+        if cpu.online and cpu.id not in hidden:
+            shared = cpulist.format(
+                other.id
+                for other in cpus
+                if other.online and group_of[other.id] == group_of[cpu.id]
+            )
+        result.append(dataclasses.replace(cpu, l3=shared))
+    return tuple(result)
+
+
 def irq(number, name, device=None, affinity=None, node=None):
     return host_model.Irq(number, name, device, affinity, affinity, node)
 
@@ -230,6 +258,10 @@ def topologies(draw):
     offline = draw(st.sets(st.integers(1, max(total - 1, 1)), max_size=total // 3))
     strong = draw(st.sampled_from((None, lambda core: 1024 if core % 2 else 512)))
     cpus = cpus_of(layout, smt, offline, strong)
+    cores = draw(st.sampled_from((None, 1, 2, 3)))
+    if cores is not None:
+        hidden = draw(st.sets(st.integers(0, total - 1), max_size=2))
+        cpus = with_l3(cpus, cores, hidden)
     empty = draw(st.sets(st.sampled_from((4, 5)), max_size=2)) if numa else set()
     numbers = sorted({*ids, *empty} - {None})
     distances = {node: {} for node in numbers}

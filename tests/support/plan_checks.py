@@ -78,6 +78,7 @@ def problems(facts, sets, plan):
     wrong = list(_forbidden(facts, sets, plan, real))
     wrong += _nodes(facts, plan, real)
     wrong += _unasked(facts, plan)
+    wrong += _near_guests(facts, plan, real)
     wrong += _spread(facts, plan, real)
     wrong += _sets(plan, real)
     wrong += _napis(facts, plan, real)
@@ -230,7 +231,7 @@ def groups(facts, plan):
         workers = [
             int(setting.value)
             for setting in workers
-            if setting is not None and setting.rule == "vhost-spread"
+            if setting is not None and setting.rule.startswith("vhost-spread")
         ]
         if workers:
             yield f"{guest.name} workers", "vhost", 1, workers
@@ -258,10 +259,54 @@ def classes(facts, real):
     return result
 
 
+def l3_groups(facts):
+    """Return CPU -> its L3 group, of nodes that have several."""
+    of_node = collections.defaultdict(set)
+    for cpu in facts.cpus:
+        of_node[cpu.node].add(cpu.l3)
+    return {cpu.id: cpu.l3 for cpu in facts.cpus if cpu.l3 and len(of_node[cpu.node] - {None}) > 1}
+
+
+def distances(facts, guest):
+    """Return CPU -> how many L3 groups have more of the guest's vCPUs; a farther one has none of them."""
+    l3_of = l3_groups(facts)
+    vcpus = collections.Counter()
+    for text in guest.domain.vcpu_pins.values():
+        its = {l3_of.get(cpu) for cpu in cpulist.parse(text)}
+        if len(its) == 1:
+            vcpus.update(its - {None})
+    return {
+        cpu.id: sum(number > vcpus[l3_of.get(cpu.id)] for number in vcpus.values())
+        for cpu in facts.cpus
+    }
+
+
+def _near_guests(facts, plan, real):
+    """Threads with a set of CPUs are in the nearest L3 groups that together have a CPU for each of them."""
+    value = {setting.target: setting for setting in plan.settings}
+    for guest in facts.guests:
+        if guest.domain is None:
+            continue
+        far = distances(facts, guest)
+        for kind in ("vhost", "emulator", "iothread"):
+            threads = [thread for thread in guest.threads if thread.kind == kind]
+            planned = [value[f"tid:{one.tid}"] for one in threads if f"tid:{one.tid}" in value]
+            for setting in planned:
+                if not setting.rule.endswith("-numa-l3"):
+                    continue
+                cpus = cpus_of(setting)
+                most = max(far[cpu] for cpu in cpus)
+                pinned = kind == "iothread" and guest.domain.iothread_pins
+                nearer = {cpu for cpu in cpus if far[cpu] < most}
+                if len(nearer) >= len(threads) and not pinned:
+                    yield f"{guest.name} {setting.target}: {setting.value}, {nearer} would do"
+
+
 def _spread(facts, plan, real):
     """The guarantees of :mod:`nova_perf_tuning.host.plan.spread`, for NICs, word for word."""
     spread = list(groups(facts, plan))
-    rank = classes(facts, real)
+    of_all = classes(facts, real)
+    of_guest = _ranks_of_workers(facts, of_all)
     load = {
         "irq": collections.Counter(),
         "vhost": collections.Counter(),
@@ -278,6 +323,7 @@ def _spread(facts, plan, real):
     for name, layer, weight, cpus in spread:
         pool = pool_of(facts, plan, real, name, layer) or set(cpus)
         count = collections.Counter(cpus)
+        rank = of_guest.get(name, of_all)
         numbers = [count[cpu] for cpu in pool]
         if max(numbers) - min(numbers) > 1:
             yield f"{name}: uneven, {dict(count)} in {sorted(pool)}"
@@ -291,6 +337,32 @@ def _spread(facts, plan, real):
                     yield f"{name}: CPU {cpu} carries {more} more than CPU {other}"
                 if rank[cpu] > rank[other] and more >= weight:
                     yield f"{name}: CPU {cpu} is used before the better CPU {other}"
+        if layer == "irq" and not name.endswith("vectors"):
+            yield from _shared_groups(name, weight, cpus, pool, load[layer], facts, rank)
+
+
+def _ranks_of_workers(facts, of_all):
+    """Return name of a group of workers -> CPU -> its distance to the guest, then its class."""
+    ranks = {}
+    for guest in facts.guests:
+        if guest.domain:
+            far = distances(facts, guest)
+            ranks[f"{guest.name} workers"] = {cpu: (far[cpu], *of_all[cpu]) for cpu in far}
+    return ranks
+
+
+def _shared_groups(name, weight, cpus, pool, load, facts, rank):
+    """Queues share an L3 group although another group with a CPU as good has two fewer of them."""
+    l3_of = l3_groups(facts)
+    count = collections.Counter(cpus)
+    in_l3 = collections.Counter(l3_of.get(cpu, "") for cpu in cpus)
+    for cpu in pool:
+        for other in pool:
+            crowded = in_l3[l3_of.get(cpu, "")] - in_l3[l3_of.get(other, "")]
+            if count[cpu] <= count[other] or rank[cpu] != rank[other] or crowded < 2:
+                continue
+            if load[cpu] - load[other] >= weight:
+                yield f"{name}: CPU {cpu} shares an L3 group, CPU {other} of another would do"
 
 
 def _sets(plan, real):

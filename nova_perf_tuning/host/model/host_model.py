@@ -357,17 +357,25 @@ _OWNER: Final = re.compile(r"(\d{1,10}):(\d{1,20})", re.ASCII).fullmatch
 
 
 class PlanRule(enum.StrEnum):
-    """Rules of the planner and of the agent."""
+    """Rules of the planner and of the agent.
+
+    Those that end with ``-l3`` also went by the L3 groups of a node that has several.
+    """
 
     NIC_IRQ_LOCAL = "nic-irq-local"
+    NIC_IRQ_LOCAL_L3 = "nic-irq-local-l3"
     NIC_IRQ_NEAREST = "nic-irq-nearest"
     NIC_XPS = "nic-xps"
     NIC_RPS = "nic-rps"
     NAPI_LOCAL = "napi-local"
     VHOST_NUMA = "vhost-numa"
+    VHOST_NUMA_L3 = "vhost-numa-l3"
     VHOST_SPREAD = "vhost-spread"
+    VHOST_SPREAD_L3 = "vhost-spread-l3"
     EMULATOR_NUMA = "emulator-numa"
+    EMULATOR_NUMA_L3 = "emulator-numa-l3"
     IOTHREAD_NUMA = "iothread-numa"
+    IOTHREAD_NUMA_L3 = "iothread-numa-l3"
     PASSTHROUGH_NUMA = "passthrough-numa"
     PASSTHROUGH_VCPU = "passthrough-vcpu"
     IRQBALANCE_BAN = "irqbalance-ban"

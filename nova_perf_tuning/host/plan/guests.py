@@ -14,12 +14,17 @@ from nova_perf_tuning.guest.domain import Domain
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.notes import Note, NoteCode
 from nova_perf_tuning.host.model.owners import owned_cpus
-from nova_perf_tuning.host.plan import nics, spread
+from nova_perf_tuning.host.plan import caches, nics, spread
 from nova_perf_tuning.host.plan.layout import CpuLayout, CpuPool, in_start_order, passed_through
 from nova_perf_tuning.host.plan.refused import Refused
 from nova_perf_tuning.specs.request import Request
 
 _THREADS = {"emulator": "emulator", "iothread": "I/O threads"}
+_L3_RULES = {
+    host_model.PlanRule.VHOST_NUMA: host_model.PlanRule.VHOST_NUMA_L3,
+    host_model.PlanRule.EMULATOR_NUMA: host_model.PlanRule.EMULATOR_NUMA_L3,
+    host_model.PlanRule.IOTHREAD_NUMA: host_model.PlanRule.IOTHREAD_NUMA_L3,
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,16 +77,17 @@ class GuestPlacement:
 class ThreadPlacement:
     """Where the threads of a guest go.
 
+    :ivar pool: where its workers go.
     :ivar vhost: its workers in the order of the queues; :ivar workers: their group with
         ``spread``.
-    :ivar others: emulator and I/O threads that are moved, each with its cpulist.
+    :ivar others: emulator and I/O threads that are moved, each with its pool and its cpulist.
     """
 
     guest: GuestPlacement
     pool: CpuPool
     vhost: Sequence[host_model.Thread]
     workers: spread.Group | None
-    others: list[tuple[host_model.Thread, str]]
+    others: list[tuple[host_model.Thread, CpuPool, str]]
 
 
 def with_domains(facts: host_model.HostFacts, domains: Sequence[Domain]) -> host_model.HostFacts:
@@ -247,7 +253,9 @@ def thread_placements(
     placements = []
     warnings: list[Note] = []
     faults: list[Note] = []
-    pool_for = functools.cache(layout.threads)  # hundreds of guests share few pools
+    # Hundreds of guests share few pools, and few L3 groups.
+    pool_for = functools.cache(layout.threads)
+    distances_for = functools.cache(functools.partial(caches.nearness, layout.l3_of))
     for guest in guests:
         moves_vhost = guest.request.vhost_placement in ("numa", "spread")
         moves_others = guest.request.emulator_placement == "numa"
@@ -264,22 +272,37 @@ def thread_placements(
             if allowed:
                 warning = warning.about(emulator_pin=allowed)
             warnings.append(warning)
+        distances: Mapping[int, int] = {}
+        if layout.l3_of and pool.warning is None:
+            steps = caches.steps(guest.domain, layout.l3_of)
+            distances = distances_for(pool.cpus, steps)
         workers: list[host_model.Thread] = []
         if moves_vhost:
             workers = _vhost_workers(guest.process)
             has_vhost = any(interface.has_vhost_worker for interface in guest.domain.interfaces)
             if has_vhost and not workers:
                 faults.append(Note.of(NoteCode.NO_VHOST_WORKER, guest=guest.title))
-        others: list[tuple[host_model.Thread, str]] = []
+        others: list[tuple[host_model.Thread, CpuPool, str]] = []
         if moves_others:
-            others, confined = _other_threads(guest, pool)
+            others, confined = _other_threads(guest, pool, distances)
             faults += confined
         group = None
         if guest.request.vhost_placement == "spread":
             now = [nics.single(thread.affinity) for thread in workers]
-            group = spread.Group(pool, 1, now)
+            group = spread.Group(pool, 1, now, near=distances)
+        else:
+            pool = _closest(pool, distances, len(workers))
         placements.append(ThreadPlacement(guest, pool, workers, group, others))
     return placements, warnings + faults
+
+
+def _closest(pool: CpuPool, distances: Mapping[int, int], number: int) -> CpuPool:
+    """Return the nearest CPUs of a pool that have room for ``number`` threads of one guest."""
+    cpus = caches.roomy(pool.cpus, distances, number)
+    if len(cpus) == len(pool.cpus):
+        return pool
+    where = caches.called(pool.where)
+    return dataclasses.replace(pool, cpus=cpus, members=frozenset(cpus), where=where, in_l3=True)
 
 
 def _vhost_workers(process: host_model.GuestProcess) -> list[host_model.Thread]:
@@ -293,17 +316,23 @@ def _vhost_workers(process: host_model.GuestProcess) -> list[host_model.Thread]:
 
 
 def _other_threads(
-    guest: GuestPlacement, pool: CpuPool
-) -> tuple[list[tuple[host_model.Thread, str]], list[Note]]:
+    guest: GuestPlacement, pool: CpuPool, distances: Mapping[int, int]
+) -> tuple[list[tuple[host_model.Thread, CpuPool, str]], list[Note]]:
     """Return a guest's emulator and I/O threads with their CPUs, and notes on the immovable."""
-    moved: list[tuple[host_model.Thread, str]] = []
+    moved: list[tuple[host_model.Thread, CpuPool, str]] = []
     faults: list[Note] = []
+    closest = {"emulator": _closest(pool, distances, 1)}
+    closest["iothread"] = _closest(pool, distances, guest.domain.iothreads)
     for thread in guest.process.threads:
         if thread.kind not in _THREADS or thread.affinity is None:
             continue
-        text = _limit(thread, guest.domain, pool)
+        near = closest[thread.kind]
+        text = _limit(thread, guest.domain, near)
+        if not text:  # its pin may leave it other CPUs of the node
+            near = pool
+            text = _limit(thread, guest.domain, pool)
         if text:
-            moved.append((thread, text))
+            moved.append((thread, near, text))
         else:
             index = thread.index or 0
             about = {"cpus": guest.domain.iothread_pins[index], "pool": pool.text}
@@ -337,27 +366,40 @@ def thread_settings(
     QEMU's short-lived pool threads inherit from its emulator thread.
     """
     guest, pool, pid = placement.guest, placement.pool, placement.guest.process.pid
+    near: Mapping[int, int] = {}
+    if placement.workers:
+        near = placement.workers.near
+    farthest = max(near.values(), default=0)
     head = f"{guest.title} asks vhost_placement={guest.request.vhost_placement}: worker "
     cpus: Sequence[int | None] = ()
     if placement.workers:
         cpus = placed[placement.workers]
     for index, thread in enumerate(placement.vhost):
         if cpus:
-            text, rule = str(cpus[index]), host_model.PlanRule.VHOST_SPREAD
-            reason = f"{head}{index} has CPU {text}, one of the {len(pool.cpus)} {pool.what} CPUs of {pool.where}"
+            cpu = cpus[index]
+            text, rule, where = str(cpu), host_model.PlanRule.VHOST_SPREAD, pool.where
+            if cpu is not None and near.get(cpu, 0) < farthest:
+                rule, where = host_model.PlanRule.VHOST_SPREAD_L3, caches.called(where)
+            reason = f"{head}{index} has CPU {text}, one of the {len(pool.cpus)} {pool.what} CPUs of {where}"
         else:
-            text, rule = pool.text, host_model.PlanRule.VHOST_NUMA
+            text = pool.text
+            rule = _rule(pool, host_model.PlanRule.VHOST_NUMA)
             reason = f"{head}{index} may use the {pool.what} CPUs {text} of {pool.where}"
         yield thread_setting(thread, pid, text, reason, rule)
-    for thread, text in placement.others:
-        rule = host_model.PlanRule.EMULATOR_NUMA
+    for thread, pool, text in placement.others:
+        rule = _rule(pool, host_model.PlanRule.EMULATOR_NUMA)
         if thread.kind == "iothread":
-            rule = host_model.PlanRule.IOTHREAD_NUMA
+            rule = _rule(pool, host_model.PlanRule.IOTHREAD_NUMA)
         reason = (
             f"{guest.title} asks emulator_placement=numa: its {_THREADS[thread.kind]} may use the "
             f"{pool.what} CPUs {pool.text} of {pool.where}, away from vCPUs"
         )
         yield thread_setting(thread, pid, text, reason, rule)
+
+
+def _rule(pool: CpuPool, rule: host_model.PlanRule) -> host_model.PlanRule:
+    """Return the rule of a thread that goes to a pool: a node's, or that for its L3 groups."""
+    return _L3_RULES[rule] if pool.in_l3 else rule
 
 
 def thread_setting(

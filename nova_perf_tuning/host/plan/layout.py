@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which CPUs may carry what: the operator's sets, checked against the host and its guests."""
 
+import collections
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Self
@@ -10,6 +11,7 @@ from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.notes import Note, NoteCode
 from nova_perf_tuning.host.model.owners import CpuOwners, CpuSets, Owner
+from nova_perf_tuning.host.plan import caches
 
 #: Distance of two nodes that the kernel says nothing of (Linux' REMOTE_DISTANCE).
 _REMOTE_DISTANCE = 20
@@ -34,6 +36,7 @@ class CpuPool:
     :ivar full: CPUs of the own pool whose vectors are full: they are not among ``cpus``, and what
         lies there stays up to an even share.
     :ivar own: number of CPUs of the own pool, full ones included.
+    :ivar in_l3: they are in L3 groups of the guest's own vCPUs, and others of the node are not.
     """
 
     cpus: tuple[int, ...]
@@ -43,6 +46,7 @@ class CpuPool:
     warning: Note | None = None
     full: frozenset[int] = frozenset()
     own: int = 0
+    in_l3: bool = False
 
     @property
     def text(self) -> str:
@@ -69,6 +73,8 @@ class CpuLayout:
     :ivar transmitting: online CPUs that stay online whatever Nova's power management does.
     :ivar class_of: rank of a CPU in the order of preference; equal ranks are equally good.
     :ivar owners: what all of these follow from.
+    :ivar l3_of: L3 group of each CPU on a node that has several, see
+        :func:`nova_perf_tuning.host.plan.caches.groups`.
     :ivar full: CPUs whose vectors are full: they take no further interrupt.
     :ivar warnings: where the operator's sets, the guests and the host contradict each other.
     """
@@ -87,6 +93,7 @@ class CpuLayout:
     owners: CpuOwners
     warnings: Sequence[Note] = ()
     full: frozenset[int] = frozenset()
+    l3_of: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(cls, facts: host_model.HostFacts, sets: CpuSets) -> Self:
@@ -149,6 +156,7 @@ class CpuLayout:
             distances={node.id: node.distances for node in facts.nodes},
             owners=owners,
             warnings=tuple(warnings),
+            l3_of=caches.groups(facts),
         )
 
     @property
@@ -224,7 +232,21 @@ class CpuLayout:
         if node is not None:
             nodes = frozenset([node])
         # Shared CPUs carry guests too: those for the host alone come first among equals.
-        return self._on_nodes(nodes, [("housekeeping", housekeeping)], self.shared)
+        pool = self._on_nodes(nodes, [("housekeeping", housekeeping)], self.shared)
+        if pool is None or not self.l3_of:
+            return pool
+        return dataclasses.replace(pool, cpus=self._in_turn(pool.cpus))
+
+    def _in_turn(self, cpus: Sequence[int]) -> tuple[int, ...]:
+        """Return CPUs such that, among equals, the L3 groups take turns."""
+        seen: collections.Counter[tuple[int, bool, str | None]] = collections.Counter()
+        keys: dict[int, tuple[int, bool, int]] = {}
+        for cpu in cpus:
+            rank, is_shared = self.class_of.get(cpu, 0), cpu in self.shared
+            alike = rank, is_shared, self.l3_of.get(cpu)
+            keys[cpu] = rank, is_shared, seen[alike]
+            seen[alike] += 1
+        return tuple(sorted(cpus, key=keys.__getitem__))
 
     def _on_nodes(
         self, nodes: frozenset[int] | None, tiers: _Tiers, avoid: frozenset[int]

@@ -19,6 +19,8 @@ def settings(
     """Yield the affinity of each NAPI's thread, given the CPU of each planned interrupt."""
     passed = passed_through(facts)
     for nic in sorted(facts.nics, key=lambda nic: nic.name):
+        if not nic.napis:
+            continue
         pool = layout.interrupts(nic.node)
         if pool is None or (nic.pci or "").lower() in passed:
             continue

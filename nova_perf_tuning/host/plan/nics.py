@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.model import host_model, messages
 from nova_perf_tuning.host.model.notes import Note, NoteCode
-from nova_perf_tuning.host.plan import spread
+from nova_perf_tuning.host.plan import caches, spread
 from nova_perf_tuning.host.plan.layout import CpuLayout, CpuPool, passed_through
 from nova_perf_tuning.host.plan.refused import Refused
 from nova_perf_tuning.host.plan.vectors import (
@@ -197,7 +197,8 @@ def _placements(
             return []
         queues_now = [_current(serving, pool) for serving in here.queues.values()]
         other_now = [single(irq.affinity) for irq in here.other]
-        data = spread.Group(pool, share, queues_now)
+        apart = caches.apart(pool.cpus, layout.l3_of)
+        data = spread.Group(pool, share, queues_now, apart=apart)
         rest = spread.Group(pool, other_share, other_now)
         placement = NicPlacement(nic, node, here.queues, here.other, data, rest, vectors.more)
         placements.append(dataclasses.replace(placement, numbered=vectors.numbered))
@@ -254,9 +255,12 @@ def left_alone(
 def settings(placement: NicPlacement, placed: spread.Placed) -> Iterator[host_model.Setting]:
     """Yield the affinities of a NIC's interrupts, with their reasons."""
     nic, pool, cpus = placement.nic, placement.data.pool, placed[placement.data]
-    rule = (
-        host_model.PlanRule.NIC_IRQ_NEAREST if pool.warning else host_model.PlanRule.NIC_IRQ_LOCAL
-    )
+    rule = host_model.PlanRule.NIC_IRQ_LOCAL
+    if pool.warning:
+        rule = host_model.PlanRule.NIC_IRQ_NEAREST
+    rest_rule = rule
+    if placement.data.apart and not pool.warning:
+        rule = host_model.PlanRule.NIC_IRQ_LOCAL_L3
     why = _why(placement)
     tails: dict[int | None, str] = {}
     for cpu, number in collections.Counter(cpus).items():
@@ -275,7 +279,7 @@ def settings(placement: NicPlacement, placed: spread.Placed) -> Iterator[host_mo
             continue
         what = f"{_kind(placement, irq)} of {nic.name} ({irq.name or irq.number})"
         reason = f"{what}: kept off guest CPUs, on {pool.where}"
-        yield irq_setting(irq, str(cpu), reason, rule)
+        yield irq_setting(irq, str(cpu), reason, rest_rule)
 
 
 def _kind(placement: NicPlacement, irq: host_model.Irq) -> str:
@@ -298,7 +302,10 @@ def _why(placement: NicPlacement) -> str:
     number = sum(1 + placement.more.get(queue, 0) for queue in placement.queues)
     queues = counted(number, "queue")
     cpus = counted(len(pool.cpus), f"{pool.what} CPU")
-    return f"{nic.name} ({about}) has {queues} for {cpus} of {pool.where}:"
+    where = pool.where
+    if placement.data.apart:
+        where = caches.counted_on(where, len(set(placement.data.apart.values())))
+    return f"{nic.name} ({about}) has {queues} for {cpus} of {where}:"
 
 
 def irq_setting(irq: host_model.Irq, value: str, reason: str, rule: str) -> host_model.Setting:

@@ -13,14 +13,19 @@ weight ``w``:
 * *in order of preference*: where ``g`` has more items on ``a`` than on ``b`` and ``a`` is of a
   worse class (SMT sibling, CPU 0), then ``load(a) - w < load(b)``: nothing lies on ``a`` that
   ``b`` could take without carrying more than ``a`` does;
+* *near its guest*: nearness (``near``) is the first part of a CPU's class, so nothing lies in a
+  farther L3 group that a nearer one could take without carrying more than the farther does;
+* *over L3 groups* (``apart``): where ``g`` has at least two items more in one L3 group than in
+  another, and ``a`` and ``b`` are their CPUs of one class, and ``g`` has more items on ``a`` than
+  on ``b``, then ``load(a) - w < load(b)``;
 * *at rest*: given its own result as the current placement, it returns that.
 
 CPUs whose vectors are full take nothing more. What lies there stays, up to an even share of its
 group over its own pool; what is above that share goes to the others as above. Where every CPU of
 the pool is full, it is nowhere.
 
-Every move lowers the sum of squared loads, or keeps it and lowers the load on worse classes: it
-ends.
+Every move lowers the sum of squared loads; or keeps it and lowers the load on worse classes; or
+keeps both and lowers the sum of a group's squared numbers of items in each L3 group: it ends.
 """
 
 import collections
@@ -37,11 +42,16 @@ class Group:
 
     :ivar current: the CPU of each item now; None where it is on none or on several.
     :ivar weight: load of one item, in units that all groups of one call share; at least 1.
+    :ivar near: distance of each CPU of the pool; empty: all are equally far.
+    :ivar apart: L3 group of each CPU of the pool, over which the items are spread; empty: over
+        none.
     """
 
     pool: CpuPool
     weight: int
     current: Sequence[int | None]
+    near: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    apart: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
 
 #: The CPU of each item of each group; None: no CPU can take it.
@@ -72,11 +82,13 @@ def balance(
             staying[group] = _staying(group)
             moving[group] = _others(group, staying[group])
     ordered = [group for group in moving.values() if group.current and group.pool.cpus]
-    ordered.sort(key=lambda group: -group.weight)
-    placed = {group: _keep(group, load, class_of) for group in ordered}
+    ordered.sort(key=lambda group: (-group.weight, not group.near))
+    ranks = _ranks(ordered, class_of)
+    placed = {group: _keep(group, load, ranks[group]) for group in ordered}
+    shares = _shares(ordered)
     for group in ordered:
-        _fill(group, placed[group], load)
-    _improve(ordered, placed, load, class_of)
+        _fill(group, placed[group], load, shares.get(group.pool.members, 0))
+    _improve(ordered, placed, load, ranks)
     result: dict[Group, Sequence[int | None]] = {}
     for group in groups:
         result[group] = placed.get(moving[group], [])
@@ -91,6 +103,34 @@ def cpus(groups: Sequence[Group], placed: Placed) -> frozenset[int]:
     for group in groups:
         found.update(placed[group])
     return frozenset(cpu for cpu in found if cpu is not None)
+
+
+def _ranks(groups: Sequence[Group], class_of: Mapping[int, int]) -> dict[Group, Mapping[int, int]]:
+    """Return the order of preference of CPUs for each group: nearness, then the class."""
+    ranks: dict[Group, Mapping[int, int]] = {}
+    known: dict[int, Mapping[int, int]] = {}  # hundreds of guests share few mappings
+    classes = 1 + max(class_of.values(), default=0)
+    for group in groups:
+        if not group.near:
+            ranks[group] = class_of
+            continue
+        if id(group.near) not in known:
+            own: dict[int, int] = {}
+            for cpu, distance in group.near.items():
+                own[cpu] = distance * classes + class_of.get(cpu, 0)
+            known[id(group.near)] = own
+        ranks[group] = known[id(group.near)]
+    return ranks
+
+
+def _shares(groups: Sequence[Group]) -> dict[frozenset[int], int]:
+    """Return the load of each CPU of a pool where all groups with nearness were spread evenly."""
+    total: collections.Counter[frozenset[int]] = collections.Counter()
+    if not any(group.near for group in groups):
+        return total
+    for group in groups:
+        total[group.pool.members] += group.weight * len(group.current)
+    return {members: math.ceil(load / len(members)) for members, load in total.items()}
 
 
 def _staying(group: Group) -> list[int | None]:
@@ -128,14 +168,14 @@ def _together(staying: Sequence[int | None], others: Sequence[int]) -> list[int 
     return together
 
 
-def _keep(group: Group, load: dict[int, int], class_of: Mapping[int, int]) -> list[int]:
+def _keep(group: Group, load: dict[int, int], ranks: Mapping[int, int]) -> list[int]:
     """Keep items that lie in the pool, on each CPU up to its share; others are nowhere yet."""
     keep = collections.Counter(
         cpu for cpu in group.current if cpu is not None and cpu in group.pool.members
     )
     floor, extra = divmod(len(group.current), len(group.pool.cpus))
     crowded = [cpu for cpu, number in keep.items() if number > floor]
-    crowded.sort(key=lambda cpu: (class_of.get(cpu, 0), cpu))
+    crowded.sort(key=lambda cpu: (ranks.get(cpu, 0), cpu))
     for rank, cpu in enumerate(crowded):
         keep[cpu] = floor + (rank < extra)
     placed: list[int] = []
@@ -149,8 +189,11 @@ def _keep(group: Group, load: dict[int, int], class_of: Mapping[int, int]) -> li
     return placed
 
 
-def _fill(group: Group, placed: list[int], load: dict[int, int]) -> None:
-    """Place the rest: every CPU gets its floor, then the least loaded ones get one more."""
+def _fill(group: Group, placed: list[int], load: dict[int, int], share: int) -> None:
+    """Place the rest: every CPU gets its floor, then the least loaded ones get one more.
+
+    Where the group has nearness, near CPUs get one more up to their ``share`` of the load.
+    """
     missing = placed.count(_NOWHERE)
     if not missing:
         return
@@ -164,6 +207,8 @@ def _fill(group: Group, placed: list[int], load: dict[int, int]) -> None:
         load[cpu] += group.weight
     able = [cpu for cpu in cpus if count.get(cpu, 0) <= floor]
     able.sort(key=load.__getitem__)
+    if group.near:
+        able.sort(key=lambda cpu: (max(load[cpu] + group.weight, share), group.near[cpu]))
     for cpu in able[: missing - len(slots)]:
         load[cpu] += group.weight
         slots.append(cpu)
@@ -177,7 +222,7 @@ def _improve(
     groups: Sequence[Group],
     placed: Mapping[Group, list[int]],
     load: dict[int, int],
-    class_of: Mapping[int, int],
+    ranks: Mapping[Group, Mapping[int, int]],
 ) -> None:
     """Move items between CPUs until no group can better its placement."""
     weights: dict[tuple[int, ...], int] = {}
@@ -191,7 +236,9 @@ def _improve(
     while moved:
         moved = False
         for group in reversed(groups):  # the lightest and the latest yield first
-            while _move_item(group, placed[group], load, heaviest, class_of):
+            while _move_item(group, placed[group], load, heaviest, ranks[group]):
+                moved = True
+            while group.apart and _move_apart(group, placed[group], load, ranks[group]):
                 moved = True
 
 
@@ -200,7 +247,7 @@ def _move_item(
     placed: list[int],
     load: dict[int, int],
     heaviest: Mapping[int, int],
-    class_of: Mapping[int, int],
+    ranks: Mapping[int, int],
 ) -> bool:
     """Move one item of the group to a better CPU of its pool; False when there is none."""
     cpus, weight = group.pool.cpus, group.weight
@@ -211,7 +258,7 @@ def _move_item(
     fullest: dict[int, int] = {}  # class -> the most loaded CPU with one item more
     emptiest: dict[int, int] = {}  # class -> the least loaded CPU that could take one
     for cpu in cpus:
-        rank = class_of.get(cpu, 0)
+        rank = ranks.get(cpu, 0)
         if count.get(cpu, 0) > floor:
             if rank not in fullest or load[cpu] > load[fullest[rank]]:
                 fullest[rank] = cpu
@@ -227,8 +274,45 @@ def _move_item(
     if not gains:
         return False
     _gain, _rank, source, target = max(gains)
-    last = len(placed) - 1 - placed[::-1].index(-source)
-    placed[last] = -target
-    load[-source] -= weight
-    load[-target] += weight
+    _move(group, placed, load, -source, -target)
     return True
+
+
+def _move_apart(
+    group: Group, placed: list[int], load: dict[int, int], ranks: Mapping[int, int]
+) -> bool:
+    """Move one item to an L3 group that has fewer of them, to a CPU of the same class."""
+    floor, extra = divmod(len(placed), len(group.pool.cpus))
+    if not extra:
+        return False
+    count = collections.Counter(placed)
+    items = collections.Counter(group.apart.get(cpu) for cpu in placed)
+    sources: dict[tuple[int, str | None], int] = {}  # the most loaded CPU with one item more
+    targets: dict[tuple[int, str | None], int] = {}  # the least loaded CPU that could take one
+    for cpu in group.pool.cpus:
+        key = ranks.get(cpu, 0), group.apart.get(cpu)
+        if count.get(cpu, 0) > floor:
+            if key not in sources or load[cpu] > load[sources[key]]:
+                sources[key] = cpu
+        elif key not in targets or load[cpu] < load[targets[key]]:
+            targets[key] = cpu
+    gains: list[tuple[int, int, int]] = []
+    for (rank, crowded), source in sources.items():
+        for (other_rank, other), target in targets.items():
+            fewer = items[crowded] - items[other]
+            is_no_heavier = load[source] - load[target] >= group.weight
+            if rank == other_rank and fewer > 1 and is_no_heavier:
+                gains.append((fewer, -source, -target))
+    if not gains:
+        return False
+    _fewer, source, target = max(gains)
+    _move(group, placed, load, -source, -target)
+    return True
+
+
+def _move(group: Group, placed: list[int], load: dict[int, int], source: int, target: int) -> None:
+    """Move the last item that a group has on one CPU to another."""
+    last = len(placed) - 1 - placed[::-1].index(source)
+    placed[last] = target
+    load[source] -= group.weight
+    load[target] += group.weight

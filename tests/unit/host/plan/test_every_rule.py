@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each rule of the plan places something on a host that has everything."""
 
+import dataclasses
+
 from nova_perf_tuning.agent import findings
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.owners import CpuSets
@@ -37,8 +39,11 @@ def full_host():
 
 class EveryRuleTest(directories.DirectoryCase):
     def test_no_rule_is_without_a_setting(self):
-        plan = planner.plan(full_host(), CpuSets(), rps=True)
+        host = full_host()
+        plan = planner.plan(host, CpuSets(), rps=True)
+        several_l3 = dataclasses.replace(host, cpus=hosts.with_l3(host.cpus, 2))
+        more = planner.plan(several_l3, CpuSets(), rps=True)
         self.write_file("proc/1/comm", "init\n")
         banned = findings.CompetingDaemons(str(self.directory)).ban(plan.settings)
-        rules = {setting.rule for setting in (*plan.settings, *banned)}
+        rules = {setting.rule for setting in (*plan.settings, *more.settings, *banned)}
         self.assertEqual(set(host_model.PlanRule), rules)
