@@ -15,13 +15,14 @@ from nova_perf_tuning.host.input.facts import reader
 from nova_perf_tuning.host.input.facts.root import Root
 from nova_perf_tuning.host.model import host_model, messages, owners
 from nova_perf_tuning.host.picture import svg
-from nova_perf_tuning.host.plan import nics
+from nova_perf_tuning.host.plan import caches, nics
 from nova_perf_tuning.printing import counted
 
 #: NICs and guests that the table names one by one; a compute host has hundreds of both, taps last.
 _SHOWN = 24
 
 _NODE_HEAD = ("node", "packages", "cores", "threads", "memory", "distances", "CPUs")
+_L3_HEAD = ("node", "cores", "L3 group of CPUs")
 _NIC_HEAD = (
     "device",
     "kind",
@@ -149,7 +150,11 @@ def _fields(item: _Item) -> dict[str, object]:
 def show(facts: host_model.HostFacts, programs: Sequence[owners.Claim]) -> None:
     command.say(*_summary(facts, programs), "")
     command.print_table(_NODE_HEAD, _node_rows(facts))
-    for head, rows in ((_NIC_HEAD, _nic_rows(facts)), (_GUEST_HEAD, _guest_rows(facts.guests))):
+    for head, rows in (
+        (_L3_HEAD, _l3_rows(facts)),
+        (_NIC_HEAD, _nic_rows(facts)),
+        (_GUEST_HEAD, _guest_rows(facts.guests)),
+    ):
         if rows:
             print()
             command.print_table(head, rows, most=_SHOWN)
@@ -239,6 +244,16 @@ def _node_rows(facts: host_model.HostFacts) -> list[tuple[object, ...]]:
         )
         rows.append(row)
     return rows
+
+
+def _l3_rows(facts: host_model.HostFacts) -> list[tuple[object, ...]]:
+    """Return a row for each L3 group of the nodes that have several."""
+    l3_of = caches.groups(facts)
+    rows: dict[tuple[int | None, str], set[str]] = {}
+    for cpu in facts.cpus:
+        if cpu.id in l3_of:
+            rows.setdefault((cpu.node, l3_of[cpu.id]), set()).add(cpu.siblings)
+    return [(node, len(cores), group) for (node, group), cores in rows.items()]
 
 
 def _gibibytes(kib: int | None) -> str | None:

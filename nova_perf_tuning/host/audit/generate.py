@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Configuration that fits a host, with comments, for review: nothing here is written anywhere."""
 
+import collections
 import dataclasses
 from collections.abc import Iterable, Iterator
 
@@ -119,9 +120,10 @@ def _proposal(host: Host, taken: frozenset[int]) -> tuple[frozenset[int], list[s
     """Return CPUs for the host, and why: of each node the first cores that no guest owns.
 
     The host gets one core of each node (as TripleO derives it), and one more for each
-    :data:`MBPS_PER_CORE` of its NICs beyond the first; never more than half of a node. Whole
-    cores: their threads are not torn apart. It also gets weaker kinds of cores, and nodes without
-    memory, where Nova puts no guest's cell.
+    :data:`MBPS_PER_CORE` of its NICs beyond the first; never more than half of a node. On a node
+    with several L3 groups it gets a core of each, for the threads that serve the guests there, as
+    long as that is a quarter of the node at most. Whole cores: their threads are not torn apart.
+    It also gets weaker kinds of cores, and nodes without memory, where Nova puts no guest's cell.
     """
     nodes: dict[int | None, list[host_model.Cpu]] = {}
     for cpu in host.facts.cpus:
@@ -149,13 +151,18 @@ def _proposal(host: Host, taken: frozenset[int]) -> tuple[frozenset[int], list[s
             continue
         cores = _cores(host, nodes[node], owned, weak)
         speed = sum(nic.speed_mbps or 0 for nic in host.links if nic.node == node or node is None)
-        wanted = max(1, -(-speed // MBPS_PER_CORE))
+        groups = _l3_groups(host, cores)
+        by_groups = min(len(groups), len(cores) // 4)
+        wanted = max(1, -(-speed // MBPS_PER_CORE), by_groups)
         number = min(wanted, max(1, len(cores) // 2))
         for core in cores[:number]:
             keep |= core
         known = "no NIC of known speed"
         if speed:
             known = f"{speed} Mbit/s of NICs there, a core for each {MBPS_PER_CORE}"
+        if groups:
+            of = len(_l3_groups(host, cores[:number]))
+            known += f"; {of} of {len(groups)} L3 groups keep one for the threads of their guests"
         reasons.append(
             f"{where}: {counted(number, 'core')} of {len(cores)} for the host ({known})"
         )
@@ -172,10 +179,28 @@ def _cores(
 ) -> list[frozenset[int]]:
     """Return the cores of a node in the order in which the host gets them.
 
-    Cores that no guest owns come first, among them the weak ones, which the host has anyway.
+    Cores that no guest owns come first, among them the weak ones, which the host has anyway. Among
+    equals the L3 groups take turns.
     """
     cores = {cpulist.parse(cpu.siblings) & host.sets.online for cpu in cpus}
-    return sorted(cores, key=lambda core: (bool(core & owned), not core <= weak, min(core)))
+    seen: collections.Counter[tuple[bool, bool, str | None]] = collections.Counter()
+    keys: dict[frozenset[int], tuple[bool, bool, int, int]] = {}
+    for core in sorted(cores, key=min):
+        is_owned, is_strong = bool(core & owned), not core <= weak
+        alike = is_owned, is_strong, host.sets.l3_of.get(min(core))
+        keys[core] = is_owned, is_strong, seen[alike], min(core)
+        seen[alike] += 1
+    return sorted(cores, key=keys.__getitem__)
+
+
+def _l3_groups(host: Host, cores: Iterable[frozenset[int]]) -> set[str]:
+    """Return the L3 groups of cores, of a node that has several."""
+    groups: set[str] = set()
+    for core in cores:
+        group = host.sets.l3_of.get(min(core))
+        if group is not None:
+            groups.add(group)
+    return groups
 
 
 def _faults(host: Host) -> list[str]:

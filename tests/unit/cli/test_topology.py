@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nova-perf topology``: the table of network devices."""
+"""``nova-perf topology``: the tables of network devices and of L3 groups."""
 
 from tests.support import audit_hosts as hosts
-from tests.support import program, testcase
+from tests.support import program, sysroots, testcase
 
 
 class InterruptsTest(testcase.TestCase):
@@ -28,3 +28,26 @@ class InterruptsTest(testcase.TestCase):
         row = self.shown(unnamed)
         self.assertIn("40-41 on 1,9", row)
         self.assertNotIn("handler", row)
+
+
+class L3GroupsTest(testcase.TestCase):
+    def rows(self, preset: str) -> list[list[str]]:
+        root = sysroots.make_host(self, preset)
+        lines = program.shown(self, "topology", "--sysroot", root).splitlines()
+        starts = [at for at, line in enumerate(lines) if line.endswith("L3 group of CPUs")]
+        if not starts:
+            return []
+        end = lines.index("", starts[0])
+        return [line.split() for line in lines[starts[0] + 1 : end]]
+
+    def test_the_groups_of_nodes_that_have_several(self) -> None:
+        expected = [
+            ["0", "8", "0-7,32-39"],
+            ["0", "8", "8-15,40-47"],
+            ["1", "8", "16-23,48-55"],
+            ["1", "8", "24-31,56-63"],
+        ]
+        self.assertEqual(expected, self.rows("small"))
+
+    def test_one_group_a_node_is_not_shown(self) -> None:
+        self.assertEqual([], self.rows("tiny"))

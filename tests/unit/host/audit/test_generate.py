@@ -2,8 +2,11 @@
 """Generated configuration keeps what is configured, whatever runs at this moment."""
 
 from nova_perf_tuning.host.audit import generate
+from nova_perf_tuning.host.audit.host import Host
+from nova_perf_tuning.host.input.facts.root import Root
 from tests.support import audit_hosts as hosts
-from tests.support import testcase
+from tests.support import directories, testcase
+from tests.support import hosts as model_hosts
 
 _CPU = "sys/devices/system/cpu"
 _NOVA = "etc/nova/nova.conf"
@@ -74,3 +77,37 @@ class OfflineTest(testcase.TestCase):
         text = generate.grub_args(hosts.view(self.host(**{"proc/cmdline": boot})))
         self.assertIn("# CPUs 6-7,14-15: isolated by a partition", text)
         self.assertIn("isolcpus=managed_irq,domain,2-3,10-11 ", text)
+
+
+class L3GroupsTest(directories.DirectoryCase):
+    """The host gets a core of each L3 group, so that guests' threads have a place near their vCPUs."""
+
+    def proposal(self, groups: int, cores: int, speed: int | None = None) -> tuple[list[int], str]:
+        """Return the L3 groups of the cores that the host gets of one node, and the reason."""
+        cpus = model_hosts.with_l3(model_hosts.cpus_of([(0, groups * cores)]), cores)
+        nic = model_hosts.nic("eth0", (), speed=speed)
+        facts = model_hosts.facts(cpus, [nic])
+        host = Host(Root(str(self.directory)), facts)
+        shared, _dedicated, reasons = generate.split(host)
+        return sorted(cpu // cores for cpu in shared), reasons[-1]
+
+    def test_each_group_keeps_a_core(self) -> None:
+        for groups, cores in ((4, 8), (8, 8), (16, 4), (2, 4)):
+            with self.subTest(groups):
+                kept, reason = self.proposal(groups, cores)
+                self.assertEqual(list(range(groups)), kept)
+                self.assertIn(f"{groups} of {groups} L3 groups keep one", reason)
+
+    def test_groups_cost_a_quarter_of_the_node_at_most(self) -> None:
+        kept, reason = self.proposal(8, 2)
+        self.assertEqual([0, 1, 2, 3], kept)
+        self.assertIn("4 of 8 L3 groups keep one", reason)
+
+    def test_more_cores_for_fast_nics_take_turns(self) -> None:
+        kept, _reason = self.proposal(4, 8, 200000)
+        self.assertEqual([0, 0, 1, 1, 2, 2, 3, 3], kept)
+
+    def test_one_group_is_not_spoken_of(self) -> None:
+        kept, reason = self.proposal(1, 16)
+        self.assertEqual([0], kept)
+        self.assertNotIn("L3", reason)
