@@ -261,10 +261,13 @@ def classes(facts, real):
 
 def l3_groups(facts):
     """Return CPU -> its L3 group, of nodes that have several."""
-    of_node = collections.defaultdict(set)
+    of_node, shared = collections.defaultdict(set), set()
     for cpu in facts.cpus:
         of_node[cpu.node].add(cpu.l3)
-    return {cpu.id: cpu.l3 for cpu in facts.cpus if cpu.l3 and len(of_node[cpu.node] - {None}) > 1}
+        if cpu.l3 not in (None, cpu.siblings):
+            shared.add(cpu.node)
+    several = {node for node in shared if len(of_node[node] - {None}) > 1}
+    return {cpu.id: cpu.l3 for cpu in facts.cpus if cpu.l3 and cpu.node in several}
 
 
 def distances(facts, guest):

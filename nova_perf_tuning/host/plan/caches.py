@@ -20,15 +20,19 @@ Steps = tuple[frozenset[str], ...]
 def groups(facts: host_model.HostFacts) -> dict[int, str]:
     """Return CPU -> its L3 group, which is named by the cpulist of its online CPUs.
 
-    CPUs on nodes with one group are left out, and so are CPUs whose cache is not known.
+    CPUs on nodes with one group are left out, and those on nodes whose cores share no L3 cache, and
+    CPUs whose cache is not known.
     """
     of_node: dict[int | None, set[str]] = {}
+    sharing: set[int | None] = set()
     for cpu in facts.cpus:
         if cpu.l3 is not None:
             of_node.setdefault(cpu.node, set()).add(cpu.l3)
+            if cpu.l3 != cpu.siblings:
+                sharing.add(cpu.node)
     found: dict[int, str] = {}
     for cpu in facts.cpus:
-        if cpu.l3 is not None and len(of_node[cpu.node]) > 1:
+        if cpu.l3 is not None and len(of_node[cpu.node]) > 1 and cpu.node in sharing:
             found[cpu.id] = cpu.l3
     return found
 

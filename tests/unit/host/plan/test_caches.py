@@ -220,6 +220,12 @@ class FactsTest(testcase.TestCase):
                 self.assertLessEqual(expected.items(), found.items())
                 self.assertEqual(bool(expected), bool(found))
 
+    def test_caches_that_no_two_cores_share_are_no_groups(self):
+        """As of a virtual machine with a socket for each CPU, and of EPYC 7F52."""
+        for smt in (1, 2):
+            cpus = hosts.with_l3(hosts.cpus_of([(0, 4)], smt), 1)
+            self.assertEqual({}, caches.groups(hosts.facts(cpus)))
+
     def test_unknown_caches_silence_themselves_alone(self):
         cpus = hosts.with_l3(hosts.cpus_of([(0, 8)]), 4, hidden={1, 2})
         found = caches.groups(hosts.facts(cpus))
