@@ -214,6 +214,8 @@ class HostFacts:
     :ivar services: cpulist of the CPUs to which systemd or TuneD confines services, empty: nothing does.
     :ivar services_from: the file that says so, and its key.
     :ivar virtualization: ``none``, ``kvm``, ``tcg``, ``xen-pv`` ... what this host itself runs on.
+    :ivar vectors: CPU -> how many interrupts it can have, without those that the kernel manages; empty where the
+        kernel does not show it.
     :ivar boot_id: /proc/sys/kernel/random/boot_id; None in a recorded host that lacks it.
     :ivar warnings: what could not be read and what it means.
     """
@@ -239,6 +241,7 @@ class HostFacts:
     vhost_mode: str | None = None
     services: str = ""
     services_from: str = ""
+    vectors: Mapping[int, int] = dataclasses.field(default_factory=dict)
 
 
 class TargetError(errors.PerfTuningError):

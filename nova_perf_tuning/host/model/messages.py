@@ -101,6 +101,9 @@ TEXTS: Final[Mapping[NoteCode, str]] = {
         "{who}the vectors of every housekeeping CPU of {where} are full: {other} is used instead"
     ),
     NoteCode.VECTORS_FULL: "the vectors of {cpus:CPUs} are full: no further interrupt is placed there",
+    NoteCode.VECTORS_SHORT: (
+        "{who}the housekeeping CPUs of {where} have no vector left: interrupts {irqs} go to {cpus:CPUs}"
+    ),
     NoteCode.NO_VECTOR: "{who}no CPU has a free vector: interrupts {irqs} stay where they are",
     NoteCode.INTERRUPTS_MANAGED: (
         "{who}the kernel manages interrupts {irqs}: they stay where it places them"
@@ -236,5 +239,6 @@ _PHRASES: Final = {
     NoteCode.OVERLAP: _overlap,
     NoteCode.NODE_WITHOUT_VECTORS: _who,
     NoteCode.NO_VECTOR: _who,
+    NoteCode.VECTORS_SHORT: _who,
     NoteCode.INTERRUPTS_MANAGED: _who,
 }

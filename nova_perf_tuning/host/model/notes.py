@@ -78,6 +78,7 @@ class NoteCode(enum.StrEnum):
     NODE_WITHOUT_HOUSEKEEPING = "node_without_housekeeping"
     NODE_WITHOUT_VECTORS = "node_without_vectors"
     VECTORS_FULL = "vectors_full"
+    VECTORS_SHORT = "vectors_short"
     NO_VECTOR = "no_vector"
     INTERRUPTS_MANAGED = "interrupts_managed"
     QUEUES_UNPAIRED = "queues_unpaired"
@@ -138,6 +139,7 @@ REFUSALS: Final = frozenset(
     (
         NoteCode.NODE_WITHOUT_VECTORS,
         NoteCode.VECTORS_FULL,
+        NoteCode.VECTORS_SHORT,
         NoteCode.NO_VECTOR,
         NoteCode.INTERRUPTS_MANAGED,
     )

@@ -431,18 +431,9 @@ def interrupt_settings(
                 continue
             vector = f"{head}{index} of its device {device.address}"
             reason = f"{vector} goes to CPU {cpu}, one of {where} {pool.text}"
+            if pool.is_beyond(cpu):
+                reason = f"{vector} goes to CPU {cpu}: {pool.short_of_vectors}"
             yield nics.irq_setting(irq, str(cpu), reason, rule)
-
-
-def unplaced(device: DevicePlacement, placed: spread.Placed) -> list[host_model.Irq]:
-    """Return the interrupts of a device that no CPU can take."""
-    if not device.group.pool.full:
-        return []
-    irqs: list[host_model.Irq] = []
-    for irq, cpu in zip(device.irqs, placed[device.group], strict=True):
-        if cpu is None:
-            irqs.append(irq)
-    return irqs
 
 
 def left_alone(

@@ -14,8 +14,9 @@ from nova_perf_tuning.host.model.notes import Note, NoteCode
 from nova_perf_tuning.host.plan import guests as guests_module
 from nova_perf_tuning.host.plan import nics as nics_module
 from nova_perf_tuning.host.plan import spread
-from nova_perf_tuning.host.plan.layout import CpuLayout
+from nova_perf_tuning.host.plan.layout import CpuLayout, CpuPool
 from nova_perf_tuning.host.plan.refused import Refused
+from nova_perf_tuning.host.plan.room import vector_room
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,9 +66,12 @@ def plan_interrupts(
             vcpu_devices.append(device.group)
         else:
             host_devices.append(device.group)
-    placed = spread.balance(queues + host_devices, layout.class_of)
-    placed |= spread.balance(vcpu_devices, {})
-    placed |= spread.balance(others, layout.class_of, placed)
+    left = vector_room(facts, _to_place(placements, devices))
+    room = spread.Room(left, layout.further)
+    placed = spread.balance(queues + host_devices, layout.class_of, room=room)
+    # What a flavor wants on the guest's own CPUs goes nowhere else.
+    placed |= spread.balance(vcpu_devices, {}, room=spread.Room(left, lambda _pool: ()))
+    placed |= spread.balance(others, layout.class_of, placed, room)
 
     settings: list[host_model.Setting] = []
     for placement in placements:
@@ -101,28 +105,56 @@ def plan_interrupts(
     )
 
 
+def _to_place(
+    placements: Iterable[nics_module.NicPlacement],
+    devices: Iterable[guests_module.DevicePlacement],
+) -> set[int]:
+    """Return the numbers of all interrupts that are to be placed."""
+    numbers: set[int] = set()
+    for placement in placements:
+        for irqs in placement.queues.values():
+            numbers.update(irq.number for irq in irqs)
+        numbers.update(irq.number for irq in placement.other)
+    for device in devices:
+        numbers.update(irq.number for irq in device.irqs)
+    return numbers
+
+
 def _without_vector(
     groups: Iterable[spread.Group],
     placements: Iterable[nics_module.NicPlacement],
     guests: Iterable[guests_module.GuestPlacement],
     placed: spread.Placed,
 ) -> Iterator[Note]:
-    """Yield which CPUs take no more interrupts, and which interrupts no CPU takes."""
+    """Yield which CPUs take no more interrupts, and which interrupts go elsewhere or nowhere."""
     full = frozenset(cpu for group in groups for cpu in group.pool.full)
-    if not full:
-        return
-    yield Note.of(NoteCode.VECTORS_FULL, cpus=cpulist.format(full))
+    if full:
+        yield Note.of(NoteCode.VECTORS_FULL, cpus=cpulist.format(full))
     for placement in placements:
-        irqs = nics_module.unplaced(placement, placed)
-        if irqs:
-            yield Note.of(NoteCode.NO_VECTOR, nic=placement.nic.name, irqs=_numbers(irqs))
+        about = {"nic": placement.nic.name}
+        nic_irqs = list(nics_module.with_cpus(placement, placed))
+        yield from _not_at_home(about, placement.data.pool, nic_irqs)
     for guest in guests:
         for device in guest.devices:
-            irqs = guests_module.unplaced(device, placed)
-            if irqs:
-                about = {"guest": guest.title, "device": device.address}
-                yield Note.of(NoteCode.NO_VECTOR, **about, irqs=_numbers(irqs))
+            about = {"guest": guest.title, "device": device.address}
+            device_irqs = list(zip(device.irqs, placed[device.group], strict=True))
+            yield from _not_at_home(about, device.group.pool, device_irqs)
 
 
-def _numbers(irqs: Iterable[host_model.Irq]) -> str:
-    return cpulist.format(irq.number for irq in irqs)
+def _not_at_home(
+    about: Mapping[str, str], pool: CpuPool, irqs: Sequence[tuple[host_model.Irq, int | None]]
+) -> Iterator[Note]:
+    """Yield which interrupts, with their CPUs, find no room on the CPUs of their pool."""
+    nowhere: list[int] = []
+    elsewhere: dict[int, int] = {}
+    for irq, cpu in irqs:
+        if cpu is None:
+            nowhere.append(irq.number)
+        elif pool.is_beyond(cpu):
+            elsewhere[irq.number] = cpu
+    if elsewhere:
+        cpus = cpulist.format(elsewhere.values())
+        numbers = cpulist.format(elsewhere)
+        yield Note.of(NoteCode.VECTORS_SHORT, **about, where=pool.where, irqs=numbers, cpus=cpus)
+    if nowhere:
+        yield Note.of(NoteCode.NO_VECTOR, **about, irqs=cpulist.format(nowhere))

@@ -53,6 +53,15 @@ class CpuPool:
         """The CPUs as a cpulist."""
         return cpulist.format(self.members)
 
+    def is_beyond(self, cpu: int) -> bool:
+        """Whether a CPU is none of the pool: an interrupt went there, since the pool has no room."""
+        return cpu not in self.members and cpu not in self.full
+
+    @property
+    def short_of_vectors(self) -> str:
+        """Why an interrupt is on a CPU beyond the pool."""
+        return f"the {self.what} CPUs of {self.where} have no vector left"
+
 
 _Tiers = Sequence[tuple[str, frozenset[int]]]
 
@@ -207,6 +216,24 @@ class CpuLayout:
         return dataclasses.replace(
             home, cpus=cpus, members=frozenset(cpus), full=full, own=len(home.cpus)
         )
+
+    def further(self, pool: CpuPool) -> list[tuple[int, ...]]:
+        """Return the other housekeeping CPUs that can take interrupts, node by node, nearest first."""
+        homes = {self.node_of[cpu] for cpu in pool.cpus}
+        others = self.housekeeping - self.full - pool.members
+        by_node = grouped((self.node_of[cpu], cpu) for cpu in others)
+
+        def distance(node: int | None) -> tuple[int, int]:
+            if node is None:
+                return _REMOTE_DISTANCE, -1
+            known = [self._distance(home, node) for home in homes if home is not None]
+            return min(known, default=_REMOTE_DISTANCE), node
+
+        tiers: list[tuple[int, ...]] = []
+        for node in sorted(by_node, key=distance):
+            cpus = frozenset(by_node[node])
+            tiers.append(self.pool(cpus, pool.what, pool.where, self.shared).cpus)
+        return tiers
 
     def threads(
         self, nodes: frozenset[int] | None, allowed: str | None, avoid: frozenset[int]

@@ -100,24 +100,25 @@ def interrupt_cpus(placements: Iterable[NicPlacement], placed: spread.Placed) ->
     """
     cpus: dict[int, int] = {}
     for placement in placements:
-        for irqs, cpu in zip(placement.queues.values(), placed[placement.data], strict=True):
-            if cpu is not None:
-                for irq in irqs:
-                    cpus[irq.number] = cpu
-        for irq, cpu in zip(placement.other, placed[placement.rest], strict=True):
+        for irq, cpu in with_cpus(placement, placed):
             if cpu is not None:
                 cpus[irq.number] = cpu
     return cpus
 
 
+def with_cpus(
+    placement: NicPlacement, placed: spread.Placed
+) -> Iterator[tuple[host_model.Irq, int | None]]:
+    """Yield the interrupts of a placement with their CPUs; None: no CPU can take it."""
+    for irqs, cpu in zip(placement.queues.values(), placed[placement.data], strict=True):
+        for irq in irqs:
+            yield irq, cpu
+    yield from zip(placement.other, placed[placement.rest], strict=True)
+
+
 def unplaced(placement: NicPlacement, placed: spread.Placed) -> list[host_model.Irq]:
     """Return the interrupts of a placement that no CPU can take."""
-    every: list[host_model.Irq] = []
-    for irqs in placement.queues.values():
-        every += irqs
-    every += placement.other
-    cpus = interrupt_cpus([placement], placed)
-    return [irq for irq in every if irq.number not in cpus]
+    return [irq for irq, cpu in with_cpus(placement, placed) if cpu is None]
 
 
 def has_xps(nic: host_model.Nic) -> bool:
@@ -198,7 +199,8 @@ def _placements(
         queues_now = [_current(serving, pool) for serving in here.queues.values()]
         other_now = [single(irq.affinity) for irq in here.other]
         apart = caches.apart(pool.cpus, layout.l3_of)
-        data = spread.Group(pool, share, queues_now, apart=apart)
+        most = max((len(serving) for serving in here.queues.values()), default=1)
+        data = spread.Group(pool, share, queues_now, apart=apart, vectors=most)
         rest = spread.Group(pool, other_share, other_now)
         placement = NicPlacement(nic, node, here.queues, here.other, data, rest, vectors.more)
         placements.append(dataclasses.replace(placement, numbered=vectors.numbered))
@@ -271,15 +273,21 @@ def settings(placement: NicPlacement, placed: spread.Placed) -> Iterator[host_mo
     for (queue, irqs), cpu in zip(placement.queues.items(), cpus, strict=True):
         if cpu is None:
             continue
-        reason = f"{why} {placement.called(queue)}{tails[cpu]}"
+        reason, its_rule = f"{why} {placement.called(queue)}{tails[cpu]}", rule
+        if pool.is_beyond(cpu):
+            reason = f"{nic.name}: {pool.short_of_vectors}: {placement.called(queue)} on CPU {cpu}"
+            its_rule = host_model.PlanRule.NIC_IRQ_NEAREST
         for irq in irqs:
-            yield irq_setting(irq, str(cpu), reason, rule)
+            yield irq_setting(irq, str(cpu), reason, its_rule)
     for irq, cpu in zip(placement.other, placed[placement.rest], strict=True):
         if cpu is None:
             continue
         what = f"{_kind(placement, irq)} of {nic.name} ({irq.name or irq.number})"
-        reason = f"{what}: kept off guest CPUs, on {pool.where}"
-        yield irq_setting(irq, str(cpu), reason, rest_rule)
+        reason, its_rule = f"{what}: kept off guest CPUs, on {pool.where}", rest_rule
+        if pool.is_beyond(cpu):
+            reason = f"{what}: {pool.short_of_vectors}: on CPU {cpu}"
+            its_rule = host_model.PlanRule.NIC_IRQ_NEAREST
+        yield irq_setting(irq, str(cpu), reason, its_rule)
 
 
 def _kind(placement: NicPlacement, irq: host_model.Irq) -> str:

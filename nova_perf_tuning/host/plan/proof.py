@@ -105,9 +105,8 @@ def _refused_irqs(
         for number in nic_plan.managed:
             yield name, facts.irqs[number]
         for placement in nic_plan.placements:
-            if placement.data.pool.full:
-                for irq in nics.unplaced(placement, interrupts.placed):
-                    yield name, irq
+            for irq in nics.unplaced(placement, interrupts.placed):
+                yield name, irq
 
 
 def _irq_users(irqs: Iterable[tuple[str, host_model.Irq]]) -> _Users:

@@ -24,6 +24,11 @@ CPUs whose vectors are full take nothing more. What lies there stays, up to an e
 group over its own pool; what is above that share goes to the others as above. Where every CPU of
 the pool is full, it is nowhere.
 
+* *within room*: no CPU gets more interrupts than it has room for. Where a pool might not have room
+  for all of its groups, their numbers on each CPU are dealt out one by one instead, in the order
+  given and whatever lies where now: to the CPU of the pool that has room and the fewest items of
+  the group, else to such a CPU further away, else nowhere. Items stay where these numbers allow.
+
 Every move lowers the sum of squared loads; or keeps it and lowers the load on worse classes; or
 keeps both and lowers the sum of a group's squared numbers of items in each L3 group: it ends.
 """
@@ -31,7 +36,7 @@ keeps both and lowers the sum of a group's squared numbers of items in each L3 g
 import collections
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from nova_perf_tuning.host.plan.layout import CpuPool
 
@@ -45,6 +50,7 @@ class Group:
     :ivar near: distance of each CPU of the pool; empty: all are equally far.
     :ivar apart: L3 group of each CPU of the pool, over which the items are spread; empty: over
         none.
+    :ivar vectors: how many interrupts an item has.
     """
 
     pool: CpuPool
@@ -52,6 +58,29 @@ class Group:
     current: Sequence[int | None]
     near: Mapping[int, int] = dataclasses.field(default_factory=dict)
     apart: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    vectors: int = 1
+
+
+@dataclasses.dataclass(slots=True)
+class Room:
+    """How many interrupts CPUs can take.
+
+    :ivar left: CPU -> how many more it can take; empty: there is no bound. What is placed is
+        taken off.
+    :ivar further: CPUs besides those of a pool, nearest first, those of one tuple equally near.
+    """
+
+    left: dict[int, int]
+    further: Callable[[CpuPool], Sequence[Sequence[int]]]
+
+    def take(self, placed: "Placed") -> None:
+        """Take off what is placed."""
+        if not self.left:
+            return
+        for group, cpus in placed.items():
+            for cpu in cpus:
+                if cpu in self.left and cpu not in group.pool.full:
+                    self.left[cpu] -= group.vectors
 
 
 #: The CPU of each item of each group; None: no CPU can take it.
@@ -61,11 +90,15 @@ _NOWHERE = -1
 
 
 def balance(
-    groups: Sequence[Group], class_of: Mapping[int, int], before: Placed | None = None
+    groups: Sequence[Group],
+    class_of: Mapping[int, int],
+    before: Placed | None = None,
+    room: Room | None = None,
 ) -> dict[Group, Sequence[int | None]]:
     """Place all items of all groups; the heaviest groups choose first, then in the order given.
 
     :param before: what lies there already and does not yield.
+    :param room: of CPUs for interrupts; what is placed is taken off. None: there is no bound.
     """
     load: dict[int, int] = {}
     for group in groups:
@@ -82,6 +115,10 @@ def balance(
             staying[group] = _staying(group)
             moving[group] = _others(group, staying[group])
     ordered = [group for group in moving.values() if group.current and group.pool.cpus]
+    crowded: list[Group] = []
+    if room is not None:
+        crowded = _crowded(ordered, room)
+        ordered = [group for group in ordered if group not in crowded]
     ordered.sort(key=lambda group: (-group.weight, not group.near))
     ranks = _ranks(ordered, class_of)
     placed = {group: _keep(group, load, ranks[group]) for group in ordered}
@@ -89,11 +126,15 @@ def balance(
     for group in ordered:
         _fill(group, placed[group], load, shares.get(group.pool.members, 0))
     _improve(ordered, placed, load, ranks)
+    every: dict[Group, Sequence[int | None]] = dict(placed)
+    if room is not None:
+        room.take(every)
+        every |= _deal(crowded, room)
     result: dict[Group, Sequence[int | None]] = {}
     for group in groups:
-        result[group] = placed.get(moving[group], [])
+        result[group] = every.get(moving[group], [])
         if group in staying:
-            result[group] = _together(staying[group], placed.get(moving[group], []))
+            result[group] = _together(staying[group], every.get(moving[group], []))
     return result
 
 
@@ -103,6 +144,75 @@ def cpus(groups: Sequence[Group], placed: Placed) -> frozenset[int]:
     for group in groups:
         found.update(placed[group])
     return frozenset(cpu for cpu in found if cpu is not None)
+
+
+def _crowded(groups: Sequence[Group], room: Room) -> list[Group]:
+    """Return the groups on whose CPUs there may be more interrupts than they have room for.
+
+    Evenly spread, a CPU gets at most the even share of each group, rounded up.
+    """
+    if not room.left:
+        return []
+    most: collections.Counter[int] = collections.Counter()
+    for group in groups:
+        share = math.ceil(len(group.current) / len(group.pool.cpus)) * group.vectors
+        for cpu in group.pool.cpus:
+            most[cpu] += share
+    short = {cpu for cpu, number in most.items() if number > room.left.get(cpu, number)}
+    if not short:
+        return []
+    return [group for group in groups if not short.isdisjoint(group.pool.cpus)]
+
+
+def _deal(groups: Sequence[Group], room: Room) -> dict[Group, Sequence[int | None]]:
+    """Deal the items of groups to CPUs that have room, one by one, and take that off."""
+    dealt: collections.Counter[int] = collections.Counter()
+    placed: dict[Group, Sequence[int | None]] = {}
+    for group in groups:
+        tiers = [group.pool.cpus, *room.further(group.pool)]
+        own: collections.Counter[int] = collections.Counter()
+        slots: list[int | None] = []
+        for _item in group.current:
+            cpu = _with_room(tiers, group.vectors, room, own, dealt)
+            slots.append(cpu)
+            if cpu is not None:
+                own[cpu] += 1
+                dealt[cpu] += group.vectors
+                room.left[cpu] = room.left.get(cpu, group.vectors) - group.vectors
+        placed[group] = _in_slots(group.current, slots)
+    return placed
+
+
+def _in_slots(current: Sequence[int | None], slots: Sequence[int | None]) -> list[int | None]:
+    """Return a slot for each item: one on the CPU where it is, else one that no other item keeps."""
+    free = collections.Counter(slots)
+    stays: list[bool] = []
+    for now in current:
+        stays.append(now is not None and free[now] > 0)
+        if stays[-1]:
+            free[now] -= 1
+    rest: list[int | None] = []
+    for slot in slots:
+        if free[slot] > 0:
+            free[slot] -= 1
+            rest.append(slot)
+    others = iter(rest)
+    return [now if stay else next(others) for now, stay in zip(current, stays, strict=True)]
+
+
+def _with_room(
+    tiers: Sequence[Sequence[int]],
+    vectors: int,
+    room: Room,
+    own: Mapping[int, int],
+    dealt: Mapping[int, int],
+) -> int | None:
+    """Return the CPU of the first tier with room that has the fewest items; None: there is none."""
+    for tier in tiers:
+        able = [cpu for cpu in tier if room.left.get(cpu, 0) >= vectors]
+        if able:
+            return min(able, key=lambda cpu: (own[cpu], dealt[cpu]))
+    return None
 
 
 def _ranks(groups: Sequence[Group], class_of: Mapping[int, int]) -> dict[Group, Mapping[int, int]]:
@@ -156,7 +266,7 @@ def _others(group: Group, staying: Sequence[int | None]) -> Group:
     return dataclasses.replace(group, current=current)
 
 
-def _together(staying: Sequence[int | None], others: Sequence[int]) -> list[int | None]:
+def _together(staying: Sequence[int | None], others: Sequence[int | None]) -> list[int | None]:
     """Return all items of a group in their order; where no CPU is left the others are nowhere."""
     rest = iter(others)
     together: list[int | None] = []

@@ -204,6 +204,7 @@ APPLIED = {
 #: What tests of its own module assert by code.
 ELSEWHERE = {
     NoteCode.NOT_A_FILE,  # host/input/facts/test_root
+    NoteCode.VECTORS_SHORT,  # host/plan/test_room
     NoteCode.VECTORS_FULL,  # host/plan/test_refused, as those that follow
     NoteCode.NODE_WITHOUT_VECTORS,
     NoteCode.NO_VECTOR,

@@ -11,6 +11,7 @@ from nova_perf_tuning.host.input.facts import (
     claims,
     devices,
     guests,
+    irq_vectors,
     napi,
     services,
     topology,
@@ -131,6 +132,7 @@ def read_root(root: Root) -> host_model.HostFacts:
         slices=slices,
         services=confined,
         services_from=said,
+        vectors=irq_vectors.read_vectors(root),
         warnings=root.notes.all(),
     )
 
