@@ -55,6 +55,14 @@ def _irqs(first: int, second: int) -> dict[str, str | None]:
     )
 
 
+def _nvme(cpu: int, queue: str) -> dict[str, str | None]:
+    """Return the vectors of an NVMe controller: the administrator's and one of a queue."""
+    device = "sys/devices/pci0000:02/0000:02:00.0"
+    tree = {"sys/bus/pci/devices/0000:02:00.0": f"-> ../../../{device[4:]}"}
+    tree |= hosts.irq(50, "nvme0q0", 2, device, allowed="0-15")
+    return tree | hosts.irq(51, "nvme0q1", cpu, device, allowed=queue)
+
+
 def _ovs(thread: str, cpus: str) -> dict[str, str | None]:
     return owners.program(900, "ovs-vswitchd", {"ovs-vswitchd": hosts.SHARED, thread: cpus})
 
@@ -153,6 +161,15 @@ CASES: dict[str, Case] = {
         message="Nova gives guests CPUs 10-15, and machine.slice may not use them",
     ),
     # interrupts
+    "managed-irq-on-dedicated": Case(
+        {"proc/cmdline": "isolcpus=domain,2-3\n", **_nvme(2, "0-3")},
+        "warning",
+        "2 of 0-3 (nvme0q1)",
+        holds=_nvme(2, "0-3"),
+        message=(
+            "1 interrupt of nvme0 on CPU 2, owned by guests or programs: I/O of CPUs 0-1 interrupts them"
+        ),
+    ),
     "nic-irq-on-cpu0": Case(
         _irqs(0, 9),
         "warning",

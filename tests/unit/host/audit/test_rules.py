@@ -61,6 +61,7 @@ class TableTest(testcase.TestCase):
         report = runner.run(hosts.view(hosts.good(), **audit_cases.PATH), strict=True)
         self.assertEqual([], report.findings)
         unknown = {"cpu-governor", "bridge-netfilter-off", "machine-slice-cpus"}
+        unknown |= {"managed-irq-on-dedicated"}
         unknown |= {"ovs-pmd-not-isolated", "ovs-threads-on-dedicated"}
         unknown |= {"migration-threads-on-dedicated", "numa-balancing-beyond-node"}
         self.assertEqual(unknown, {lack.rule for lack in report.unknown})
@@ -100,6 +101,9 @@ _NEEDED: dict[str, frozenset[str]] = {
     "kvm-missing": frozenset(),
     "lro-on-forwarding": _NIC | _BRIDGE | {"ethNjson"},
     "machine-slice-cpus": _NOVA | {"cpuset.cpus", "cpuset.cpus.effective"},
+    "managed-irq-on-dedicated": frozenset(
+        {"effective_affinity_list", "smp_affinity_list", "nvmNqN"}
+    ),
     "migration-threads-on-dedicated": _NOVA | _THREADS,
     "mtu-mismatch": _BRIDGE | {"mtu", "tapN"},
     "mtu-small": _NIC | {"mtu", "speed"},
