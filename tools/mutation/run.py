@@ -33,14 +33,16 @@ MODULES = {
     ),
     "host/plan/layout.py": (
         "host.plan.test_planner host.plan.test_vectors host.test_every_note host.model.test_owners "
-        "host.plan.test_novaconf cli.test_plan host.plan.test_outcomes host.plan.test_properties"
+        "host.plan.test_novaconf cli.test_plan host.plan.test_outcomes host.plan.test_caches "
+        "host.plan.test_room host.plan.test_properties"
     ),
     "host/plan/nics.py": (
         "host.plan.test_planner host.plan.test_vectors host.test_every_note host.plan.test_outcomes "
-        "host.plan.test_properties"
+        "host.plan.test_caches host.plan.test_room host.plan.test_properties"
     ),
     "host/plan/spread.py": (
-        "host.plan.test_spread host.plan.test_planner host.plan.test_outcomes host.plan.test_properties"
+        "host.plan.test_spread host.plan.test_planner host.plan.test_outcomes host.plan.test_caches "
+        "host.plan.test_room host.plan.test_properties"
     ),
     "host/privileged.py": "host.kinds.test_privileged host.kinds.test_kinds",
     "host/input/record.py": "host.input.facts.test_record host.audit.test_record host.model.test_owners",

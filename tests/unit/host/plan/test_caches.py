@@ -138,6 +138,13 @@ class ThreadsTest(testcase.TestCase):
         placed = [cpus_of(plan, guest) for guest in guests]
         self.assertEqual([["0"], ["0"], ["4"], ["4"], ["8"], ["8"], ["12"], ["12"]], placed)
 
+    def test_who_is_near_to_no_cpu_chooses_last(self):
+        """A guest that floats has started first, and could take any CPU."""
+        floats = hosts.guest("f", 1000, ["0-15"], 1, "0-15", SPREAD, number=1)
+        near = hosts.guest("n", 2000, ["5"], 1, "0-15", SPREAD, number=2)
+        plan = self.plan(floats, near)
+        self.assertEqual([["8"], ["4"]], [cpus_of(plan, floats), cpus_of(plan, near)])
+
     def test_a_worker_comes_back_when_its_near_cpu_is_free(self):
         guests = []
         for number, cpu in enumerate((1, 2)):
@@ -197,6 +204,23 @@ class QueuesTest(testcase.TestCase):
         self.assertEqual({0, 1, 2, 3}, set(placed))
         self.assertEqual(2, len([one for one in plan.changes() if one.kind == "irq_affinity"]))
 
+    def test_no_group_of_its_own_on_a_cpu_that_carries_more(self):
+        """The other group is busy with two faster NICs."""
+        nics, irqs = [], []
+        for index, (speed, affinities) in enumerate(
+            ((100000, ["8"]), (100000, ["9"]), (1000, ["4", "5"]))
+        ):
+            first, pci = 24 + len(irqs), f"0000:1{index}:00.0"
+            count = len(affinities)
+            nic, mine = hosts.nic_with_irqs(f"eth{index}", count, first, 0, pci, speed)
+            for irq, affinity in zip(mine, affinities, strict=True):
+                irq.affinity = affinity
+            nics.append(nic)
+            irqs += mine
+        sets = CpuSets(housekeeping="4,5,8,9")
+        plan = planner.plan(hosts.facts(FOUR, nics, irqs), sets)
+        self.assertEqual([], [one for one in plan.changes() if one.kind == "irq_affinity"])
+
     def test_a_better_core_comes_before_a_group_of_its_own(self):
         """CPU 0 has the first group to itself, and comes last."""
         plan = self.plan(3, sets=CpuSets(housekeeping="0,4-7,8-11"))
@@ -225,6 +249,13 @@ class FactsTest(testcase.TestCase):
         for smt in (1, 2):
             cpus = hosts.with_l3(hosts.cpus_of([(0, 4)], smt), 1)
             self.assertEqual({}, caches.groups(hosts.facts(cpus)))
+
+    def test_hybrid_cores(self):
+        """Both kinds share one cache; low-power cores have none (Intel), or clusters have one each (ARM)."""
+        plain = hosts.cpus_of([(0, 8)], capacity=lambda core: 1024 if core < 4 else 512)
+        self.assertEqual({}, caches.groups(hosts.facts(hosts.with_l3(plain, 8, hidden={6, 7}))))
+        clusters = hosts.facts(hosts.with_l3(plain, 4))
+        self.assertEqual({"0-3", "4-7"}, set(caches.groups(clusters).values()))
 
     def test_unknown_caches_silence_themselves_alone(self):
         cpus = hosts.with_l3(hosts.cpus_of([(0, 8)]), 4, hidden={1, 2})
