@@ -273,7 +273,7 @@ def thread_placements(
                 warning = warning.about(emulator_pin=allowed)
             warnings.append(warning)
         distances: Mapping[int, int] = {}
-        if layout.l3_of and pool.warning is None:
+        if layout.l3_of:
             steps = caches.steps(guest.domain, layout.l3_of)
             distances = distances_for(pool.cpus, steps)
         workers: list[host_model.Thread] = []

@@ -54,6 +54,7 @@ class RoomTest(testcase.TestCase):
             hosts.irq(4, "eth0-TxRx-0", "0000:10:00.0", "1"),
             hosts.irq(5, "acpi", affinity="0-3"),
         ]
+        irqs[0].affinity = "0-1"  # the one that serves it counts
         return dataclasses.replace(hosts.facts(hosts.cpus_of([(0, 2)]), (), irqs), **more)
 
     def test_what_is_there_and_is_not_placed_takes_room(self):
@@ -132,6 +133,34 @@ class PassthroughTest(testcase.TestCase):
         plan = self.plan(257, devices=2, full=frozenset({0}))
         self.assertEqual({8: 200, 9: 200, 1: 114}, self.counts(plan))
 
+    def test_devices_take_turns_on_the_cpus_that_have_room(self):
+        """Else the first CPU would have the odd interrupt of each device."""
+        self.plan(3, devices=2, pins=("11", "12"))
+        vectors = {8: 9, 9: 9, 10: 0}
+        host = dataclasses.replace(self.host, vectors=vectors)
+        plan = planner.plan(host, CpuSets(dedicated="2-7,11-15"))
+        self.assertEqual({8: 3, 9: 3}, self.counts(plan))
+
+    def test_what_lies_well_stays(self):
+        irqs = device(5)
+        for irq, cpu in zip(irqs, ("9", "9", "8", "8", "9"), strict=True):
+            irq.affinity = cpu
+        about = {"hostdevs": [DEVICE], "memory_nodes": "1", "asks": {"irq_placement": "numa"}}
+        guest = hosts.guest("g", 1000, ("10",), affinity="0", **about)
+        facts = hosts.facts(CPUS, (), irqs, [guest])
+        facts = dataclasses.replace(facts, vectors={8: 2, 9: 3, 0: 9, 1: 9})
+        plan = planner.plan(facts, SETS)
+        self.assertEqual([9, 9, 8, 8, 9], list(placed(plan).values()))
+
+    def test_the_nearer_node_comes_first(self):
+        cpus = hosts.cpus_of([(0, 2), (1, 2), (2, 2)])
+        far = {0: {0: 10, 1: 30, 2: 20}, 1: {0: 30, 1: 10, 2: 12}, 2: {0: 20, 1: 12, 2: 10}}
+        nic, irqs = hosts.nic_with_irqs("eth0", 4, node=1)
+        facts = hosts.facts(cpus, [nic], irqs, distances=far)
+        facts = dataclasses.replace(facts, vectors={0: 9, 1: 9, 2: 1, 3: 1, 4: 1, 5: 0})
+        plan = planner.plan(facts, CpuSets())
+        self.assertEqual([1, 2, 3, 4], sorted(placed(plan).values()))
+
     def test_a_newcomer_moves_nothing(self):
         plan = self.plan(257, devices=1)
         before = hosts.applied(self.host, plan)
@@ -166,6 +195,13 @@ class NicTest(testcase.TestCase):
         self.assertEqual({"nic-irq-local": 4, "nic-irq-nearest": 3}, {**rules})
         (note,) = notes(plan, NoteCode.VECTORS_SHORT)
         self.assertEqual(("eth0", "28-30"), (note["nic"], note["irqs"]))
+
+    def test_both_interrupts_of_a_queue_take_room(self):
+        names = ("virtio7-input.0", "virtio7-output.0", "virtio7-config", "virtio7-more")
+        irqs = [hosts.irq(24 + at, name, "0000:10:00.0") for at, name in enumerate(names)]
+        nic = hosts.nic("eth0", range(24, 28), node=1, driver="virtio_net", queues=1)
+        facts = dataclasses.replace(hosts.facts(CPUS, [nic], irqs), vectors={8: 2, 9: 2})
+        self.assertEqual({24: 8, 25: 8, 26: 9, 27: 9}, placed(planner.plan(facts, SETS)))
 
     def test_both_interrupts_of_a_queue_need_room(self):
         names = ("virtio7-input.0", "virtio7-output.0", "virtio7-input.1", "virtio7-output.1")
