@@ -83,10 +83,8 @@ class Publish(cloud_command.CloudLister):
             wanted, verdict = traits.wanted(result), result.verdict
         shown, added, removed = hosts.set_traits(self.connection, host, wanted)
         service = hosts.ServiceChange.NONE
-        if args.disable_on_fail and verdict == "FAIL":
+        if args.disable_on_fail and verdict in ("PASS", "FAIL", ""):
             service = hosts.set_service(self.connection, host, result)
-        elif args.disable_on_fail and verdict in ("PASS", ""):
-            service = hosts.set_service(self.connection, host, None)
         return (
             host.name,
             verdict,

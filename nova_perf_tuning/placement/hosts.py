@@ -24,6 +24,9 @@ from nova_perf_tuning.placement import api
 #: A service disabled by this package has a reason that begins so, and only such a one is enabled
 #: again by it.
 REASON_PREFIX: Final = "nova-perf: "
+#: Why Nova itself disables a compute service that it sees for the first time, with ``[compute]
+#: enable_new_services = False`` (nova/objects/service.py, create).
+NEW_SERVICE: Final = "New compute service disabled due to config option."
 #: An older result is refused; nova-compute's result_max_age is as long unless it is set otherwise.
 MAX_AGE: Final = datetime.timedelta(days=30)
 #: First version of QEMU that has guests use an offload of its tap, where the kernel offers it,
@@ -243,15 +246,23 @@ def _put(
 
 
 def set_service(
-    cloud: connection.Connection, host: ComputeHost, failed: host_result.HostResult | None
+    cloud: connection.Connection, host: ComputeHost, result: host_result.HostResult | None
 ) -> ServiceChange:
-    """Disable a host's nova-compute for a failed result, or enable it again."""
-    if host.status == "disabled" and not host.disabled_reason.startswith(REASON_PREFIX):
+    """Disable a host's nova-compute after a FAIL, or enable it again.
+
+    What a person has disabled is left alone. What Nova has disabled since it was new is enabled by
+    a PASS alone.
+
+    :param result: PASS or FAIL; None: the verdict was withdrawn.
+    """
+    mine = host.disabled_reason.startswith(REASON_PREFIX)
+    new = host.disabled_reason == NEW_SERVICE and result is not None
+    if host.status == "disabled" and not (mine or new):
         return ServiceChange.DISABLED_BY_OTHERS
     which = host.service_id, host.name, "nova-compute"
     with api.one_line(f"nova-compute of {host.name}"):
-        if failed is not None:
-            cloud.compute.disable_service(*which, disabled_reason=_reason(failed))
+        if result is not None and result.verdict == "FAIL":
+            cloud.compute.disable_service(*which, disabled_reason=_reason(result))
             return ServiceChange.DISABLED
         if host.status == "disabled":
             cloud.compute.enable_service(*which)

@@ -18,7 +18,7 @@ BIN = pathlib.Path(sys.executable).parent
 OPENSTACK = """#!/bin/sh
 echo "$*" >>{log}
 case $* in
-    *'service list'*) echo '[{{"Status": "enabled", "Disabled Reason": null}}]' ;;
+    *'service list'*) echo '[{{"Status": "{status}", "Disabled Reason": {reason}}}]' ;;
     *'server list'*) echo '[]' ;;
 esac
 """
@@ -171,7 +171,7 @@ class PlaybooksTest(directories.DirectoryCase):
 
     def test_only_a_pass_brings_a_host_back_into_service(self):
         log, openstack = (self.directory / name for name in ("log", "openstack"))
-        openstack.write_text(OPENSTACK.format(log=log))
+        openstack.write_text(OPENSTACK.format(log=log, status="enabled", reason="null"))
         openstack.chmod(0o755)
         variables = {}
         for host, code, verdict in (("canary", 0, "PASS"), ("other", 1, "FAIL")):
@@ -187,13 +187,45 @@ class PlaybooksTest(directories.DirectoryCase):
         self.assertEqual(["compute service set --enable canary nova-compute"], enabled)
         self.assertIn("reason nova-perf-tuning: FAIL", said[-1])
 
+    def test_a_host_that_nova_registered_disabled_may_be_taken_over(self):
+        self.roots = {"canary": self.roots["canary"]}
+        new = "New compute service disabled due to config option."
+        for reason, verdict, last in (
+            (new, "PASS", "--enable canary nova-compute"),
+            (new, "FAIL", "--disable-reason nova-perf-tuning: FAIL"),
+            ("Auto-disabled due to 10 build failures", "PASS", None),
+            ("a person's", "PASS", None),
+            (None, "PASS", None),
+        ):
+            with self.subTest(reason=reason, verdict=verdict):
+                log, openstack, program = (
+                    self.directory / name for name in ("log", "openstack", "nova-perf")
+                )
+                log.unlink(missing_ok=True)
+                shown = json.dumps(reason).replace("'", "'\\''")
+                openstack.write_text(OPENSTACK.format(log=log, status="disabled", reason=shown))
+                code = int(verdict != "PASS")
+                program.write_text(NOVA_PERF.format(code=code, verdict=verdict, crash=""))
+                for file in (openstack, program):
+                    file.chmod(0o755)
+                variables = {"perf_openstack": [str(openstack)], "perf_nova_perf": str(program)}
+                variables["perf_results"] = str(self.directory / "results")
+                _code, output, changed = self.play("maintenance", canary=variables)
+                said = log.read_text(encoding="utf-8").splitlines()
+                if last is not None:
+                    self.assertIn(last, said[-1], output)
+                else:
+                    self.assertEqual((1, {"canary": 0}), (len(said), changed), output)
+                    self.assertIn("disabled by somebody else", output)
+                    self.assertIn("a reason that begins with 'nova-perf-tuning: '", output)
+
     def test_results_of_an_earlier_run_are_never_published(self):
         """A validation crashes with the exit code of a verdict while an older PASS lies in the directory."""
         self.roots = {"canary": self.roots["canary"]}
         log, openstack, program = (
             self.directory / name for name in ("log", "openstack", "nova-perf")
         )
-        openstack.write_text(OPENSTACK.format(log=log))
+        openstack.write_text(OPENSTACK.format(log=log, status="enabled", reason="null"))
         program.write_text(NOVA_PERF.format(code=0, verdict="PASS", crash="exit 1"))
         for file in (openstack, program):
             file.chmod(0o755)

@@ -118,6 +118,25 @@ class PublishTest(openstack_program.ProgramTestCase):
                 self.assertEqual("disabled_by_others", done["Service"])
         self.assertEqual("new RAM, ask Ann", self.cloud.service("cmp1")["disabled_reason"])
 
+    def test_a_service_that_nova_has_disabled_since_it_was_new(self):
+        new = "New compute service disabled due to config option."
+        for fields, told, status in (
+            ({"verdict": "FAIL"}, "disabled", "disabled"),
+            ({"verdict": "INCONCLUSIVE"}, "none", "disabled"),
+            ({}, "enabled", "enabled"),
+        ):
+            with self.subTest(**fields):
+                self.cloud.service("cmp1").update(status="disabled", disabled_reason=new)
+                self.assertEqual(told, self.publish("--disable-on-fail", **fields)["Service"])
+                self.assertEqual(status, self.cloud.service("cmp1")["status"])
+        self.cloud.service("cmp1").update(status="disabled", disabled_reason=new)
+        words = ("--withdraw", "--host", "cmp1", "--disable-on-fail")
+        [done] = self.perf("publish", *words)
+        self.assertEqual(
+            ["disabled_by_others", "disabled"],
+            [done["Service"], self.cloud.service("cmp1")["status"]],
+        )
+
     def test_another_writer_in_between(self):
         times = [3]
 
