@@ -5,7 +5,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Final
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import errors, printing
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.cli.options import journal as journal_options
 from nova_perf_tuning.host import privileged
@@ -85,7 +85,7 @@ def _print_script(args: argparse.Namespace) -> int:
     with journal_options.open_journal(args) as journal:
         kinds = registry.kinds(args.sysroot)
         text = undo_script.script(journal.entries(), kinds, journal.root, journal.state_dir)
-    print(text, end="")
+    print(printing.printable(text, "\n\t"), end="")
     return int(errors.ExitCode.PASS)
 
 

@@ -11,7 +11,7 @@ import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from nova_perf_tuning import atomic_write, bounded_read
+from nova_perf_tuning import atomic_write, bounded_read, printing
 from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.transaction.journal import Entry, Journal, JournalError
 
@@ -64,7 +64,7 @@ def script(
     for entry in newest_first:
         words = _call(entry, kinds.get(entry.kind))
         if words is None:
-            words = ["unknown", entry.kind, entry.target]
+            words = ["unknown", printing.printable(entry.kind), printing.printable(entry.target)]
         elif words[0] in _WITH_INDEX:
             at = _WITH_INDEX[words[0]]
             words.insert(at + 1, index_of(words[at]))
@@ -91,8 +91,9 @@ def _call(entry: Entry, kind: base.SettingKind | None) -> list[str] | None:
     if step is None:
         return None
     words = [step.function, entry.boot_id, *step.arguments]
-    if any("\0" in word for word in words):
-        return None
+    for word in words:
+        if printing.printable(word, "\n\t") != word:
+            return None  # a terminal would obey it
     return words
 
 

@@ -196,7 +196,7 @@ class QuotingTest(testcase.TestCase):
     def test_bytes_that_a_shell_would_not_give_back_are_refused(self):
         root = sysroots.make_host(self)
         target = "etc/sysctl.d/90-nova-perf-tuning.conf"
-        for content in ("a", "a\n\n", "", "a\0b\n"):
+        for content in ("a", "a\n\n", "", "a\0b\n", "\x1b[2J\n"):
             value = config_file.encode(content)
             entry = Entry(
                 "config_file",

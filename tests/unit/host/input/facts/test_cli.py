@@ -133,6 +133,7 @@ SCHEMA = {
         "nohz_full": _CPUS,
         "virtualization": _TEXT,
         "vhost_mode": {"enum": ["task", "kthread", None]},
+        "services": {"type": "string"},
         "arch": _TEXT,
         "kernel": _TEXT,
         "sysctls": {"type": "object", "additionalProperties": {"type": "string"}},
