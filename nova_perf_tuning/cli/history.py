@@ -42,9 +42,7 @@ class History(command.PerfCommand):
 
     def take_action(self, args: argparse.Namespace) -> None:
         from nova_perf_tuning.validation.store import engine as database
-        from nova_perf_tuning.validation.store import (
-            history,  # brings scipy.stats and SQLAlchemy: a second
-        )
+        from nova_perf_tuning.validation.store import history  # brings SQLAlchemy
 
         loaded = [(path, results_file.load(path)) for path in args.add]
         for path, results in loaded:

@@ -20,11 +20,10 @@ from types import MappingProxyType
 from nova_perf_tuning.validation.store import engine as database
 
 # isort: split
-import numpy as np
 import sqlalchemy as sa
-from scipy import stats
 
 from nova_perf_tuning import bounded_json, printing
+from nova_perf_tuning.validation.judge import statistics as intervals
 from nova_perf_tuning.validation.judge import trial_filter
 from nova_perf_tuning.validation.measure import results_file
 from nova_perf_tuning.validation.results import model, reasons
@@ -294,7 +293,7 @@ def changes(values: Sequence[float]) -> list[Change]:
     Binary segmentation with Student's t, corrected for the number of places to cut (as Hunter
     does, Fleming et al. 2023).
     """
-    logs = np.log(values)
+    logs = [math.log(value) for value in values]
     cuts = _cuts(logs)
     ends = [0, *cuts, len(logs)]
     shifts = []
@@ -307,19 +306,30 @@ def changes(values: Sequence[float]) -> list[Change]:
     return shifts
 
 
-def _cuts(logs: np.ndarray, offset: int = 0) -> list[int]:
+def _cuts(logs: Sequence[float], offset: int = 0) -> list[int]:
+    """Return the places to cut, counted from ``offset``; short histories have none.
+
+    Python alone does the sums: NumPy would take longer to load than thousands of runs to add up.
+    """
     n = len(logs)
-    if n < 2 * LEAST_RUNS:
+    places = n - 2 * LEAST_RUNS + 1
+    if places < 1:
         return []
-    part = logs - logs.mean()
-    index = np.arange(LEAST_RUNS, n - LEAST_RUNS + 1)
-    weight = 1 / index + 1 / (n - index)
-    # What is behind an index has the same sum with the other sign.
-    first = part.cumsum()[index - 1]
-    error = np.sqrt(np.maximum((part**2).sum() - first**2 * weight, 0) / (n - 2) * weight)
-    shifts = np.abs(first) * weight / np.maximum(error, _LEAST_ERROR)
-    best = int(shifts.argmax())
-    if shifts[best] <= stats.t.ppf(1 - _LEVEL / (2 * len(index)), n - 2):
+    mean = math.fsum(logs) / n
+    squares = math.fsum((log - mean) ** 2 for log in logs)
+    cut = 0
+    largest = -1.0
+    first = 0.0  # sum before an index; what is behind it has the same with the other sign
+    for index, log in enumerate(logs[: n - LEAST_RUNS], start=1):
+        first += log - mean
+        if index < LEAST_RUNS:
+            continue
+        weight = 1 / index + 1 / (n - index)
+        unexplained = max(squares - first**2 * weight, 0.0)
+        error = math.sqrt(unexplained / (n - 2) * weight)
+        shift = abs(first) * weight / max(error, _LEAST_ERROR)
+        if shift > largest:
+            cut, largest = index, shift
+    if largest <= intervals.student_t(1 - _LEVEL / (2 * places), n - 2):
         return []
-    cut = int(index[best])
     return [*_cuts(logs[:cut], offset), offset + cut, *_cuts(logs[cut:], offset + cut)]

@@ -2,10 +2,11 @@
 """nova-perf history and the JUnit file as commands."""
 
 import os
+import sys
 from xml.etree import ElementTree
 
 from nova_perf_tuning.validation.measure import results_file
-from tests.support import directories, program, samples
+from tests.support import directories, patience, program, samples
 
 
 class HistoryTest(directories.DirectoryCase):
@@ -36,6 +37,15 @@ class HistoryTest(directories.DirectoryCase):
         self.assertEqual([], program.document(self, *tagged, env=self.environment)["series"])
         out = program.shown(self, "history", "nobody", env=self.environment)
         self.assertIn("no run of this kind is in the database", out)
+
+    def test_short_histories_load_no_statistics(self):
+        """NumPy and SciPy take longer to load than everything else that the command does."""
+        code = "import sys; sys.modules.update(dict.fromkeys(('numpy', 'scipy')))\n"
+        code += "from nova_perf_tuning.cli import main; sys.exit(main.main(sys.argv[1:]))"
+        words = [sys.executable, "-c", code, "history", "--add", self.results]
+        done = patience.run(words, env=self.environment)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        self.assertIn("kept as run", done.stdout)
 
     def test_results_of_many_hosts_are_not_kept_as_one(self):
         fleet = {"run": "r", "verdict": None, "hosts": [], "pairs": samples.pairs(3)}
