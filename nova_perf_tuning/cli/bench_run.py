@@ -9,9 +9,11 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.cli import bench, command, options
 from nova_perf_tuning.cli.options import host as host_options
 from nova_perf_tuning.validation.bench import base, plugins, rt_tests
+from nova_perf_tuning.validation.judge import workloads
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import local
 from nova_perf_tuning.validation.measure import host_environment, trial
+from nova_perf_tuning.validation.results import messages, model
 from nova_perf_tuning.validation.results.environment import RecordedBenchmark
 
 
@@ -47,7 +49,10 @@ class BenchRun(command.PerfCommand):
             server = "127.0.0.1"
         steps = benchmark.steps(merged, server)
         environment = host_environment.read()
-        environment.benchmarks = {benchmark.kind: RecordedBenchmark(parameters=merged)}
+        asked = benchmark.asked(merged)
+        environment.benchmarks = {
+            benchmark.kind: RecordedBenchmark(parameters=merged, asked=asked)
+        }
         with local.LocalLauncher() as launcher:
             launcher.require(*plugins.needs([job]))
             launcher.prepare()
@@ -55,6 +60,12 @@ class BenchRun(command.PerfCommand):
             environment = environment.updated(launcher.environment())
         if not outcome.readings:
             raise base.BenchmarkOutputError(str(outcome.trial.error))
+        recorded = environment.benchmarks[benchmark.kind]
+        recorded.ran(model.HOST, outcome.workload)
+        fault = workloads.fault(recorded, [model.HOST])
+        if fault is not None:
+            raise base.BenchmarkOutputError(f"{benchmark.kind}: {messages.of(fault)}")
         if os.path.isabs(merged.get("directory", "")):
             environment.scratch_filesystem = launch.filesystem(merged["directory"])
-        bench.show(args, benchmark, merged, outcome.readings, environment)
+        report = base.BenchmarkReport(workload=dict(outcome.workload))
+        bench.show(args, benchmark, merged, outcome.readings, environment, report)

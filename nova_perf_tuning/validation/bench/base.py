@@ -30,6 +30,8 @@ MARGIN_S: Final = 60.0
 NUMBER: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
 #: Longest output that is read, in characters.
 MAX_CHARACTERS: Final = 4 * 1024 * 1024
+#: Most that is kept of what an output says of the work.
+_MOST_WORDS: Final = 40
 #: Where a document of JSON begins.
 _OBJECT: Final = re.compile(r"^[ \t]*\{", re.MULTILINE)
 #: Percentiles lie on the edges of a histogram's buckets: fio's are 1.6 % wide, sysbench's 1.8 %.
@@ -271,6 +273,7 @@ class Benchmark(abc.ABC):
     :cvar marked: whether :meth:`printed` is true of every output that is read, with or without ``marks``.
     :cvar brought: what an operator has to put on host and guest, since no package has it; empty:
         nothing.
+    :cvar tool: the program whose version its output names; empty: that of its kind.
     """
 
     kind: ClassVar[str]
@@ -288,6 +291,7 @@ class Benchmark(abc.ABC):
     marks: ClassVar[str] = ""
     marked: ClassVar[bool] = False
     brought: ClassVar[str] = ""
+    tool: ClassVar[str] = ""
 
     @property
     def defaults(self) -> dict[str, str]:
@@ -325,6 +329,10 @@ class Benchmark(abc.ABC):
         if peer is None:
             raise self.refusal("the address of the server is missing")
         return peer
+
+    def asked(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Return what a run with these parameters must say of its work: name in the workload -> text."""
+        return {}
 
     def files(self, given: Mapping[str, str]) -> Sequence[str]:
         """Return absolute paths of files that must be there beside the programs, on the host and in guests."""
@@ -404,6 +412,15 @@ class Benchmark(abc.ABC):
             report = self.report(output)
         self._check_figures(report.readings)
         return report
+
+    def checked_workload(self, output: str) -> dict[str, str]:
+        """Return what an output says of the work, bounded; empty where it cannot be read."""
+        workload: dict[str, str] = {}
+        with contextlib.suppress(BenchmarkOutputError):
+            report = self.checked_report(output)
+            for name, value in itertools.islice(report.workload.items(), _MOST_WORDS):
+                workload[one_line(name, 100)] = one_line(value, 1000)
+        return workload
 
     def checked_span(self, output: str) -> Span | None:
         """Return what :meth:`span` returns; OutputError: it cannot, or a time is out of range."""

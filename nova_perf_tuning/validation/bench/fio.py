@@ -94,6 +94,11 @@ class Fio(base.ReportBenchmark):
             timeout_s += jobs * size / min(10e6, block * 200)
         return (base.Step(tuple(argv), "client", timeout_s),)
 
+    def asked(self, given: Mapping[str, str]) -> dict[str, str]:
+        values = self.values(given)
+        names = ("pattern", "block_size", "size", "jobs", "engine", "depth")
+        return {name.replace("_", " "): values.text(name) for name in names}
+
     def report(self, text: str) -> base.BenchmarkReport:
         if not self.has_json(text) and fio_text.has_summary_alone(text):
             return fio_text.summary(self, text)

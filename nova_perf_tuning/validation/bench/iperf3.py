@@ -13,6 +13,9 @@ _DIRECTION: Final = base.Choice(
 )
 
 
+_DIRECTIONS: Final = {"forward": "client to server", "reverse": "server to client"}
+RATE: Final = "rate asked for"
+_UNLIMITED: Final = "none"
 #: Of the sums of the way back in a bidirectional run, since 3.12.
 _REVERSE: Final = "_bidir_reverse"
 
@@ -33,6 +36,7 @@ class _Iperf(base.Benchmark):
 
     packages = ("iperf3",)
     programs = ("iperf3",)
+    tool = "iperf3"
     paired = True
     marked = True
     form = "iperf3 -c HOST -J"
@@ -62,6 +66,18 @@ class _Iperf(base.Benchmark):
             base.Step(fan(server, processes, port), "server", limit_s),
             base.Step(fan(client, processes, port), "client", limit_s),
         ]
+
+    def asked(self, given: Mapping[str, str]) -> dict[str, str]:
+        values = self.values(given)
+        work = {
+            "protocol": self.protocol,
+            "direction": _DIRECTIONS[values.text("direction")],
+            "seconds asked for": values.text("seconds"),
+            RATE: _UNLIMITED,
+        }
+        if values["bitrate"]:
+            work[RATE] = f"{values['bitrate']} Mbit/s a stream"
+        return work
 
     def is_text(self, text: str) -> bool:
         return not self.has_json(text) and iperf3_text.printed(text)
@@ -100,9 +116,14 @@ class _Iperf(base.Benchmark):
         """Return what the test was, as iperf3's JSON repeats it."""
         start = self.mapping(document, "start")
         test = self.mapping(start, "test_start")
-        workload = {"protocol": self.protocol, "direction": "client to server"}
+        workload = {"protocol": self.protocol, "direction": _DIRECTIONS["forward"]}
         if test.get("reverse"):
-            workload["direction"] = "server to client"
+            workload["direction"] = _DIRECTIONS["reverse"]
+        rate = start.get("target_bitrate", test.get("target_bitrate"))
+        if rate == 0:
+            workload[RATE] = _UNLIMITED
+        elif isinstance(rate, int) and 0 < rate <= base.MAX_NUMBER:
+            workload[RATE] = f"{rate / 1e6:g} Mbit/s a stream"
         for name, key in (
             ("streams", "num_streams"),
             ("block size", "blksize"),
@@ -246,6 +267,9 @@ class Iperf3(_Iperf):
         values = self.values(given)
         return self.pair(values, peer, "-P", str(values["streams"]))
 
+    def asked(self, given: Mapping[str, str]) -> dict[str, str]:
+        return {**super().asked(given), "streams": self.values(given).text("streams")}
+
     def parse(self, text: str) -> list[base.Reading]:
         if self.is_text(text):
             return iperf3_text.report(self, text).readings
@@ -324,6 +348,9 @@ class Packets(_Iperf):
         if values["bitrate"]:
             bitrate = f"{values['bitrate']}M"
         return self.pair(values, peer, "-u", "-b", bitrate, "-l", str(values["bytes"]))
+
+    def asked(self, given: Mapping[str, str]) -> dict[str, str]:
+        return {**super().asked(given), "block size": self.values(given).text("bytes")}
 
     def parse(self, text: str) -> list[base.Reading]:
         if self.is_text(text):

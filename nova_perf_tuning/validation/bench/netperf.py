@@ -60,6 +60,9 @@ class Netperf(base.Benchmark):
             base.Step(tuple(client), "client", limit_s),
         )
 
+    def asked(self, given: Mapping[str, str]) -> dict[str, str]:
+        return {"protocol": "TCP"}
+
     def printed(self, output: str) -> bool:
         return f"{_UNITS}\n" in output or netperf_text.printed(output)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.bench import base, rt_text
+from nova_perf_tuning.validation.bench import base, pasted, rt_text
 
 #: Latencies below this are listed one by one; fewer where threads are so many that their entries,
 #: of so many bytes each, would be more than a guest on a cloud keeps (256 KiB).
@@ -28,6 +28,15 @@ _MEAN_COMPUTED: Final = "'latency_mean' is calculated of the threads' means by t
 #: oslat's buckets may be parts of a microsecond (--bucket-width).
 _LATENCY: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 _CPUS: Final = "[0-9]{1,5}(-[0-9]{1,5})?"
+
+
+#: Of the command line that the JSON repeats.
+_ASKED: Final = (
+    ("priority", ("-p", "--priority", "-f", "--rtprio")),
+    ("policy", ("--policy",)),
+    ("interval in µs", ("-i", "--interval")),
+    ("duration", ("-D", "--duration")),
+)
 
 
 class _RtTests(base.Benchmark):
@@ -71,6 +80,11 @@ class _RtTests(base.Benchmark):
         ):
             if key in data:
                 workload[name] = one_line(data[key], 200)
+        words = pasted.command(workload.get("command", ""), self.kind)
+        for name, options in _ASKED:
+            value = pasted.option(words, *options)
+            if value is not None:
+                workload[name] = one_line(value, 40)
         seconds = self._seconds(data, workload.get("command", ""))
         if seconds is not None:
             workload["seconds"] = f"{seconds:g}"
@@ -143,6 +157,14 @@ class Cyclictest(_RtTests):
         ]
         argv += ["--histfile=/dev/null", "--json=-"]
         return (base.Step(tuple(argv), "client", seconds + base.MARGIN_S),)
+
+    def asked(self, given: Mapping[str, str]) -> dict[str, str]:
+        values = self.values(given)
+        work = {"threads": values.text("threads"), "duration": values.text("seconds")}
+        work["interval in µs"] = values.text("interval")
+        if values["priority"]:
+            work["priority"] = values.text("priority")
+        return work
 
     def printed(self, output: str) -> bool:
         if self.has_json(output):

@@ -54,6 +54,10 @@ class Sysbench(base.Benchmark):
     """
 
     options: ClassVar[Sequence[tuple[str, str]]] = ()
+    tool = "sysbench"
+
+    def asked(self, given: Mapping[str, str]) -> dict[str, str]:
+        return {"threads": self.values(given).text("threads")}
 
     def check_output(self, text: str) -> None:
         """Refuse the output of a run that died and that of a version before 1.0, whose report has other lines."""
@@ -228,6 +232,9 @@ class Cpu(Sysbench):
         return (
             base.Step((*argv, f"--cpu-max-prime={values['limit']}", "run"), "client", limit_s),
         )
+
+    def asked(self, given: Mapping[str, str]) -> dict[str, str]:
+        return {**super().asked(given), "largest number": self.values(given).text("limit")}
 
     def parse(self, text: str) -> list[base.Reading]:
         self.check_output(text)

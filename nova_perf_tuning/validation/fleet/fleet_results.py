@@ -31,6 +31,7 @@ from nova_perf_tuning.validation.results.environment import (
     IncidentCode,
     PairFigure,
     RecordedArm,
+    RecordedBenchmark,
 )
 from nova_perf_tuning.validation.store import run_store
 
@@ -152,6 +153,7 @@ class _Gathered:
         release stored such trials.
     :ivar sources: where host CPU comes from -> number of pairs.
     :ivar first_pair: the hosts and guests of the first pair that has results.
+    :ivar workloads: label of a benchmark, arm, and what its outputs say of the work; each once.
     """
 
     pairs: int
@@ -162,6 +164,7 @@ class _Gathered:
     sources: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     cpu_faults: dict[str, str] = dataclasses.field(default_factory=dict)
     first_pair: dict[str, object] = dataclasses.field(default_factory=dict)
+    workloads: list[tuple[str, str, Mapping[str, str]]] = dataclasses.field(default_factory=list)
     unusable: dict[tuple[int, str, str], str] = dataclasses.field(default_factory=dict)
 
     def add(self, number: int, outcome: fleet_model.PairOutcome) -> None:
@@ -177,6 +180,11 @@ class _Gathered:
         self.sources[outcome.host_cpu_source or "none"] += 1
         for where, why in outcome.host_cpu_faults.items():
             self.cpu_faults.setdefault(where, why)
+        for label, arms in outcome.workloads.items():
+            for arm, workloads in arms.items():
+                for workload in workloads:
+                    if (label, arm, workload) not in self.workloads:
+                        self.workloads.append((label, arm, workload))
         if not self.first_pair:
             self.first_pair = {"hosts": outcome.hosts, "guests": outcome.guests}
 
@@ -244,6 +252,12 @@ def collect(
         shown["first_pair"] = gathered.first_pair
     if bare:
         shown["bare_hosts"] = {name: read.environment.created for name, read in bare.items()}
+    benchmarks = run.environment.benchmarks
+    for label, arm, workload in gathered.workloads:
+        if label in benchmarks:
+            benchmarks[label].ran(arm, workload)
+    for read in bare.values():
+        _add_bare_workloads(benchmarks, read.environment)
     faults = gathered.cpu_faults
     pairs = [_pair(task) for task in run.tasks]
     environment = dataclasses.replace(
@@ -267,6 +281,16 @@ def collect(
     measured, judged = fleet.judge(model.Results(environment, _numbered(trials)), budgets)
     _add_figures(measured, places, judged)
     return measured, judged
+
+
+def _add_bare_workloads(benchmarks: Mapping[str, RecordedBenchmark], bare: Environment) -> None:
+    """Add what a bare host's outputs say of the work; alone, it is every arm of its file."""
+    for label, recorded in benchmarks.items():
+        own = bare.benchmarks.get(label, RecordedBenchmark())
+        for arm, workloads in own.workloads.items():
+            if arm == model.HOST or bare.launcher == "host":
+                for workload in workloads:
+                    recorded.ran(model.HOST, workload)
 
 
 def _incidents(tasks: Iterable[fleet_model.Task]) -> list[Incident]:

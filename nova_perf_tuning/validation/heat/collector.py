@@ -60,6 +60,7 @@ class GuestRun:
     :ivar block: the N-th slot of each arm is block N, also where one came up a round later.
     :ivar begin, end: seconds since the epoch by the guest's clock; :ivar cpu_s: busy by role;
         None: unknown.
+    :ivar workload: what the output says of the work.
     """
 
     job: plugins.Job
@@ -71,6 +72,7 @@ class GuestRun:
     cpu_s: Mapping[str, float | None]
     readings: list[bench.Reading]
     error: str
+    workload: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -221,12 +223,23 @@ def _run(trial: Mapping[str, Any], expected: Expected) -> GuestRun:
             f"the guest's clock is wrong: a trial at {begin:.0f}, our time {expected.ended:.0f}"
         )
     readings, problem = [], ""
+    workload: Mapping[str, str] = {}
     try:
         if trial["status"] in (124, 137, 143):  # timeout: GNU coreutils, SIGKILL, busybox
             raise job.benchmark.fault("did not end within its slot and was stopped")
         readings = job.benchmark.readings(trial["status"], trial["stdout"], trial["stderr"])
+        workload = job.benchmark.checked_workload(trial["stdout"])
     except bench.BenchmarkOutputError as error:
         problem = one_line(error, 600)
     return GuestRun(
-        job, trial["role"], slot, trial["trial"] - 1, begin, end, trial["cpu"], readings, problem
+        job=job,
+        role=trial["role"],
+        slot=slot,
+        block=trial["trial"] - 1,
+        begin=begin,
+        end=end,
+        cpu_s=trial["cpu"],
+        readings=readings,
+        error=problem,
+        workload=workload,
     )

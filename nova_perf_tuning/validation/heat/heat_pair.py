@@ -282,6 +282,7 @@ class _Pair:
                 servers = [running.servers.get(role, "") for role in run.roles]
                 self._add_host_cpu(self._sampler, run, servers, trials)
             outcome.trials += trials
+            outcome.ran(run.job.label, arm, run.workload)
             if run.error:
                 reason = f"{run.job.label} on the {run.role} in slot {run.slot}: {run.error}"
                 self.note(fleet_model.ErrorClass.BENCHMARK_FAILED, reason, arm)

@@ -16,9 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Final
 
 from nova_perf_tuning.grouping import grouped
+from nova_perf_tuning.validation.judge import workloads
 from nova_perf_tuning.validation.measure import overhead
 from nova_perf_tuning.validation.results import model, reasons
-from nova_perf_tuning.validation.results.environment import Environment, IncidentCode
+from nova_perf_tuning.validation.results.environment import (
+    Environment,
+    IncidentCode,
+    RecordedBenchmark,
+)
 from nova_perf_tuning.validation.results.reasons import reason
 
 #: Most trials of an arm that may have failed, be missing or be excluded.
@@ -137,17 +142,19 @@ def failed(trial: model.Trial) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gaps:
-    """What incidents of a run explain, looked up once for all figures.
+    """What the environment says of trials and of those that are missing, looked up once for all figures.
 
     :ivar many: of a run over many hosts; :ivar cut: boots of which the time limit cut the blocks.
     :ivar unbooted: arm -> boots in which its guests did not come up.
     :ivar unpaired: nothing says which trials of arms belong together, so that none is missing.
+    :ivar benchmarks: how they were run, by label.
     """
 
     many: bool
     cut: Set[int | None]
     unbooted: Mapping[str, Set[int]]
     unpaired: bool = False
+    benchmarks: Mapping[str, RecordedBenchmark] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(cls, environment: Environment) -> "Gaps":
@@ -158,7 +165,13 @@ class Gaps:
                 cut.add(incident.boot)
             if not incident.benchmark and incident.boot is not None:
                 unbooted.setdefault(incident.arm, set()).add(incident.boot)
-        return cls(of_many_hosts(environment), cut, unbooted, bool(environment.unpaired))
+        return cls(
+            of_many_hosts(environment),
+            cut,
+            unbooted,
+            bool(environment.unpaired),
+            environment.benchmarks,
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -356,6 +369,9 @@ def select_of(
     counting = [trial for trial in judged if run(trial) not in excluded]
     gone: list[Lost] = []
     invalid: reasons.Reason | None = None
+    if judged:
+        benchmark = gaps.benchmarks.get(judged[0].benchmark, RecordedBenchmark())
+        invalid = workloads.fault(benchmark, arms)
     for name in arms:
         lost_of_arm = lost(figure, gaps, name, levels=levels)
         gone.append(lost_of_arm)

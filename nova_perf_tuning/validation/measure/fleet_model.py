@@ -11,7 +11,7 @@ from typing import Final
 
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.results import model
-from nova_perf_tuning.validation.results.environment import Environment
+from nova_perf_tuning.validation.results.environment import Environment, RecordedBenchmark
 
 #: Every stack and named resource of a run begins with this, then the run's id and a dash.
 NAME_PREFIX: Final = "nova-perf-"
@@ -255,6 +255,7 @@ class PairOutcome:
     :ivar guests: what each guest saw (queues, clock source, kernel): arm -> role -> facts.
     :ivar host_cpu_source: where ``host_cpu_s`` of the trials comes from, or empty;
         ``host_cpu_faults``: why not.
+    :ivar workloads: label of a benchmark -> arm -> as in :class:`.RecordedBenchmark`.
     """
 
     pair: HostPair
@@ -264,6 +265,14 @@ class PairOutcome:
     guests: dict[str, Mapping[str, object]] = dataclasses.field(default_factory=dict)
     host_cpu_source: str = ""
     host_cpu_faults: dict[str, str] = dataclasses.field(default_factory=dict)
+    workloads: dict[str, dict[str, list[Mapping[str, str]]]] = dataclasses.field(
+        default_factory=dict
+    )
+
+    def ran(self, label: str, arm: str, workload: Mapping[str, str]) -> None:
+        """Note what an output says of the work of a benchmark in an arm."""
+        known = RecordedBenchmark(workloads=self.workloads.setdefault(label, {}))
+        known.ran(arm, workload)
 
 
 @dataclasses.dataclass(slots=True)

@@ -351,6 +351,7 @@ class Session:
             if not row.primary:
                 row.course = None
         self.results.trials += rows
+        self.results.environment.benchmarks[job.label].ran(arm, outcome.workload)
         self._order += 1
 
     def _read_environment(self) -> None:
@@ -402,5 +403,9 @@ def describe(job: plugins.Job) -> RecordedBenchmark:
         peer = "PEER"
     commands = [list(step.argv) for step in job.benchmark.steps(job.parameters, peer)]
     return RecordedBenchmark(
-        job.benchmark.kind, job.benchmark.summary, dict(job.parameters), commands
+        job.benchmark.kind,
+        job.benchmark.summary,
+        dict(job.parameters),
+        commands,
+        job.benchmark.asked(job.parameters),
     )

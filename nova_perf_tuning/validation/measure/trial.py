@@ -4,6 +4,7 @@
 import contextlib
 import dataclasses
 import time
+from collections.abc import Mapping
 from typing import Final, Literal
 
 from nova_perf_tuning.printing import one_line
@@ -40,11 +41,13 @@ class TrialOutcome:
     """What one run gave; after ``lost`` the machine itself failed, further trials on it are pointless.
 
     :ivar trial: the run by itself, of no arm yet: what it cost, and why there is no figure.
+    :ivar workload: what the output says of the work, see :class:`.RecordedBenchmark`.
     """
 
     trial: model.Trial
     readings: list[bench.Reading] = dataclasses.field(default_factory=list)
     lost: bool = False
+    workload: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def run(
@@ -138,7 +141,8 @@ def _run(
                 conditions=conditions,
                 course=counters.course(window.begin, window.end),
             )
-            return TrialOutcome(cost, readings)
+            workload = job.benchmark.checked_workload(finished.stdout)
+            return TrialOutcome(cost, readings, workload=workload)
 
 
 def find_window(

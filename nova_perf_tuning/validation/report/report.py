@@ -200,6 +200,7 @@ def _template(name: str) -> "jinja2.Template":
     environment.globals.update(
         number=text.number,
         interval=text.interval,
+        workloads=text.workloads,
         ratio=text.ratio,
         colour=_colour,
     )

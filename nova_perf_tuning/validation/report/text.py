@@ -7,6 +7,7 @@ from typing import Final
 from nova_perf_tuning.validation.judge import ablation, statistics
 from nova_perf_tuning.validation.report import summary
 from nova_perf_tuning.validation.results import messages, reasons
+from nova_perf_tuning.validation.results.environment import RecordedBenchmark
 
 #: Why there is no verdict although budgets were given.
 NO_BUDGET: Final = "no budget applies to what was measured on this host group and flavor"
@@ -58,6 +59,16 @@ def gain(estimate: statistics.Estimate) -> str:
         return f"{messages.percent(estimate.value)} (one boot, so no interval)"
     ends = f"{messages.percent(estimate.low)} to {messages.percent(estimate.high)}"
     return f"{messages.percent(estimate.value)} ({estimate.confidence:.0%} interval {ends})"
+
+
+def workloads(benchmark: RecordedBenchmark) -> list[str]:
+    """Return what outputs say of the work, with the arms that did it."""
+    arms: dict[str, list[str]] = {}
+    for arm, done in benchmark.workloads.items():
+        for workload in done:
+            line = "; ".join(f"{name}: {value}" for name, value in workload.items())
+            arms.setdefault(line, []).append(arm)
+    return [f"{', '.join(names)}: {line}" for line, names in arms.items()]
 
 
 def cautions(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:

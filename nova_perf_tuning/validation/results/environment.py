@@ -16,6 +16,11 @@ from typing import Any, Final
 #: Loss against other hosts from which a host is slow, where results do not say it.
 MAX_LOSS: Final = 0.15
 
+#: What outputs say beside the work, and what differs in each run.
+MEASURED: Final = frozenset({"seconds", "cycles", "loops", "reads", "writes"})
+#: An arm has at most so many workloads: two that differ are judged no more than twenty.
+MAX_WORKLOADS: Final = 20
+
 _UNKNOWN: Final[tuple[object, ...]] = (None, "", [], {})
 
 
@@ -69,12 +74,29 @@ class RecordedArm:
 
 @dataclasses.dataclass(slots=True)
 class RecordedBenchmark:
-    """How a benchmark was run."""
+    """How a benchmark was run.
+
+    :ivar asked: what outputs must say of the work, as far as they say it: name -> text.
+    :ivar workloads: arm -> what its outputs say of the work (pattern, protocol, version of the
+        program ...), each different one once.
+    """
 
     kind: str = ""
     summary: str = ""
     parameters: Mapping[str, str] = dataclasses.field(default_factory=dict)
     commands: list[list[str]] = dataclasses.field(default_factory=list)
+    asked: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    workloads: dict[str, list[Mapping[str, str]]] = dataclasses.field(default_factory=dict)
+
+    def ran(self, arm: str, workload: Mapping[str, str]) -> None:
+        """Note what an output of an arm says of the work, without what was measured of it."""
+        work: dict[str, str] = {}
+        for name, value in workload.items():
+            if name not in MEASURED:
+                work[name] = value
+        known = self.workloads.setdefault(arm, [])
+        if work and work not in known and len(known) < MAX_WORKLOADS:
+            known.append(work)
 
 
 class IncidentCode(enum.StrEnum):

@@ -280,6 +280,7 @@ _LISTS: Final[Mapping[str, Callable[[Any], str]]] = {
     "collectors": ", ".join,
     "benchmarks": ", ".join,
     "budgets": "; ".join,
+    "values": lambda values: ", ".join(f"{text} in '{arm}'" for text, arm in values.items()),
     "mhz": lambda mhz: ", ".join(f"{arm} {speed:.0f} MHz" for arm, speed in mhz.items()),
 }
 
@@ -329,6 +330,10 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
         "{count} of {of} trials of '{arm}' have no CPU counters or no count of work, so its"
         " service CPU is not known (limit {limit:.0%})"
     ),
+    _C.OTHER_WORKLOAD: (
+        "runs of '{arm}' did other work than was asked for: {name} is {found}, not {asked}"
+    ),
+    _C.WORKLOADS_DIFFER: "runs differ in their work, so they do not compare: {name} is {values}",
     _C.COUNTERS_STILL: "no counter moved, so its CPU was not measured",
     _C.COUNTERS_VCPU: "counters contradict: vCPU {vcpu:.2f} s of {total:.2f} s in all",
     _C.COUNTERS_GUEST: (

@@ -51,6 +51,8 @@ class ReasonCode(enum.StrEnum):
     SHORT_RUNS = "short_runs"  # count, of, seconds (the shortest), needed
     DURATION_UNKNOWN = "duration_unknown"  # count, of, needed
     MIXED_WORKLOADS = "mixed_workloads"  # name, values (value -> file), others
+    OTHER_WORKLOAD = "other_workload"  # arm, name, found, asked
+    WORKLOADS_DIFFER = "workloads_differ"  # name, values (what it is -> first arm with it)
 
     # -- why budgets were left out, or none is left
     NO_BUDGET_APPLIES = "no_budget_applies"  # arms, benchmarks, accelerator, host_group, flavor

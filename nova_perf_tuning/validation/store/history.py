@@ -23,8 +23,9 @@ from nova_perf_tuning.validation.store import engine as database
 import sqlalchemy as sa
 
 from nova_perf_tuning import bounded_json, printing
+from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import statistics as intervals
-from nova_perf_tuning.validation.judge import trial_filter
+from nova_perf_tuning.validation.judge import trial_filter, workloads
 from nova_perf_tuning.validation.measure import results_file
 from nova_perf_tuning.validation.results import model, reasons
 from nova_perf_tuning.validation.results.environment import (
@@ -60,7 +61,7 @@ class Change:
 class Point:
     """One run; :ivar value: median of its trials.
 
-    :ivar versions: of kernel, QEMU, libvirt and this program.
+    :ivar versions: of kernel, QEMU, libvirt, this program and the benchmark's.
     """
 
     run_id: str
@@ -244,14 +245,28 @@ def series(
                     versions[name] = version
             for key, some in values.items():
                 middle = statistics.median(some)
+                known = versions | _program(environment, label=key[1], arm=key[3])
                 points[key].append(
-                    Point(run_id, created, middle, len(some), versions, environment.tags),
+                    Point(run_id, created, middle, len(some), known, environment.tags),
                 )
     histories = []
     for key, of_key in sorted(points.items()):
         found = changes([point.value for point in of_key])
         histories.append(Series(*key, tuple(of_key), tuple(found)))
     return histories
+
+
+def _program(environment: Environment, label: str, arm: str) -> dict[str, str]:
+    """Return the program of a benchmark and its version in an arm; empty: results do not say it."""
+    benchmark = environment.benchmarks.get(label, RecordedBenchmark())
+    version = workloads.versions(benchmark, arm)
+    if not version:
+        return {}
+    kind = plugins.of_label(label, environment.benchmarks)
+    name = benchmark.kind or label
+    if kind is not None:
+        name = kind.tool or kind.kind
+    return {name: version}
 
 
 def _trials(connection: sa.Connection, run_id: str) -> Iterator[tuple[str, model.Trial]]:

@@ -310,6 +310,7 @@ class RunStore:
             "guests": outcome.guests,
             "host_cpu_source": outcome.host_cpu_source,
             "host_cpu_faults": outcome.host_cpu_faults,
+            "workloads": outcome.workloads,
         }
         self._change_pair(
             run_id,
@@ -344,6 +345,7 @@ class RunStore:
                     guests=known["guests"],
                     host_cpu_source=known["host_cpu_source"],
                     host_cpu_faults=known["host_cpu_faults"],
+                    workloads=known.get("workloads", {}),
                 )
                 yield row.number, outcome
 

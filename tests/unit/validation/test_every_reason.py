@@ -19,6 +19,7 @@ MODULES = (
     "judge.test_outputs",
     "judge.test_trial_filter",
     "judge.test_verdict",
+    "judge.test_workloads",
     "measure.test_overhead",
     "measure.test_window",
     "report.test_diagnosis",

@@ -222,6 +222,21 @@ class FleetRunTest(FleetRunCase):
                 self.assertEqual((count, "PASS"), (len(measured.trials), judged.whole))
                 self.assertEqual(144 - count or None, measured.environment.trials_left_out)
 
+    def test_results_say_what_work_the_guests_did(self):
+        controller = self.begin(6)
+        whole = self.launcher.measured
+
+        def measured(pair, *rest):
+            outcome = whole(pair, *rest)
+            outcome.ran("iperf3", "tuned", {"version": "iperf 3.12"})
+            return outcome
+
+        self.launcher.measured = measured
+        controller.run()
+        results, _judged = fleet_results.collect(self.store, self.run_id, [], 0.15, "complete")
+        recorded = results.environment.benchmarks["iperf3"]
+        self.assertEqual({"tuned": [{"version": "iperf 3.12"}]}, recorded.workloads)
+
     def test_what_results_leave_out_is_counted(self):
         controller = self.begin(6)
         controller.run()

@@ -51,6 +51,13 @@ class GoodTest(testcase.TestCase):
                     [(0, 3.1), (1, 2.0)] * 2, [(trial.boot, trial.guest_cpu_s) for trial in fio]
                 )
 
+    def test_what_outputs_say_of_the_work_is_kept(self):
+        _, runs = collector.read(documents.signalled(documents.document(WANTED)), WANTED)
+        for run in runs:
+            if run.job.label == "iperf3":
+                self.assertEqual("TCP", run.workload["protocol"])
+                self.assertEqual("client to server", run.workload["direction"])
+
     def test_a_failed_run_is_a_trial_with_a_reason(self):
         content = documents.document(WANTED)
         content["trials"][0] |= {"status": 1, "stdout": "", "stderr": "bind failed\nevil\x1b[31m"}

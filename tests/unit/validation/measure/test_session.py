@@ -8,10 +8,12 @@ import fixtures
 
 from nova_perf_tuning import signals
 from nova_perf_tuning.specs import request
+from nova_perf_tuning.validation.bench import base as bench
 from nova_perf_tuning.validation.launch import base as launch
-from nova_perf_tuning.validation.measure import host_environment, session, trial
+from nova_perf_tuning.validation.launch import local
+from nova_perf_tuning.validation.measure import host_environment, results_file, session, trial
 from nova_perf_tuning.validation.results import environment, model
-from tests.support import lost_signals, samples, testcase
+from tests.support import directories, lost_signals, samples, testcase
 
 ARMS = tuple(launch.Arm(name, request.Request()) for name in ("untuned", "tuned"))
 
@@ -87,6 +89,35 @@ class SwallowedSignalTest(testcase.TestCase):
         self.stop_at = 6  # the last trial of the first boot
         self.interrupted()
         self.assertEqual(["tuned", "untuned"], sorted(self.launcher.booted))
+
+
+class Telling(samples.Quick):
+    """A program whose output says what work it was."""
+
+    def asked(self, given):
+        return {"pattern": "read"}
+
+    def report(self, output):
+        return bench.BenchmarkReport(self.parse(output), {"pattern": "read", "version": "1.2"})
+
+
+class WorkloadTest(directories.DirectoryCase):
+    def test_results_say_what_was_run(self):
+        """Of every arm, once, and not of warm-ups; what was asked for stands beside it."""
+        job = samples.job(kind=Telling)
+        plan = session.SessionPlan(
+            ARMS, (job,), boots=1, blocks=2, seed=0, time_limit_s=600.0, with_host=False
+        )
+        launcher = local.LocalLauncher(str(self.directory))
+        self.addCleanup(launcher.close)
+        running = session.Session(launcher, plan, lambda _results: None)
+        self.patch(host_environment, "idle_softirq", lambda: 0.0)
+        measured = running.run()
+        again = results_file.from_dict(results_file.to_dict(measured), "results")
+        recorded = again.environment.benchmarks["quick"]
+        done = [{"pattern": "read", "version": "1.2"}]
+        self.assertEqual({"untuned": done, "tuned": done}, recorded.workloads)
+        self.assertEqual({"pattern": "read"}, recorded.asked)
 
 
 class TimetableTest(testcase.TestCase):

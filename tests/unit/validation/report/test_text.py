@@ -86,6 +86,7 @@ _ANY = {
         "why": (reason(C.NO_RESULT),),
     },
     **{"ratio": 1.2, "at": "2026-10-01T10:00:00", "versions": {"kernel": ("6.1", "6.12")}},
+    **{"name": "pattern", "asked": "read", "values": {"read": "untuned", "write": "tuned"}},
     "outcomes": [{"benchmark": "cpu", "outcome": "gain", "ratio": 1.2}],
     **{"written": "40us", "bound": "max", "runs": 12, "broken": 1, "boot": 9, "file": ""},
     **{"name": "depth", "values": {"1": "a", "": "b"}, "others": ["jobs"], "error": "no space"},
@@ -135,6 +136,11 @@ CASES = (
         C.TOO_MANY_LOST,
         {},
         "3 of 9 trials of 'tuned' failed or are missing or were excluded (limit 5%): none of",
+    ),
+    (
+        C.WORKLOADS_DIFFER,
+        {},
+        "runs differ in their work, so they do not compare: pattern is read in 'untuned', write in",
     ),
     (
         C.FREQUENCY_GAP,

@@ -7,7 +7,7 @@ import datetime
 import sqlalchemy as sa
 
 from nova_perf_tuning.validation.report import summary
-from nova_perf_tuning.validation.results import reasons
+from nova_perf_tuning.validation.results import messages, reasons
 from nova_perf_tuning.validation.store import engine as database
 from nova_perf_tuning.validation.store import history
 from tests.support import directories, samples
@@ -107,6 +107,20 @@ class HistoryTest(directories.DirectoryCase):
         self.assertEqual(reasons.ReasonCode.WORSENED, change.code)
         self.assertEqual({"kernel": ("6.1", "6.12")}, change.params["versions"])
         self.assertEqual([], history.series(self.engine, "another"))
+
+    def test_a_change_names_the_program_that_changed(self):
+        for day in range(1, 15):
+            version = "iperf 3.12"
+            value = 100.0
+            if day > 7:
+                version, value = "iperf 3.17", 300.0
+            work = {"untuned": [{"protocol": "TCP", "version": version}]}
+            benchmarks = {"iperf3": {"kind": "iperf3", "workloads": work}}
+            self.add(day=day, value=value, benchmarks=benchmarks)
+        [found] = history.series(self.engine, "one")
+        [change] = found.changes
+        line = messages.of(found.change(change))
+        self.assertIn("iperf3 3.12 -> 3.17", line)
 
     def test_a_change_for_the_better_is_one(self):
         for day in range(1, 13):
