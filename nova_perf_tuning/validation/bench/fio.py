@@ -3,6 +3,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base, fio_figures, fio_json, fio_text, pasted
@@ -11,8 +12,18 @@ from nova_perf_tuning.validation.bench import base, fio_figures, fio_json, fio_t
 _RATE = re.compile("([0-9]{1,12})([kKmMgG]?)(?:i?[bB])?")
 #: A run that comes so near to a rate was held back by it.
 _REACHED = 0.95
-_PATTERNS = ("randwrite", "randread", "write", "read")
-_ENGINES = ("psync", "libaio", "io_uring")
+#: Reads and writes at random places, and writes that are safe one by one.
+_MIXED: Final = "randrw"
+_SYNCED: Final = "fdatasync"
+_PATTERNS: Final = ("randwrite", "randread", "write", "read", _MIXED, _SYNCED)
+_ENGINES: Final = ("psync", "libaio", "io_uring", "sync")
+#: Engines that wait for each request.
+_WAITING: Final = ("psync", "sync")
+#: What etcd's documentation measures disks by: https://etcd.io/docs/v3.5/faq/
+_ETCD: Final = {"seconds": "0", "block_size": "2300", "size": "22m", "engine": "sync"}
+_READS: Final = "70"
+#: Writes a second that slow disks make safe at least.
+_SYNCS: Final = 20
 
 
 class Fio(base.ReportBenchmark):
@@ -21,6 +32,11 @@ class Fio(base.ReportBenchmark):
     The default is the job that is published for virtual disks, but for a fixed time and on a
     smaller file. The published one itself is ``size=512M,seconds=0`` with jobs 1 to 16: it ends
     when every job has written its file once.
+
+    ``pattern=randrw`` mixes reads and writes, by default 70 to 30, as disks of clouds are compared.
+    ``pattern=fdatasync`` is the check of etcd: 22 MiB in writes of 2300 bytes through the page
+    cache, each made safe before the next. It ends with the file, or after ``seconds``; every run
+    writes a new file.
 
     Latencies are completion latencies (``clat``) of the whole group; ``total_latency`` counts from
     submission, ``sync_latency`` is that of fsync or fdatasync. A job of several directions has
@@ -45,6 +61,7 @@ class Fio(base.ReportBenchmark):
         base.Size("size", "64M", "size of each job's file", "1m", "1024g"),
         base.Integer("jobs", "1", "processes, each with a file of its own", 1, 64),
         base.Choice("engine", "psync", ", ".join(_ENGINES), _ENGINES),
+        base.Integer("reads", _READS, f"reads of {_MIXED} in per cent", 1, 99),
         base.Integer("depth", "1", "requests in flight per job (libaio and io_uring)", 1, 1024),
         # fio splits directories at ':'.
         base.Parameter(
@@ -60,6 +77,11 @@ class Fio(base.ReportBenchmark):
     work_metric = "requests"
     work_unit = "1,000 IO"
 
+    def merged(self, given: Mapping[str, str]) -> dict[str, str]:
+        if given.get("pattern") == _SYNCED:
+            return super().merged({**_ETCD, **given})
+        return super().merged(given)
+
     def scratch_mib(self, given: Mapping[str, str]) -> int:
         values = self.values(given)
         size, jobs = values.numbers("size", "jobs")
@@ -72,32 +94,50 @@ class Fio(base.ReportBenchmark):
         seconds, jobs, depth, block, size = values.numbers(
             "seconds", "jobs", "depth", "block_size", "size"
         )
-        if values["engine"] == "psync" and depth > 1:
+        pattern, engine = values.text("pattern"), values.text("engine")
+        if engine in _WAITING and depth > 1:
             raise self.refusal(
-                f"depth={depth} needs engine=libaio or io_uring: psync waits for each"
+                f"depth={depth} needs engine=libaio or io_uring: {engine} waits for each"
             )
-        argv = ["fio", "--name=nova-perf", "--group_reporting", "--direct=1"]
-        argv += [
-            f"--rw={values['pattern']}",
-            f"--bs={block}",
-            f"--size={size}",
-            f"--numjobs={jobs}",
-        ]
+        if pattern == _SYNCED and engine not in _WAITING:
+            raise self.refusal(f"pattern={_SYNCED} needs engine=sync or psync")
+        if pattern != _MIXED and values.text("reads") != _READS:
+            raise self.refusal(f"reads={values['reads']} needs pattern={_MIXED}")
+        argv = ["fio", "--name=nova-perf", "--group_reporting"]
+        if pattern == _SYNCED:
+            # What is overwritten has its place on the disk already, and is safe sooner.
+            argv += ["--rw=write", "--fdatasync=1", "--unlink=1"]
+        else:
+            argv += ["--direct=1", f"--rw={pattern}"]
+        if pattern == _MIXED:
+            argv.append(f"--rwmixread={values['reads']}")
+        argv += [f"--bs={block}", f"--size={size}", f"--numjobs={jobs}"]
         argv += [f"--ioengine={values['engine']}", f"--iodepth={depth}"]
+        if seconds and pattern != _SYNCED:
+            argv.append("--time_based")
         if seconds:
-            argv += ["--time_based", f"--runtime={seconds}"]
+            argv.append(f"--runtime={seconds}")
         argv += [f"--directory={values['directory']}", "--output-format=json"]
         # The first run lays the files out, at 10 MB/s on slow disks; one without a time writes
         # them once more, an emulated guest 200 blocks a second.
         timeout_s = seconds + base.MARGIN_S + jobs * size / 10e6
         if not seconds:
-            timeout_s += jobs * size / min(10e6, block * 200)
+            rate = 200
+            if pattern == _SYNCED:
+                rate = _SYNCS
+            timeout_s += jobs * size / min(10e6, block * rate)
         return (base.Step(tuple(argv), "client", timeout_s),)
 
     def asked(self, given: Mapping[str, str]) -> dict[str, str]:
         values = self.values(given)
         names = ("pattern", "block_size", "size", "jobs", "engine", "depth")
-        return {name.replace("_", " "): values.text(name) for name in names}
+        work = {name.replace("_", " "): values.text(name) for name in names}
+        if work["pattern"] == _MIXED:
+            work["reads in per cent"] = values.text("reads")
+        if work["pattern"] == _SYNCED:
+            work["pattern"] = "write"
+            work["fdatasync after"] = "1"
+        return work
 
     def report(self, text: str) -> base.BenchmarkReport:
         if not self.has_json(text) and fio_text.has_summary_alone(text):

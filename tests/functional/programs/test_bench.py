@@ -44,6 +44,21 @@ class BenchTest(directories.DirectoryCase):
                 self.assertTrue(primary["value"] > 0)
         self.assertEqual([], os.listdir(self.directory))
 
+    def test_directions_and_syncs_have_figures(self):
+        environment = {**os.environ, "TMPDIR": str(self.directory)}
+        for given, metrics, work in (
+            ("pattern=randrw,seconds=1,size=1m", {"read_iops", "write_latency_p99"}, "randrw"),
+            ("pattern=fdatasync,size=1m", {"sync_latency_p99", "iops"}, "write"),
+        ):
+            with self.subTest(given):
+                words = ("bench", "run", f"fio:{given}", "-f", "json")
+                done = program.nova_perf(*words, env=environment)
+                self.assertEqual((0, ""), (done.returncode, done.stderr))
+                document = json.loads(done.stdout)
+                named = {reading["metric"] for reading in document["readings"]}
+                self.assertEqual(metrics, metrics & named)
+                self.assertEqual(work, document["workload"]["pattern"])
+
     def test_files_in_memory_are_said(self):
         """Where the scratch directory is, and where a parameter puts the files."""
         run, kind = ("bench", "run"), "fio:seconds=1,size=4M"

@@ -143,6 +143,10 @@ class CommandsTest(testcase.TestCase):
             "iperf3:seconds=3600,streams=4,port=65000,direction=reverse",
             "iperf3:seconds=2,streams=8,processes=3,bitrate=400000",
             "fio:seconds=7,pattern=read,block_size=16K,size=1g,jobs=64,engine=io_uring,depth=8,directory=/srv/a b",
+            "fio:pattern=randrw",
+            "fio:pattern=randrw,reads=50,seconds=0",
+            "fio:pattern=fdatasync",
+            "fio:pattern=fdatasync,seconds=10,size=1m,block_size=4k,engine=psync",
             "cpu:seconds=1,threads=1024,limit=1000000",
             "smb:direction=get,megabytes=100000,runs=3",
         ):
@@ -210,6 +214,11 @@ class FiguresTest(testcase.TestCase):
                 self.assertIn(f"{round(primary.value, 2):g}"[:4], figures[kind])
                 self.assertIn(primary.unit, figures[kind])
         self.assertIn("events/s, median of 1", figures["cpu"])
+
+    def test_both_directions_of_a_mixed_job_are_added_up(self):
+        job = {"read": {"iops": 70.0}, "write": {"iops": 30.0}}
+        line = self.figures(self.trial("fio", json.dumps({"jobs": [job]})))["fio"]
+        self.assertIn("100 IO/s", line)
 
     def test_processes_of_iperf3_are_added_up(self):
         single, two = documents.IPERF3, f'{{"outputs": [{documents.IPERF3},{documents.IPERF3}]}}'

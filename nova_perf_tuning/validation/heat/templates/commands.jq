@@ -27,14 +27,23 @@ def iperf3:
                + (if value("direction"; "forward") == "reverse" then ["-R"] else [] end)
                + (if value("bitrate"; 0) == "0" then [] else ["-b", value("bitrate"; 0) + "M"] end))};
 
+# The pattern fdatasync is etcd's check, with defaults of its own; it ends with its file.
 def fio:
-  {server: null,
-   client: (["fio", "--name=nova-perf", "--group_reporting", "--direct=1",
-            "--rw=" + value("pattern"; "randwrite"), "--bs=" + (value("block_size"; "16k") | bytes),
-            "--size=" + (value("size"; "64M") | bytes), "--numjobs=" + value("jobs"; 1),
-            "--ioengine=" + value("engine"; "psync"), "--iodepth=" + value("depth"; 1),
-            (if value("seconds"; 10) == "0" then empty
-             else "--time_based", "--runtime=" + value("seconds"; 10) end),
+  value("pattern"; "randwrite") as $pattern
+  | (if $pattern == "fdatasync"
+     then {block_size: "2300", size: "22m", engine: "sync", seconds: 0}
+     else {block_size: "16k", size: "64M", engine: "psync", seconds: 10} end) as $usual
+  | value("seconds"; $usual.seconds) as $seconds
+  | {server: null,
+   client: (["fio", "--name=nova-perf", "--group_reporting",
+            (if $pattern == "fdatasync" then "--rw=write", "--fdatasync=1", "--unlink=1"
+             else "--direct=1", "--rw=" + $pattern end),
+            (if $pattern == "randrw" then "--rwmixread=" + value("reads"; 70) else empty end),
+            "--bs=" + (value("block_size"; $usual.block_size) | bytes),
+            "--size=" + (value("size"; $usual.size) | bytes), "--numjobs=" + value("jobs"; 1),
+            "--ioengine=" + value("engine"; $usual.engine), "--iodepth=" + value("depth"; 1),
+            (if $seconds == "0" or $pattern == "fdatasync" then empty else "--time_based" end),
+            (if $seconds == "0" then empty else "--runtime=" + $seconds end),
             "--directory=" + value("directory"; "."), "--output-format=json"])};
 
 def cpu:

@@ -10,7 +10,7 @@ def figure:
     try (.stdout | fromjson | [(.outputs // [.])[] | .end.sum_received.bits_per_second / 1e6]
          | {name: "throughput", unit: "Mbit/s", value: (add // error)}) catch null
   elif .benchmark == "fio" then
-    try (.stdout | .[index("{"):] | fromjson | .jobs[0] | [.read.iops, .write.iops] | max
+    try (.stdout | .[index("{"):] | fromjson | .jobs[0] | [.read.iops, .write.iops] | add
          | {name: "I/O", unit: "IO/s", value: .}) catch null
   elif .benchmark == "cpu" then
     try (.stdout | capture("events per second: *(?<n>[0-9.]+)") | {name: "speed", unit: "events/s", value: (.n | tonumber)})

@@ -40,6 +40,39 @@ class StepsTest(testcase.TestCase):
                 self.assertIn(option, step.argv)
         self.assertIn("--group_reporting", step.argv)
 
+    def test_fio_makes_a_mix_of_reads_and_writes(self):
+        tool = fio.Fio()
+        for given, share in (({}, "70"), ({"reads": "50"}, "50")):
+            given = {"pattern": "randrw", **given}
+            [step] = tool.steps(given)
+            self.assertIn("--rw=randrw", step.argv)
+            self.assertIn(f"--rwmixread={share}", step.argv)
+            self.assertEqual(share, tool.asked(given)["reads in per cent"])
+        self.assertRaises(base.ParameterError, tool.steps, {"reads": "50"})
+
+    def test_fio_is_the_check_of_etcd(self):
+        tool = fio.Fio()
+        given = {"pattern": "fdatasync"}
+        [step] = tool.steps(given)
+        line = " ".join(step.argv)
+        for option in (
+            "--rw=write --fdatasync=1",
+            "--bs=2300 --size=23068672 --numjobs=1 --ioengine=sync",
+        ):
+            self.assertIn(option, line)
+        for option in ("--direct=", "--time_based", "--runtime"):
+            self.assertNotIn(option, line)
+        self.assertEqual(given.keys() | tool.defaults.keys(), tool.merged(given).keys())
+        asked = tool.asked(given)
+        self.assertEqual(("write", "1"), (asked["pattern"], asked["fdatasync after"]))
+        # A validation gives it a time, at which it ends unless its file has ended before.
+        [job] = plugins.jobs(["fio:pattern=fdatasync"], 7)
+        [step] = tool.steps(job.parameters)
+        self.assertIn("--runtime=7", step.argv)
+        self.assertNotIn("--time_based", step.argv)
+        for name, value in (("engine", "libaio"), ("depth", "4")):
+            self.assertRaises(base.ParameterError, tool.steps, {**given, name: value})
+
     def test_smb_is_the_published_rule(self):
         """Five copies of 100 MB, and of 1000 where that is asked for."""
         for given, size in (({}, "100"), ({"megabytes": "1000"}, "1000")):
