@@ -82,17 +82,25 @@ class MetricsCollector:
         yield _family(
             counter, "agent_cpu_seconds", "CPU time of the agent itself", time.process_time()
         )
+        names: dict[tuple[str, ...], float] = {}
         spent: dict[tuple[str, ...], float] = {}
         waited: dict[tuple[str, ...], float] = {}
         guests: Sequence[host_model.GuestProcess] = ()
         if facts is not None:
             guests = facts.guests
         for guest in guests:
+            instance_id = ""
+            if guest.domain is not None:
+                instance_id = guest.domain.uuid
+            names[guest.name, guest.name, instance_id] = 1.0
             classes = guest_cpu.spent(guest.pid, guest.threads)
             for kind, seconds in classes.items():
                 spent[guest.name, kind] = seconds
             if classes:
                 waited[guest.name,] = guest_cpu.waited_s(guest.pid, guest.threads)
+        # The labels that exporters of libvirt have, for joins.
+        text = "1; domain: its name in libvirt, instance_id: its UUID in libvirt and Nova"
+        yield _family(gauge, "guest_info", text, names, "guest", "domain", "instance_id")
         text = "Host CPU time of a guest by class; worker: all that no other class has"
         yield _family(counter, "guest_host_cpu_seconds", text, spent, "guest", "class")
         text = "Time that vCPUs of a guest were ready to run and had no host CPU"

@@ -30,7 +30,9 @@ def agent_rows() -> list[list[str]]:
     shown = types.SimpleNamespace(
         **vars(counted), settings=0, guests=0, findings_total={}, error=""
     )
-    facts = types.SimpleNamespace(guests=[types.SimpleNamespace(name="guest", pid=0, threads=())])
+    facts = types.SimpleNamespace(
+        guests=[types.SimpleNamespace(name="guest", pid=0, threads=(), domain=None)]
+    )
     agent: Any = types.SimpleNamespace(snapshot=(shown, facts))
     now = datetime.datetime.now(datetime.UTC)
     result = host_result.HostResult("host", now, "PASS", {}, losses={"figure": (0.0, 0.1)})

@@ -43,7 +43,7 @@ _METRIC: Final = "nova_perf_guest_host_cpu_seconds_total"
 _WAIT_METRIC: Final = "nova_perf_guest_vcpu_wait_seconds_total"
 #: Name of the vCPUs' wait beside the classes of CPU; older agents do not report it.
 WAIT: Final = "wait_s"
-#: An agent knows up to some thousand guests, each has six lines of 100 bytes.
+#: An agent knows up to some thousand guests, each has seven lines of 100 bytes.
 _MAX_BYTES: Final = 2 << 20
 _MAX_LINE: Final = 1000
 #: Samples further apart than this, in seconds, do not tell a trial's share of what lies between

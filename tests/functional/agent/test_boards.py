@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import time
 import types
 
@@ -15,6 +16,7 @@ from nova_perf_tuning.host.model import host_model
 from tests.support import agent_samples, directories, patience
 
 TOP = pathlib.Path(__file__).parents[3]
+INSTANCE = "1a4c8e5b-7f0e-4c55-9f0a-0d5b7c2f3e11"
 ALERTS = TOP / "etc/prometheus/nova-perf-alerts.yaml"
 
 
@@ -35,7 +37,8 @@ class BoardsTest(directories.DirectoryCase):
         """Return the collector of an agent that has counted something, with this process as its guest."""
         pid = os.getpid()
         thread = host_model.Thread(pid, "vcpu", None, None, guest_cpu.started(f"/proc/{pid}"))
-        guests = [host_model.GuestProcess("instance-1", pid, (thread,), None)]
+        domain = types.SimpleNamespace(uuid=INSTANCE)
+        guests = [host_model.GuestProcess("instance-1", pid, (thread,), domain)]
         counts = dict.fromkeys(("passes", "written", "drifted"), {"irq_affinity": 3})
         snapshot = agent_samples.agent_state(**counts), types.SimpleNamespace(guests=guests)
         return metrics.MetricsCollector(types.SimpleNamespace(snapshot=snapshot), result_file)
@@ -68,6 +71,28 @@ class BoardsTest(directories.DirectoryCase):
         self.assertNotEqual(
             "", self.promtool(["nova_perf_nothing"], before, after), "it would say so"
         )
+
+    def test_guests_join_with_an_exporter_of_libvirt(self):
+        """By the queries of the page, also while an instance migrates and two hosts have it."""
+        page = (TOP / "doc/source/reference/metrics.rst").read_text(encoding="utf-8")
+        blocks = re.findall(r"::\n\n((?:    .*\n)+)", page)
+        queries = [" ".join(block.split()) for block in blocks if "guest_info" in block]
+        self.assertEqual(2, len(queries))
+        labels = (
+            f'domain="instance-1",instance_id="{INSTANCE}",instance_name="web",project_name="p"'
+        )
+        exported = {}
+        for host in ("h0", "h1"):
+            place = f'instance="{host}:9177",job="libvirt"'
+            exported[f"libvirt_domain_openstack_info{{{place},{labels}}}"] = "1"
+        series = self.scrape(self.agent(), self.agent()) | exported
+        self.assertEqual("", self.promtool(queries, series, series))
+        for query, names in zip(
+            queries, ("domain, instance_id", "instance_name, project_name"), strict=True
+        ):
+            with self.subTest(names):
+                counted = f"count by({names}) ({query})"
+                self.assertEqual("", self.promtool([f"{counted} == 2"], series, series))
 
     def test_each_alert_fires_when_it_should_and_only_then(self):
         host = 'instance="h0:9751",job="nova-perf"'
