@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Final
 
 from nova_perf_tuning.grouping import grouped
-from nova_perf_tuning.validation.judge import workloads
+from nova_perf_tuning.validation.judge import speeds, workloads
 from nova_perf_tuning.validation.measure import overhead
 from nova_perf_tuning.validation.results import model, reasons
 from nova_perf_tuning.validation.results.environment import (
@@ -100,7 +100,7 @@ class Selection:
     :ivar pairs, pairs_excluded: blocks that have a figure of both arms, and those of them that
         lost one.
     :ivar invalid: why no ratio can be made of what is left; None if it can.
-    :ivar lost: of the arm and of its baseline.
+    :ivar lost: of the arm and of its baseline; :ivar speeds: of each that has two.
     """
 
     trials: Sequence[model.Trial]
@@ -109,11 +109,13 @@ class Selection:
     pairs_excluded: int
     invalid: reasons.Reason | None
     lost: tuple[Lost, ...]
+    speeds: tuple[reasons.Reason, ...] = ()
 
     @property
     def notes(self) -> tuple[reasons.Reason, ...]:
-        """Return what was lost and what was excluded."""
+        """Return what was lost, which arm has two speeds, and what was excluded."""
         notes = [lost.reason() for lost in self.lost if lost.count]
+        notes += self.speeds
         if not self.excluded:
             return tuple(notes)
         if self.pairs_excluded:
@@ -379,7 +381,20 @@ def select_of(
             invalid = _too_many(judged, lost_of_arm, excluded, levels)
     before = _pairs(judged, arms)
     after = _pairs(counting, arms)
-    return Selection(counting, excluded, before, before - after, invalid, tuple(gone))
+    of_two: list[reasons.Reason] = []
+    for name in arms:
+        found = speeds.find([trial for trial in counting if trial.arm == name])
+        if found is not None:
+            of_two.append(found)
+    return Selection(
+        trials=counting,
+        excluded=excluded,
+        pairs=before,
+        pairs_excluded=before - after,
+        invalid=invalid,
+        lost=tuple(gone),
+        speeds=tuple(of_two),
+    )
 
 
 def _too_many(

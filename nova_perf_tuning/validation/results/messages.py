@@ -301,6 +301,10 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.FAILED: _lost,
     _C.EXCLUDED: "{count} of {of} {what} excluded: {why}",
     _C.WORST: "blocks without a figure of '{arm}', taken as its worst: {count}",
+    _C.TWO_SPEEDS: (
+        "'{arm}' has two speeds, so that one figure says little: {low:.4g} {unit} in {count} of {of}"
+        " {what}, {high:.4g} {unit} in the others"
+    ),
     _C.NO_BENCHMARK: "benchmark '{benchmark}' was not measured; the results have {known}",
     _C.NO_METRIC: _metric,
     _C.NO_ARM: "arm '{arm}' was not measured; the results have {known}",

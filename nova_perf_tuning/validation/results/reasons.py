@@ -33,6 +33,9 @@ class ReasonCode(enum.StrEnum):
     FAILED = "failed"  # arm, count, of, failed, zeros, missing
     EXCLUDED = "excluded"  # count, of, what (pairs, trials), why (reasons of guards)
     WORST = "worst"  # arm, count: blocks that failed count as the worst
+    TWO_SPEEDS = (
+        "two_speeds"  # arm, low, high, unit, count (of the low one), of, what (trials, boots)
+    )
 
     # -- why a budget cannot be judged
     NO_BENCHMARK = "no_benchmark"  # benchmark, known

@@ -17,6 +17,7 @@ MODULES = (
     "judge.test_limits",
     "judge.test_noise",
     "judge.test_outputs",
+    "judge.test_speeds",
     "judge.test_trial_filter",
     "judge.test_verdict",
     "judge.test_workloads",
