@@ -2,12 +2,14 @@
 """``nova-perf bench run``."""
 
 import argparse
+import dataclasses
 import os
 import socket
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.cli import bench, command, options
 from nova_perf_tuning.cli.options import host as host_options
+from nova_perf_tuning.cli.options import validate as validate_options
 from nova_perf_tuning.validation.bench import base, plugins, rt_tests
 from nova_perf_tuning.validation.judge import workloads
 from nova_perf_tuning.validation.launch import base as launch
@@ -31,19 +33,27 @@ class BenchRun(command.PerfCommand):
             "benchmark, see 'nova-perf bench list'; with parameters as 'nova-perf validate' takes them",
             options.benchmark,
         )
+        validate_options.add_beside(parser)
 
     def take_action(self, args: argparse.Namespace) -> None:
         kind, chosen = args.kind
         benchmark = plugins.load(kind)
         plugins.check_installed(benchmark, chosen)
         if benchmark.paired and "port" in benchmark.defaults:
-            with socket.socket() as listener:  # for a port that is free
-                listener.bind(("127.0.0.1", 0))
-                chosen.setdefault("port", str(listener.getsockname()[1]))
+            chosen.setdefault("port", _free_port())
         merged = benchmark.merged(chosen)
         if merged.get("cpus") == rt_tests.PLANNED:
             merged["cpus"] = cpulist.format(host_options.quiet_cpus()).replace(",", "+")
         job = plugins.Job(benchmark.kind, benchmark, merged)
+        job = plugins.beside(job, args.beside, os.cpu_count() or 1)
+        loads = []
+        for load in job.beside:
+            parameters = load.parameters
+            if load.benchmark.paired:
+                parameters = {**load.parameters, "port": _free_port()}
+            loads.append(dataclasses.replace(load, parameters=parameters))
+        job = dataclasses.replace(job, beside=tuple(loads))
+        plugins.check_job(job)
         server = None
         if benchmark.paired:
             server = "127.0.0.1"
@@ -51,7 +61,7 @@ class BenchRun(command.PerfCommand):
         environment = host_environment.read()
         asked = benchmark.asked(merged)
         environment.benchmarks = {
-            benchmark.kind: RecordedBenchmark(parameters=merged, asked=asked)
+            benchmark.kind: RecordedBenchmark(parameters=job.recorded_parameters, asked=asked)
         }
         with local.LocalLauncher() as launcher:
             launcher.require(*plugins.needs([job]))
@@ -68,4 +78,11 @@ class BenchRun(command.PerfCommand):
         if os.path.isabs(merged.get("directory", "")):
             environment.scratch_filesystem = launch.filesystem(merged["directory"])
         report = base.BenchmarkReport(workload=dict(outcome.workload))
-        bench.show(args, benchmark, merged, outcome.readings, environment, report)
+        used = job.recorded_parameters
+        bench.show(args, benchmark, used, outcome.readings, environment, report)
+
+
+def _free_port() -> str:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])

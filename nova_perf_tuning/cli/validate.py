@@ -4,6 +4,7 @@
 import argparse
 import contextlib
 import dataclasses
+import os
 import secrets
 import signal
 from collections.abc import Iterator, Mapping, Sequence
@@ -86,6 +87,7 @@ class Validate(command.PerfCommand):
             "(default: 40m, with --budget 150m)",
             options.duration(20),
         )
+        validate_options.add_beside(parser)
         validate_options.add_output(parser)
         parser.add_argument(
             "--noise-floor",
@@ -329,6 +331,10 @@ def session_plan(args: argparse.Namespace, vcpus: int | None) -> session.Session
     left_out = {}
     for spec, arm in without.items():
         left_out[arm.name] = AblatedSpec(spec, values[spec])
+    cpus = vcpus or os.cpu_count() or 1
+    jobs = []
+    for job in validate_options.jobs(args.benchmark, args.seconds):
+        jobs.append(plugins.beside(job, args.beside, cpus))
     boots, blocks, time_limit_s = BOOTS, BLOCKS, _TIME_LIMIT_S
     if args.budget:
         boots, blocks, time_limit_s = BOOTS_JUDGED, BLOCKS_JUDGED, _TIME_LIMIT_JUDGED_S
@@ -338,7 +344,7 @@ def session_plan(args: argparse.Namespace, vcpus: int | None) -> session.Session
             launch.Arm(tuned_arm, tuned),
             *without.values(),
         ),
-        jobs=validate_options.jobs(args.benchmark, args.seconds),
+        jobs=tuple(jobs),
         boots=args.boots or boots,
         blocks=args.blocks or blocks,
         seed=secrets.randbelow(1 << 32),
@@ -376,7 +382,7 @@ def _check_programs(jobs: Sequence[plugins.Job]) -> None:
     faults = []
     for job in jobs:
         try:
-            plugins.check_installed(job.benchmark, job.parameters)
+            plugins.check_job(job)
         except plugins.MissingProgramError as fault:
             faults.append(fault)
     if len(faults) == len(jobs):

@@ -51,6 +51,15 @@ def add_measurement(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_beside(parser: argparse.ArgumentParser) -> None:
+    options.add_repeated(
+        parser,
+        "--beside",
+        "KIND[:KEY=VALUE,...]",
+        "load that runs at the same time as cyclictest or oslat: cpu or iperf3",
+    )
+
+
 def add_output(parser: argparse.ArgumentParser) -> None:
     options.add(
         parser,

@@ -273,6 +273,7 @@ class Benchmark(abc.ABC):
     :cvar marked: whether :meth:`printed` is true of every output that is read, with or without ``marks``.
     :cvar brought: what an operator has to put on host and guest, since no package has it; empty:
         nothing.
+    :cvar latency: it measures how late CPUs are, also beside a load.
     :cvar tool: the program whose version its output names; empty: that of its kind.
     """
 
@@ -291,6 +292,7 @@ class Benchmark(abc.ABC):
     marks: ClassVar[str] = ""
     marked: ClassVar[bool] = False
     brought: ClassVar[str] = ""
+    latency: ClassVar[bool] = False
     tool: ClassVar[str] = ""
 
     @property

@@ -6,13 +6,19 @@ import logging
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from nova_perf_tuning import cache_directory, entry_points, errors
 from nova_perf_tuning.validation.bench import base, foreign, pasted
 from nova_perf_tuning.validation.results.environment import RecordedBenchmark
 
 NAMESPACE = "nova_perf_tuning.benchmarks"
+
+#: Benchmarks that are loads too; they run so long unless they are ended before, in seconds.
+_LOADS: Final = ("cpu", "iperf3")
+_LOAD_S: Final = 3600
+#: Longest run beside a load: it starts, warms up and ends while the load is there.
+_LOADED_S: Final = 3400
 
 LOG = logging.getLogger(__name__)
 
@@ -32,11 +38,26 @@ class Job:
     :ivar label: its name in the results: the kind, or the whole text when one kind is run in
         several ways.
     :ivar parameters: all of them, defaults included.
+    :ivar beside: loads that run at the same time, see :func:`beside`.
     """
 
     label: str
     benchmark: base.Benchmark
     parameters: Mapping[str, str]
+    beside: tuple["Job", ...] = ()
+
+    @property
+    def loads(self) -> str:
+        """What runs beside it, as the option names it; empty: nothing."""
+        return " and ".join(load.label for load in self.beside)
+
+    @property
+    def recorded_parameters(self) -> dict[str, str]:
+        """Return the parameters and the loads: with both of them results compare."""
+        recorded = dict(self.parameters)
+        if self.beside:
+            recorded["beside"] = self.loads
+        return recorded
 
 
 def load_all() -> list[base.Benchmark]:
@@ -144,6 +165,12 @@ def why_absent(group: str, what: str, name: str) -> str:
     return f"there is no {what} '{name[:40]}'; there are {', '.join(classes)}"
 
 
+def check_job(job: Job) -> None:
+    """Raise :class:`MissingProgramError` if the host cannot run a job or what runs beside it."""
+    for part in (job, *job.beside):
+        check_installed(part.benchmark, part.parameters)
+
+
 def check_installed(benchmark: base.Benchmark, given: Mapping[str, str]) -> None:
     """Raise :class:`MissingProgramError` if the host cannot run a benchmark with some parameters."""
     path = cache_directory.program_path()
@@ -173,9 +200,48 @@ def needs(jobs: Sequence[Job]) -> tuple[set[str], int, int]:
     memory = scratch = 0
     for job in jobs:
         programs.update(job.benchmark.programs, job.benchmark.files(job.parameters))
+        for load in job.beside:
+            programs.update(load.benchmark.programs)
         memory = max(memory, job.benchmark.memory_mib(job.parameters))
         scratch += job.benchmark.scratch_mib(job.parameters)
     return programs, memory, scratch
+
+
+def beside(job: Job, texts: Sequence[str], cpus: int) -> Job:
+    """Return a job with loads that run beside it: ``cpu`` and ``iperf3``, with parameters.
+
+    :param cpus: of the machine, each of which has a thread of the load ``cpu``.
+    :raises base.ParameterError: the job measures no latency or runs for too long, or a load is
+        none of these.
+    """
+    if not texts:
+        return job
+    if not job.benchmark.latency:
+        raise base.ParameterError(
+            f"--beside: '{job.label[:80]}' measures no latency of CPUs; run it without a load"
+        )
+    if int(job.parameters["seconds"]) > _LOADED_S:
+        raise base.ParameterError(f"--beside: a run may take {_LOADED_S} seconds at most")
+    found: dict[str, Job] = {}
+    for text in texts:
+        kind, chosen = base.split(text)
+        if kind not in _LOADS:
+            known = " and ".join(_LOADS)
+            raise base.ParameterError(f"--beside: '{kind[:40]}' is no load; loads are {known}")
+        if "seconds" in chosen:
+            raise base.ParameterError(
+                "--beside: a load runs as long as the benchmark; leave seconds out"
+            )
+        if kind in found:
+            raise base.ParameterError(f"--beside: '{kind}' is named twice; name it once")
+        benchmark = load(kind)
+        if kind == "cpu":
+            chosen = {"threads": str(cpus), **chosen}
+        merged = benchmark.merged({**chosen, "seconds": str(_LOAD_S)})
+        benchmark.steps(merged, "192.0.2.1")
+        given = ",".join(f"{name}={value}" for name, value in sorted(chosen.items()))
+        found[kind] = Job(f"{kind}:{given}".rstrip(":"), benchmark, merged)
+    return dataclasses.replace(job, beside=tuple(found.values()))
 
 
 def jobs(texts: Sequence[str], seconds: int | None = None) -> list[Job]:

@@ -43,6 +43,7 @@ class _RtTests(base.Benchmark):
     """A program whose JSON has a histogram of whole microseconds for each of its threads."""
 
     packages = ("rt-tests",)
+    latency = True
 
     def threads(
         self, text: str, needed: bool = True

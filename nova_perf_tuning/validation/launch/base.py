@@ -27,6 +27,8 @@ STDOUT_LIMIT: Final = 2 << 20
 STDERR_LIMIT: Final = 128 << 10
 #: Counters of bytes beside those of CPU, and what they are of.
 MOVED: Final = {"net_bytes": "net", "disk_bytes": "disk"}
+#: A load may take so long until it runs at its rate, in seconds.
+LOAD_S: Final = 0.5
 #: For a program that makes something: more than a second where a disk has other work or was never
 #: read from.
 _LIMIT_S = 300.0
@@ -135,6 +137,13 @@ class Machine(abc.ABC):
         """Return a context in which a program, a benchmark's server, runs; at its end it is killed.
 
         :raises ProgramError: it is missing or ended at once.
+        """
+
+    @abc.abstractmethod
+    def loading(self, argv: Sequence[str]) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which a program runs beside others; at its end it is killed.
+
+        :raises ProgramError: it is missing, or it ended before: others ran without that load.
         """
 
     @abc.abstractmethod

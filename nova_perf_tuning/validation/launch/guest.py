@@ -248,6 +248,23 @@ class GuestMachine(base.Machine):
                 self.agent.kill(job)
                 self._wait(pid, time.monotonic() + _DEATH_S)
 
+    @contextlib.contextmanager
+    def loading(self, argv: Sequence[str]) -> Iterator[None]:
+        job, pid = self._start(argv)
+        ended: base.Finished | None = None
+        try:
+            ended = self._wait(pid, time.monotonic() + base.LOAD_S)
+            if ended is None:
+                yield
+                ended = self.agent.exited(pid)
+        finally:
+            if ended is None and self.is_alive() and self.agent.exited(pid) is None:
+                self.agent.kill(job)
+                self._wait(pid, time.monotonic() + _DEATH_S)
+        if ended is not None:
+            text = local.first_line(ended.stderr or ended.stdout)
+            raise base.ProgramError(f"guest {self.name}: the load {argv[0]} ended early: {text}")
+
     def probe_result(self) -> probe.ProbeResult:
         return probe.parse(self.run(probe.ARGV, _SHORT_S).stdout)
 

@@ -223,6 +223,24 @@ class HostMachine(base.Machine):
                 f"{self.name}: {argv[0]} ended at once: {first_line(stderr or stdout)}"
             )
 
+    @contextlib.contextmanager
+    def loading(self, argv: Sequence[str]) -> Iterator[None]:
+        try:
+            process = self._start(argv)
+        except OSError as error:
+            raise base.ProgramError(f"{self.name}: {argv[0]}: {error.strerror}") from None
+        ended = False
+        try:
+            ended = process.wait(base.LOAD_S)
+            if not ended:
+                yield
+                ended = process.wait(0.0)
+        finally:
+            _status, stdout, stderr = self._finish(process)
+        if ended:
+            text = first_line(stderr or stdout)
+            raise base.ProgramError(f"{self.name}: the load {argv[0]} ended early: {text}")
+
     def counter(self) -> Callable[[], dict[str, float]]:
         return self._read
 

@@ -350,6 +350,8 @@ class Session:
         for row in rows:
             if not row.primary:
                 row.course = None
+            if job.beside:  # the CPU is that of the load too
+                row.work, row.work_unit = None, ""
         self.results.trials += rows
         self.results.environment.benchmarks[job.label].ran(arm, outcome.workload)
         self._order += 1
@@ -402,10 +404,12 @@ def describe(job: plugins.Job) -> RecordedBenchmark:
     if job.benchmark.paired:
         peer = "PEER"
     commands = [list(step.argv) for step in job.benchmark.steps(job.parameters, peer)]
+    for load in job.beside:
+        commands += [list(step.argv) for step in load.benchmark.steps(load.parameters, "PEER")]
     return RecordedBenchmark(
         job.benchmark.kind,
         job.benchmark.summary,
-        dict(job.parameters),
+        job.recorded_parameters,
         commands,
         job.benchmark.asked(job.parameters),
     )

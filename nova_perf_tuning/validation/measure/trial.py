@@ -101,6 +101,8 @@ def _run(
         for step in steps:
             if step.role == "server":
                 servers.enter_context(pair.server.serving(step.argv))
+        for load in job.beside:
+            _begin_load(load, pair, servers)
         give_up = time.monotonic() + _SERVER_START_S
         while True:
             circumstances = host_environment.look(pair.client.interface)
@@ -142,7 +144,21 @@ def _run(
                 course=counters.course(window.begin, window.end),
             )
             workload = job.benchmark.checked_workload(finished.stdout)
+            if job.beside:
+                workload["beside"] = job.loads
             return TrialOutcome(cost, readings, workload=workload)
+
+
+def _begin_load(load: plugins.Job, pair: launch.Pair, until: contextlib.ExitStack) -> None:
+    """Run a load on the client, with its server on the peer, until the stack is closed."""
+    peer = None
+    if load.benchmark.paired:
+        peer = pair.server.address
+    for step in load.benchmark.steps(load.parameters, peer):
+        if step.role == "server":
+            until.enter_context(pair.server.serving(step.argv))
+        else:
+            until.enter_context(pair.client.loading(step.argv))
 
 
 def find_window(

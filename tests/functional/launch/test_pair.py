@@ -178,6 +178,18 @@ class PairTest(rig.GuestCase):
         ):
             self.fail("it runs")
 
+    def test_a_load_runs_beside_a_program(self) -> None:
+        client = self.active("untuned").client
+        load = ["sysbench", "cpu", "--time=3600", "--events=0", "run"]
+        with client.loading(load):
+            self.assertIn("sysbench", self.text(client, "ps"))
+        self.assertNotIn("sysbench", self.text(client, "ps"))
+        with (
+            self.assertRaisesRegex(base.ProgramError, "the load sleep ended early"),
+            client.loading(["sleep", "1"]),
+        ):
+            self.text(client, "sleep", "3")
+
     def test_cpu_classes_make_up_the_total(self) -> None:
         client = self.active("tuned").client
         domain = self.domain(client)
