@@ -336,6 +336,10 @@ class Benchmark(abc.ABC):
         """Return what a run with these parameters must say of its work: name in the workload -> text."""
         return {}
 
+    def host_fault(self) -> str:
+        """Return what this host lacks for it besides programs; empty: nothing."""
+        return ""
+
     def files(self, given: Mapping[str, str]) -> Sequence[str]:
         """Return absolute paths of files that must be there beside the programs, on the host and in guests."""
         return ()

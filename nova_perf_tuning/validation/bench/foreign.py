@@ -39,6 +39,6 @@ COMMANDS: Final[Mapping[str, str]] = {
 }
 #: For a person whose output has no marks of any of them.
 READ: Final = (
-    "fio, iperf3, iperf 2, netperf, sysbench, cyclictest, oslat, UnixBench, himenobmtxp,"
-    " tpcc-mysql and dd"
+    "fio, iperf3, iperf 2, netperf, sysbench, cyclictest, oslat, hwlatdetect, rtla timerlat hist,"
+    " UnixBench, himenobmtxp, tpcc-mysql and dd"
 )

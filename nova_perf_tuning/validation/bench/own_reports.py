@@ -322,10 +322,10 @@ def _reaches_the_disk(command: str) -> bool:
 
 
 class Rtla(base.ForeignTool):
-    """rtla's tools are near to oslat and cyclictest, and their figures are not theirs."""
+    """Other tools of rtla are near to oslat and cyclictest, and their figures are not theirs."""
 
     kind = "rtla"
-    summary = "rtla osnoise and timerlat: not read; oslat and cyclictest are"
+    summary = "rtla osnoise and timerlat top: not read; timerlat hist, oslat and cyclictest are"
     primary = ("latency_max", "µs", "lower")
     form = "oslat --json=- or cyclictest --json=- --histogram=10000"
     marks = _RTLA

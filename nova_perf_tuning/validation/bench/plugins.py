@@ -173,6 +173,9 @@ def check_job(job: Job) -> None:
 
 def check_installed(benchmark: base.Benchmark, given: Mapping[str, str]) -> None:
     """Raise :class:`MissingProgramError` if the host cannot run a benchmark with some parameters."""
+    fault = benchmark.host_fault()
+    if fault:
+        raise MissingProgramError(f"{benchmark.kind}: {fault}")
     path = cache_directory.program_path()
     absent = [
         program for program in benchmark.programs if shutil.which(program, path=path) is None

@@ -242,7 +242,7 @@ class Cyclictest(_RtTests):
                 )
                 continue
             longest = max(thread.longest for thread in found.threads)
-            late = min(longest, _quantile(found.bins, count, found.reach, share)) / found.per_us
+            late = min(longest, quantile(found.bins, count, found.reach, share)) / found.per_us
             shown.readings.append(base.Reading(metric, "µs", "lower", late, primary=share == 0.99))
         shown.readings.append(base.Reading("wake_ups", self.work_unit, "higher", count / 1e3))
         shown.remarks["percentiles_computed"] = _PERCENTILES_COMPUTED
@@ -313,7 +313,7 @@ class Cyclictest(_RtTests):
         most = max(longest, 1.0 + max(seen))  # beyond the histogram
         for share in _SHARES:
             metric = base.percentile_name(round(share * 100, 2))
-            late_us = min(_quantile(seen, cycles, most, share), longest) / per_us
+            late_us = min(quantile(seen, cycles, most, share), longest) / per_us
             shown.readings.append(
                 base.Reading(metric, "µs", "lower", late_us, primary=share == 0.99)
             )
@@ -452,7 +452,7 @@ def _of_gaps(passes: Sequence[float]) -> dict[str, str]:
     }
 
 
-def _quantile(seen: Mapping[float, float], count: float, longest: float, share: float) -> float:
+def quantile(seen: Mapping[float, float], count: float, longest: float, share: float) -> float:
     """Return the latency that ``share`` of ``count`` wake-ups stay below, never 0; ``longest``: of the rest.
 
     The bar of n holds what took n to n + 1 (µs or ns), since cyclictest cuts off the rest, and is

@@ -21,6 +21,7 @@ _RESOURCES = {
     "cpu": "CPU",
     "cyclictest": "scheduling",
     "oslat": "scheduling",
+    "timerlat": "scheduling",
     "himeno": "memory",
     "memory": "memory",
     "iperf3": "network",

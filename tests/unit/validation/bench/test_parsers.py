@@ -22,6 +22,7 @@ from nova_perf_tuning.validation.bench import (
     plugins,
     rt_tests,
     sysbench,
+    tracers,
 )
 from nova_perf_tuning.validation.bench.unixbench import UnixBench
 from tests.support import testcase
@@ -47,6 +48,8 @@ GOOD = {
     own.Smb: recorded("own-copy.json"),
     rt_tests.Cyclictest: recorded("cyclictest.json"),
     rt_tests.Oslat: recorded("oslat.txt"),
+    tracers.HwLatency: recorded("hwlatdetect.txt"),
+    tracers.TimerLatency: recorded("timerlat-hist.txt"),
     sysbench.Oltp: recorded("sysbench-oltp.txt"),
     sysbench.Tpcc: recorded("tpcc.txt"),
     netperf.Netperf: recorded("netperf-stream.txt"),
