@@ -28,6 +28,8 @@ def print_summary(results: model.Results, summaries: Sequence[summary.BenchmarkS
     command.print_table(head, rows)
     if compared:
         command.say(_RATIO)
+    for label, recorded in results.environment.benchmarks.items():
+        command.say(*text.workloads(recorded), prefix=f"work of {label} on ")
     command.say("", messages.of(summary.headline(summaries)))
     for note in summary.notes(results, summaries):
         command.say(f"note: {messages.of(note)}")

@@ -11,6 +11,8 @@ from nova_perf_tuning.validation.results.environment import RecordedBenchmark
 
 #: Why there is no verdict although budgets were given.
 NO_BUDGET: Final = "no budget applies to what was measured on this host group and flavor"
+#: Of a workload: the environment has both.
+_NOT_SHOWN: Final = ("command", "kernel")
 _C = reasons.ReasonCode
 
 
@@ -66,8 +68,13 @@ def workloads(benchmark: RecordedBenchmark) -> list[str]:
     arms: dict[str, list[str]] = {}
     for arm, done in benchmark.workloads.items():
         for workload in done:
-            line = "; ".join(f"{name}: {value}" for name, value in workload.items())
-            arms.setdefault(line, []).append(arm)
+            words = []
+            for name, value in workload.items():
+                if name not in _NOT_SHOWN:
+                    words.append(f"{name}: {value}")
+            names = arms.setdefault("; ".join(words), [])
+            if arm not in names:
+                names.append(arm)
     return [f"{', '.join(names)}: {line}" for line, names in arms.items()]
 
 

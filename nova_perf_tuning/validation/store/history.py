@@ -227,6 +227,8 @@ def series(
                 kept, plan = connection.execute(wanted).one()
                 environment = Environment.from_dict(kept or {})
                 cloud = str(plan.get("cloud", ""))
+                if cloud:
+                    _add_workloads(connection, run_id, environment)
                 if not tags.items() <= environment.tags.items():
                     continue
                 values: dict[_Key, list[float]] = collections.defaultdict(list)
@@ -254,6 +256,18 @@ def series(
         found = changes([point.value for point in of_key])
         histories.append(Series(*key, tuple(of_key), tuple(found)))
     return histories
+
+
+def _add_workloads(connection: sa.Connection, run_id: str, environment: Environment) -> None:
+    """Add what the pairs of a fleet's run say of the work; results of a single host have it."""
+    pairs = database.pairs.c
+    done = sa.select(pairs.environment).where(pairs.run_id == run_id, pairs.state == "done")
+    for known in connection.scalars(done.execution_options(yield_per=20)):
+        for label, arms in known.get("workloads", {}).items():
+            recorded = environment.benchmarks.get(label, RecordedBenchmark())
+            for arm, done_work in arms.items():
+                for workload in done_work:
+                    recorded.ran(arm, workload)
 
 
 def _program(environment: Environment, label: str, arm: str) -> dict[str, str]:

@@ -4,6 +4,7 @@
 from nova_perf_tuning.validation.judge import statistics
 from nova_perf_tuning.validation.report import data, text
 from nova_perf_tuning.validation.results import messages, reasons
+from nova_perf_tuning.validation.results.environment import RecordedBenchmark
 from tests.support import testcase
 
 C = reasons.ReasonCode
@@ -227,3 +228,15 @@ class FigureTest(testcase.TestCase):
                 self.assertEqual(
                     output, text.gain(statistics.Estimate(value, low, high, 9, 3, 0.95))
                 )
+
+
+class WorkloadsTest(testcase.TestCase):
+    def test_arms_that_did_the_same_are_one_line(self):
+        benchmark = RecordedBenchmark()
+        for arm, kernel in (("host", "6.1"), ("untuned", "6.12"), ("tuned", "6.12")):
+            benchmark.ran(arm, {"pattern": "read", "kernel": kernel, "command": "fio"})
+        benchmark.ran("tuned", {"pattern": "write"})
+        self.assertEqual(
+            ["host, untuned, tuned: pattern: read", "tuned: pattern: write"],
+            text.workloads(benchmark),
+        )

@@ -55,6 +55,25 @@ class HistoryTest(directories.DirectoryCase):
             connection.execute(sa.insert(database.runs), run | {"hosts": ["good", "sick"]})
             connection.execute(sa.insert(database.pairs), pair)
 
+    def test_a_fleet_names_the_program_that_changed(self):
+        for day in range(1, 15):
+            version = "1.0.20"
+            if day > 7:
+                version = "1.0.21"
+            self.add_fleet(day, "one", 900.0)
+            work = {"cpu": {"tuned": [{"version": version}]}}
+            run_id = f"fleet-one-{day}"
+            runs, pairs = database.runs, database.pairs
+            with self.engine.begin() as connection:
+                recorded = {"benchmarks": {"cpu": {"kind": "cpu"}}}
+                change = sa.update(runs).where(runs.c.id == run_id)
+                connection.execute(change.values(environment=recorded))
+                change = sa.update(pairs).where(pairs.c.run_id == run_id)
+                connection.execute(change.values(environment={"workloads": work}))
+        [found] = history.series(self.engine, "sick")
+        versions = [point.versions.get("sysbench") for point in found.points]
+        self.assertEqual(["1.0.20"] * 7 + ["1.0.21"] * 7, versions)
+
     def test_what_ran_on_a_server_is_the_servers(self):
         for day in range(1, 7):
             self.add_fleet(day, "one", 900.0 if day < 4 else 100.0)
