@@ -31,7 +31,7 @@ NUMBER: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
 #: Longest output that is read, in characters.
 MAX_CHARACTERS: Final = 4 * 1024 * 1024
 #: Most that is kept of what an output says of the work.
-_MOST_WORDS: Final = 40
+_MOST_WORDS: Final = 38
 #: Where a document of JSON begins.
 _OBJECT: Final = re.compile(r"^[ \t]*\{", re.MULTILINE)
 #: Percentiles lie on the edges of a histogram's buckets: fio's are 1.6 % wide, sysbench's 1.8 %.
@@ -426,6 +426,9 @@ class Benchmark(abc.ABC):
             report = self.checked_report(output)
             for name, value in itertools.islice(report.workload.items(), _MOST_WORDS):
                 workload[one_line(name, 100)] = one_line(value, 1000)
+            more = len(report.workload) - _MOST_WORDS
+            if more > 0:
+                workload["left out"] = f"{more} more"
         return workload
 
     def checked_span(self, output: str) -> Span | None:

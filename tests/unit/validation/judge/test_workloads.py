@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures of other work than was asked for, or of two kinds of work, are not judged."""
 
-from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.bench import base, plugins
 from nova_perf_tuning.validation.judge import trial_filter, verdict, workloads
+from nova_perf_tuning.validation.measure import results_file
 from nova_perf_tuning.validation.report import summary
 from nova_perf_tuning.validation.results import messages, reasons
 from nova_perf_tuning.validation.results.environment import MAX_WORKLOADS, RecordedBenchmark
@@ -106,6 +107,25 @@ class JudgedTest(testcase.TestCase):
         self.tell(untuned=[{"protocol": "TCP"}], other=[{"protocol": "UDP"}])
         found = trial_filter.select(self.data, self.data.trials, "tuned", "untuned")
         self.assertIsNone(found.invalid)
+
+
+class Talkative(samples.Quick):
+    """A tool whose output says what a hundred jobs did."""
+
+    def report(self, output):
+        return base.BenchmarkReport([], {f"job{at}": "read " * 900 for at in range(100)})
+
+
+class OutputTest(testcase.TestCase):
+    def test_what_is_left_out_is_said(self):
+        done = Talkative().checked_workload("")
+        self.assertEqual("62 more", done["left out"])
+        data = samples.results({"tuned": 1.0})
+        samples.tell(data, benchmarks={"iperf3": {"workloads": {"tuned": [done]}}})
+        results_file.from_dict(results_file.to_dict(data), "results")
+
+    def test_an_output_that_cannot_be_read_says_nothing(self):
+        self.assertEqual({}, plugins.load("fio").checked_workload("nothing"))
 
 
 class AskedTest(testcase.TestCase):
