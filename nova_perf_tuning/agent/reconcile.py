@@ -128,7 +128,8 @@ class TunedHost:
         warnings = list(facts.warnings)
         warnings += root.notes.all()
         seen = dataclasses.replace(facts, guests=tuple(guests), warnings=tuple(warnings))
-        return planner.plan(seen, sets, rps=self._rps, refused=refused)
+        # What guests gain from the rest is not measured: people apply it, the agent does not.
+        return planner.plan(seen, sets, rps=self._rps, refused=refused, background=False)
 
     def nova_files(self) -> Sequence[str]:
         """Return the files of nova-compute that count now; see :func:`nova_perf_tuning.host.input.novaconf.find`."""

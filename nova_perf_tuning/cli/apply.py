@@ -18,7 +18,7 @@ from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.model import host_model, messages, notes
 from nova_perf_tuning.host.model.notes import Note, NoteCode
 from nova_perf_tuning.host.transaction import apply, planfile, refusals, verify
-from nova_perf_tuning.host.transaction.journal import AGENT_KINDS, Journal, running_agent
+from nova_perf_tuning.host.transaction.journal import Journal, is_agents, running_agent
 from nova_perf_tuning.rules import Report
 
 #: Results that the table passes over.
@@ -125,7 +125,7 @@ def _beside_agent(
         return settings, []
     places, free = [], []
     for setting in settings:
-        if setting.kind in AGENT_KINDS:
+        if is_agents(setting):
             places.append(setting)
         else:
             free.append(setting)

@@ -15,6 +15,7 @@ from nova_perf_tuning.host.plan import planner, proof
 from nova_perf_tuning.printing import counted
 
 _AFFINITIES = frozenset({host_model.IrqTarget.kind, host_model.ThreadTarget.kind})
+_MASKS = frozenset({"rps", "host_cpus"})
 #: Fields of a setting in the JSON.
 _FIELDS = ("kind", "target", "value", "current", "reason", "rule", "identity")
 #: Warnings that are shown one by one.
@@ -35,6 +36,10 @@ _ROLES = {
     "irq": "interrupts of NICs and passed-through devices go here",
     "irq_vcpu": "interrupts that guests want on their own CPUs (perf:irq_placement=vcpu)",
     "napi": "threads of threaded NAPI may run here",
+    "rps": "RPS may hand packets to these",
+    "new_irq": "interrupts that come later may start here",
+    "workqueue": "unbound work of the kernel may run here",
+    "kthread": "kernel threads that are bound to no CPU may run here",
     "overlap": "dedicated CPUs and programs' on which something of the host may run",
 }
 
@@ -72,6 +77,7 @@ def as_json(plan: planner.Plan) -> dict[str, object]:
         "settings": settings,
         "sets": plan.sets,
         "nova_config": list(plan.nova_config),
+        "not_looked_at": [each.as_json() for each in plan.unseen],
         **messages.as_json(plan.warnings),
     }
 
@@ -112,7 +118,23 @@ def _show_sets(plan: planner.Plan) -> None:
     command.print_table(("CPU set", "CPUs", "role"), rows)
     seen = [name for name in proof.WORK if plan.sets.get(name)]
     if seen and not plan.sets["overlap"]:
-        command.say(f"no overlap with dedicated: {', '.join(seen)}")
+        when = ""
+        reserved = cpulist.union((plan.sets["dedicated"], plan.sets.get("programs", "")))
+        if any(_reaches(setting, reserved) for setting in plan.changes()):
+            when = " once this plan holds"
+        command.say(f"no overlap with dedicated{when}: {', '.join(seen)}")
+    if plan.unseen:
+        command.say(f"not looked at: {'; '.join(each.text for each in plan.unseen)}")
+
+
+def _reaches(setting: host_model.Setting, cpus: frozenset[int]) -> bool:
+    """Whether what holds now lets work of the host run on some of these CPUs."""
+    current = setting.current or ""
+    if setting.kind == "xps" or not current:
+        return False
+    if setting.kind in _MASKS:
+        return bool(cpulist.parse_mask(current) & cpus)
+    return bool((cpulist.find(current) or frozenset()) & cpus)
 
 
 def _rows(settings: Iterable[host_model.Setting]) -> list[tuple[object, ...]]:

@@ -52,6 +52,7 @@ _Item = (
     | host_model.Node
     | host_model.Nic
     | host_model.Irq
+    | host_model.KernelThread
     | host_model.ProgramThread
     | host_model.Slice
 )
@@ -108,6 +109,10 @@ def as_json(facts: host_model.HostFacts) -> dict[str, object]:
         "vhost_mode": facts.vhost_mode,
         "services": facts.services,
         "sysctls": dict(facts.sysctls),
+        "new_irq_mask": facts.new_irq_mask,
+        "workqueue_mask": facts.workqueue_mask,
+        "kernel_threads": _kernel_threads(facts),
+        "namespaces": facts.namespaces,
         **messages.as_json(facts.warnings),
     }
 
@@ -136,6 +141,12 @@ def _guest(guest: host_model.GuestProcess) -> dict[str, object]:
         }
         threads.append(fields)
     return {"name": guest.name, "pid": guest.pid, "threads": threads, "slice": guest.slice}
+
+
+def _kernel_threads(facts: host_model.HostFacts) -> list[dict[str, object]] | None:
+    if facts.kernel_threads is None:
+        return None
+    return _all_fields(facts.kernel_threads)
 
 
 def _all_fields(items: Iterable[_Item]) -> list[dict[str, object]]:

@@ -28,7 +28,8 @@ _WORD = r"[a-z0-9_]{1,31}"
 #: the host's own safety.
 SYSCTLS: Final = dict.fromkeys(
     """
-        kernel.numa_balancing net.core.netdev_max_backlog net.core.rmem_max net.core.somaxconn net.core.wmem_max
+        kernel.numa_balancing kernel.timer_migration net.core.netdev_max_backlog net.core.rmem_max
+        net.core.rps_sock_flow_entries net.core.somaxconn net.core.wmem_max
         net.ipv4.tcp_moderate_rcvbuf net.ipv4.tcp_rmem net.ipv4.tcp_sack net.ipv4.tcp_window_scaling
         net.ipv4.tcp_wmem
     """.split(),
@@ -38,6 +39,11 @@ SYSCTLS: Final = dict.fromkeys(
 #: What may be written: path from the root -> value.
 _FILES: Final = {
     r"/proc/irq/[0-9]{1,7}/smp_affinity_list": _LIST,
+    r"/proc/irq/default_smp_affinity": _MASK,
+    r"/proc/sys/net/core/rps_default_mask": _MASK,
+    r"/proc/sys/kernel/watchdog_cpumask": _LIST,
+    # The kernel lets nobody write what was requested: it is for records.
+    r"/sys/devices/virtual/workqueue/cpumask(_requested)?": _MASK,
     rf"/sys/class/net/{DEVICE}/queues/(rx-[0-9]{{1,4}}/rps_cpus|tx-[0-9]{{1,4}}/xps_cpus)": _MASK,
     r"/sys/kernel/mm/transparent_hugepage/enabled": "always|madvise|never",
     r"/sys/kernel/mm/ksm/run": "[012]",
@@ -62,8 +68,10 @@ _ETHTOOL: Final = {
     "channels": ("channels", {name: f"{name}_count" for name in ("rx", "tx", "combined")}),
 }
 
-#: Kernel threads that may be moved: vhost's, and those of threaded NAPI.
+#: Kernel threads that serve guests and NICs: vhost's, and those of threaded NAPI.
 _KERNEL = re.compile(rb"vhost-[0-9]+|napi/.{1,60}").fullmatch
+#: Kernel threads that follow their interrupts.
+_OF_INTERRUPT = re.compile(rb"irq/.*").fullmatch
 
 
 class PrivilegeError(errors.PerfTuningError):
@@ -145,6 +153,25 @@ def move_thread(tid: int, cpus: Iterable[int]) -> None:
     if not _may_move(tid):
         raise TargetError(
             f"thread {tid} belongs to no guest: only threads of QEMU, vhost and NAPI are ever moved"
+        )
+    os.sched_setaffinity(tid, cpus)
+
+
+def move_kernel_thread(tid: int, cpus: Iterable[int]) -> None:
+    """Let a thread of the kernel's own work run on ``cpus`` only.
+
+    :raises OSError: ESRCH: it has ended; EINVAL: the kernel keeps it where it is.
+    :raises TargetError: it is no thread of the kernel, or one that serves an interrupt, a guest or a NIC.
+    """
+    if not 2 < tid <= 1 << 22:
+        raise TargetError(f"{tid} is not a kernel thread's number")
+    try:
+        name, parent = status_fields(tid, b"Name", b"PPid")
+    except FileNotFoundError:
+        raise ProcessLookupError(errno.ESRCH, "no such thread") from None
+    if parent != b"2" or _KERNEL(name) or _OF_INTERRUPT(name):
+        raise TargetError(
+            f"thread {tid} is none of the kernel's own work: only such threads are moved this way"
         )
     os.sched_setaffinity(tid, cpus)
 

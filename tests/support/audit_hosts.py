@@ -257,6 +257,19 @@ def napi_thread(
     }
 
 
+def kernel_thread(
+    name: str, cpus: str, tid: int = 36, flags: int = 0x208040
+) -> dict[str, str | None]:
+    """Return a thread of the kernel; by its flags the kernel binds it or not."""
+    fields = " ".join(["0"] * 12)
+    ids = f"Name:\t{name}\nTgid:\t{tid}\nPid:\t{tid}\nPPid:\t2\n"
+    rest = " ".join(["0"] * 19)
+    return {
+        f"proc/{tid}/stat": f"{tid} ({name}) S 2 0 0 0 -1 {flags} {fields} 55 {rest} 0 0\n",
+        f"proc/{tid}/status": f"{ids}Cpus_allowed_list:\t{cpus}\n",
+    }
+
+
 def cpus(
     count: int, packages: int, *, online: str, smt: bool = True, per_core: int = 2
 ) -> dict[str, str | None]:

@@ -9,6 +9,7 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest import domain
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.plan import layout as layout_module
+from nova_perf_tuning.host.plan import steering
 from nova_perf_tuning.specs import request
 
 NODE_IDS = (0, 1, 2, 3, 8, 252)
@@ -217,8 +218,25 @@ def applied(before, plan):
             for index, mask in enumerate(masks)
         )
 
+    cpus = {target: value for (kind, target), value in values.items() if kind == "host_cpus"}
+    threads = before.kernel_threads
+    if threads is not None:
+        threads = tuple(
+            dataclasses.replace(
+                each,
+                affinity=values.get(("kernel_thread_affinity", f"tid:{each.tid}"), each.affinity),
+            )
+            for each in threads
+        )
+    later = {}
+    if "new_devices" in cpus:
+        later["net.core.rps_default_mask"] = cpus["new_devices"]
     return dataclasses.replace(
         before,
+        new_irq_mask=cpus.get("new_irqs", before.new_irq_mask),
+        workqueue_mask=cpus.get("workqueue", before.workqueue_mask),
+        kernel_threads=threads,
+        sysctls={**before.sysctls, **later},
         irqs={
             number: dataclasses.replace(
                 irq, affinity=values.get(("irq_affinity", f"irq:{number}"), irq.affinity)
@@ -352,7 +370,33 @@ def hosts(draw, speeds=(None, 1000, 25000, 100000)):
     if more["slices"]:
         path = st.sampled_from([None, *(group.path for group in more["slices"])])
         guests = [dataclasses.replace(guest, slice=draw(path)) for guest in guests]
+    if draw(st.booleans()):
+        more |= draw(_work_of_the_kernel(cpus))
+        nics.append(nic("br7", (), None, None, None, 1, "bridge", draw(_masks(cpus))))
     return facts(cpus, nics, irqs, guests, distances, isolated=isolated, nodes=numbers, **more)
+
+
+def _masks(cpus):
+    """Draw a mask of some CPUs, as the kernel prints it."""
+    numbers = [cpu.id for cpu in cpus]
+    digits = (max(numbers) + 4) // 4
+    some = st.sets(st.sampled_from(numbers))
+    return some.map(lambda chosen: steering.write_mask(sum(1 << cpu for cpu in chosen), digits))
+
+
+@st.composite
+def _work_of_the_kernel(draw, cpus):
+    """Masks of what comes later and of unbound work, and kernel threads."""
+    lists = st.sets(st.sampled_from([cpu.id for cpu in cpus]), min_size=1).map(cpulist.format)
+    threads = [
+        host_model.KernelThread(30 + at, f"kcompactd{at}", draw(lists), 20 + at)
+        for at in range(draw(st.integers(0, 3)))
+    ]
+    return {
+        "new_irq_mask": draw(_masks(cpus)),
+        "workqueue_mask": draw(_masks(cpus)),
+        "kernel_threads": threads or None,
+    }
 
 
 @st.composite

@@ -54,7 +54,7 @@ class Cut:
         others |= {"madvise": "always", "performance": "schedutil"}
         self.later = [
             setting
-            if setting.kind in ("irq_affinity", "thread_affinity") and root == "/"
+            if setting.kind.endswith("_affinity") and root == "/"
             else dataclasses.replace(
                 setting, value=others.get(setting.value) or other_file(setting)
             )

@@ -11,10 +11,17 @@ import shutil
 import subprocess
 
 from nova_perf_tuning import cpulist
+from nova_perf_tuning.host.input.facts import reader
 from nova_perf_tuning.host.kinds import registry
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.host_model import Setting
 
 ROOT = "/"
+#: Masks of the whole machine that are changed for moments.
+OF_THE_MACHINE = (
+    "/proc/irq/default_smp_affinity",
+    "/sys/devices/virtual/workqueue/cpumask",
+)
 
 
 def idle_interrupt() -> str:
@@ -41,6 +48,14 @@ def idle_interrupts(count: int) -> list[str]:
     return numbers[:count]
 
 
+def kernel_thread() -> int:
+    """Return a thread of the kernel that hardly ever runs, and may be moved."""
+    for thread in reader.read_host(ROOT).kernel_threads or ():
+        if thread.name.startswith("kcompactd"):
+            return thread.tid
+    raise AssertionError("this machine shows no kcompactd")
+
+
 class LiveObjects:
     """A context: sysfs of this namespace on /sys, a veth pair, a tap, a process called like QEMU, an interrupt.
 
@@ -50,6 +65,7 @@ class LiveObjects:
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self.irq = idle_interrupt()
+        self.kernel_thread = kernel_thread()
         self._affinity = self._irq_text()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -100,6 +116,10 @@ class LiveObjects:
             ("thread_affinity", f"tid:{self.pid}", str(min(online))),
             ("xps", "npv0/tx-1", "1"),
             ("rps", "nptap0/rx-0", "1"),
+            ("host_cpus", host_model.NEW_DEVICES, "1"),
+            ("host_cpus", host_model.NEW_IRQS, "1"),
+            ("host_cpus", host_model.WORKQUEUE, "1"),
+            ("kernel_thread_affinity", f"tid:{self.kernel_thread}", str(min(online))),
             ("irq_affinity", f"irq:{self.irq}", other),
         ]
 
@@ -127,7 +147,11 @@ class LiveObjects:
             paths += map(
                 str, sorted(pathlib.Path(f"/sys/class/net/{device}/queues").glob("*/?ps_cpus"))
             )
+        paths += ["/proc/sys/net/core/rps_default_mask", *OF_THE_MACHINE]
         contents = {path: pathlib.Path(path).read_bytes() for path in paths}
+        contents["kernel thread"] = cpulist.format(
+            os.sched_getaffinity(self.kernel_thread)
+        ).encode()
         contents["thread"] = cpulist.format(os.sched_getaffinity(self.pid)).encode()
         for switch, device in (("-k", "npv0"), ("-l", "npv0"), ("-c", "nptap0")):
             contents[f"ethtool {switch}"] = subprocess.run(

@@ -5,6 +5,7 @@ import collections
 import dataclasses
 
 from nova_perf_tuning import cpulist
+from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.notes import NoteCode
 from nova_perf_tuning.host.plan import vectors
 from nova_perf_tuning.host.transaction import journal
@@ -67,7 +68,7 @@ def programs(facts):
 def cpus_of(setting):
     return (
         cpulist.parse_mask(setting.value)
-        if setting.kind in ("xps", "rps")
+        if setting.kind in ("xps", "rps", "host_cpus")
         else cpulist.parse(setting.value)
     )
 
@@ -76,6 +77,7 @@ def problems(facts, sets, plan):
     """Return everything that is wrong with ``plan``, as text."""
     real = expected(facts, sets)
     wrong = list(_forbidden(facts, sets, plan, real))
+    wrong += _rules(plan, real)
     wrong += _nodes(facts, plan, real)
     wrong += _unasked(facts, plan)
     wrong += _near_guests(facts, plan, real)
@@ -96,6 +98,8 @@ def _forbidden(facts, sets, plan, real):
     every_own = set().union(*own.values()) if own else set()
     for setting in plan.settings:
         cpus = cpus_of(setting)
+        if setting.rule in host_model.NOT_OF_AGENT:
+            continue
         if not cpus or not cpus <= real.online:
             yield f"{setting.target}: {setting.value} is empty or offline"
         if setting.kind == "xps":
@@ -108,8 +112,15 @@ def _forbidden(facts, sets, plan, real):
             yield f"{setting.target}: {setting.value} is reserved ({setting.rule})"
         elif not cpus <= real.housekeeping | real.shared:
             yield f"{setting.target}: {setting.value} is outside of housekeeping and shared"
+
+
+def _rules(plan, real):
+    """Work of the kernel off guests' CPUs; a rule that says whose setting it is."""
     for setting in plan.settings:
-        if not setting.reason or setting.rule not in journal.AGENT_RULES:
+        if setting.rule in host_model.NOT_OF_AGENT and cpus_of(setting) & real.avoid:
+            yield f"{setting.target}: {setting.value} is reserved ({setting.rule})"
+        known = journal.AGENT_RULES | host_model.NOT_OF_AGENT
+        if not setting.reason or setting.rule not in known:
             yield f"{setting.target}: no reason, or the agent would take rule {setting.rule!r} for a person's"
 
 
@@ -369,7 +380,8 @@ def _shared_groups(name, weight, cpus, pool, load, facts, rank):
 
 
 def _sets(plan, real):
-    for name in ("emulator", "iothread", "vhost", "irq", "napi"):
+    kernel = ("rps", "new_irq", "workqueue", "kthread")
+    for name in ("emulator", "iothread", "vhost", "irq", "napi", *kernel):
         both = cpulist.parse(plan.sets.get(name, "")) & real.avoid
         if plan.sets.get(f"overlap_{name}", "") != cpulist.format(both):
             yield f"overlap of {name} is {cpulist.format(both)}, shown as {plan.sets.get(f'overlap_{name}')}"

@@ -45,6 +45,7 @@ def settings(root: str) -> list[Setting]:
         ("xps", "eth0/tx-0", "0f"),
         ("xps", "eth0/tx-1", "f0"),
         ("rps", "eth0/rx-0", "03"),
+        ("host_cpus", "new_irqs", "0f"),
         ("irq_affinity", "irq:24", "0"),
         ("irq_affinity", "irq:25", "4"),
         ("irq_affinity", "irq:26", "1-2"),

@@ -177,6 +177,8 @@ def collect(root: Root) -> Tree:
         tree.copy("proc/interrupts", limit=_COUNTS_LIMIT)
     _add_texts(tree)
     _add_tasks(tree, facts)
+    if facts.namespaces is not None:
+        tree.entries["/".join(reader.NAMESPACES)] = f"{facts.namespaces}\n".encode()
     for name in [nic.name for nic in facts.nics if nic.kind in ("physical", "vf")]:
         link = ethtool.read(root, name)
         if link is not None:
@@ -195,12 +197,14 @@ def _needs_counts(facts: host_model.HostFacts) -> bool:
 
 
 def _add_tasks(tree: Tree, facts: host_model.HostFacts) -> None:
-    """Add processes and threads of guests, programs and NAPIs."""
+    """Add processes and threads of guests, programs, NAPIs and the kernel."""
     tasks: list[str] = []
     for nic in facts.nics:
         for known in nic.napis:
             if known.thread:
                 tasks.append(f"proc/{known.thread.tid}")
+    for kernel_thread in facts.kernel_threads or ():
+        tasks.append(f"proc/{kernel_thread.tid}")
     for guest in facts.guests:
         tree.copy(f"run/libvirt/qemu/{guest.name}.pid")
         tree.copy(f"proc/{guest.pid}/stat", _stat)

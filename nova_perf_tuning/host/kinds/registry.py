@@ -6,11 +6,18 @@
 import functools
 
 from nova_perf_tuning import entry_points
-from nova_perf_tuning.host.kinds import affinity, attributes, base, config_file, irqbalance
+from nova_perf_tuning.host.kinds import (
+    affinity,
+    attributes,
+    background,
+    base,
+    config_file,
+    irqbalance,
+)
 
 GROUP = "nova_perf_tuning.settings"
 
-_MODULES = (affinity, attributes, config_file, irqbalance)
+_MODULES = (affinity, attributes, background, config_file, irqbalance)
 
 
 @functools.cache

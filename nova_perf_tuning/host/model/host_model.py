@@ -88,8 +88,9 @@ class Nic:
     :ivar bond: bond it is a member of.
     :ivar speed_mbps: None when the link is down or the driver does not know.
     :ivar irqs: numbers of its interrupts, of all its PCI functions, ascending; without PCI those of its name.
-    :ivar rps: ``rps_cpus`` mask of each receive queue as read, index = queue.
-    :ivar xps: ``xps_cpus`` mask of each transmit queue as read; None where the kernel has none (single queue).
+    :ivar rps: ``rps_cpus`` mask of each receive queue as read, index = queue; None where the kernel has none.
+    :ivar xps: ``xps_cpus`` mask of each transmit queue as read; None where the kernel has none (single queue)
+        and of devices without hardware.
     :ivar threaded: whether its NAPIs run in threads (busy polling, too), unless set one by one; None: unknown.
     :ivar napis: what the kernel says of its NAPIs; before Linux 6.8 only those with threads.
     """
@@ -189,6 +190,22 @@ class ProgramThread:
 
 
 @dataclasses.dataclass(slots=True)
+class KernelThread:
+    """A thread of the kernel that the kernel binds to no CPU itself, so that its affinity can be set.
+
+    Left out: threads of interrupts, which follow their interrupts, and those that serve guests and NAPIs.
+
+    :ivar affinity: allowed CPUs as a cpulist.
+    :ivar start: start time in clock ticks after boot.
+    """
+
+    tid: int
+    name: str
+    affinity: str
+    start: int
+
+
+@dataclasses.dataclass(slots=True)
 class Slice:
     """A slice of systemd with CPUs of its own: ``AllowedCPUs=``, ``CPUSetPartition=`` (cgroup v2).
 
@@ -217,6 +234,10 @@ class HostFacts:
     :ivar vectors: CPU -> how many interrupts it can have, without those that the kernel manages; empty where the
         kernel does not show it.
     :ivar boot_id: /proc/sys/kernel/random/boot_id; None in a recorded host that lacks it.
+    :ivar new_irq_mask: CPUs of interrupts that come later; :ivar workqueue_mask: CPUs of unbound work, as it was
+        asked for. Both are masks as read, None when unreadable.
+    :ivar kernel_threads: None when the record has none: they were not looked at.
+    :ivar namespaces: number of named network namespaces, whose devices are not in ``nics``; None when unknown.
     :ivar warnings: what could not be read and what it means.
     """
 
@@ -242,6 +263,10 @@ class HostFacts:
     services: str = ""
     services_from: str = ""
     vectors: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    new_irq_mask: str | None = None
+    workqueue_mask: str | None = None
+    kernel_threads: tuple[KernelThread, ...] | None = None
+    namespaces: int | None = None
 
 
 class TargetError(errors.PerfTuningError):
@@ -354,9 +379,52 @@ class ThreadTarget:
         return cls(int(match[1]), int(owner[1]), int(owner[2]))
 
 
+#: Targets of settings of kind ``host_cpus``: CPUs of interrupts, of RPS of network devices that come later, of
+#: work that is bound to no CPU, and of the watchdogs for lockups.
+NEW_IRQS: Final = "new_irqs"
+NEW_DEVICES: Final = "new_devices"
+WORKQUEUE: Final = "workqueue"
+WATCHDOG: Final = "watchdog"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KernelThreadTarget:
+    """A thread of the kernel: ``tid:36``; its identity is ``START:NAME``.
+
+    :ivar start: start time in ticks after boot; 0 where no identity was given.
+    """
+
+    tid: int
+    start: int = 0
+    name: str = ""
+
+    kind: ClassVar = "kernel_thread_affinity"
+
+    def __str__(self) -> str:
+        return f"tid:{self.tid}"
+
+    @property
+    def identity(self) -> str:
+        return f"{self.start}:{self.name}"
+
+    @classmethod
+    def parse(cls, text: str, identity: str = "") -> Self:
+        """Read a target and its identity, if any.
+
+        :raises TargetError: they are not of this form.
+        """
+        match, owner = _THREAD(text), _STARTED(identity or "0:")
+        if not match or not owner:
+            raise TargetError(
+                f"kernel_thread_affinity target {text[:40]!r}: write tid:NUMBER as in tid:36"
+            )
+        return cls(int(match[1]), int(owner[1]), owner[2])
+
+
 _IRQ: Final = re.compile(r"irq:(0|[1-9]\d{0,6})", re.ASCII).fullmatch
 _THREAD: Final = re.compile(r"tid:([1-9]\d{0,9})", re.ASCII).fullmatch
 _OWNER: Final = re.compile(r"(\d{1,10}):(\d{1,20})", re.ASCII).fullmatch
+_STARTED: Final = re.compile(r"(\d{1,20}):([^\0\n]{0,64})", re.ASCII).fullmatch
 
 
 class PlanRule(enum.StrEnum):
@@ -382,6 +450,21 @@ class PlanRule(enum.StrEnum):
     PASSTHROUGH_NUMA = "passthrough-numa"
     PASSTHROUGH_VCPU = "passthrough-vcpu"
     IRQBALANCE_BAN = "irqbalance-ban"
+    RPS_HOUSEKEEPING = "rps-housekeeping"
+    NEW_IRQ_HOUSEKEEPING = "new-irq-housekeeping"
+    WORKQUEUE_HOUSEKEEPING = "workqueue-housekeeping"
+    KERNEL_THREAD_HOUSEKEEPING = "kernel-thread-housekeeping"
+
+
+#: Rules of plans that people apply. The agent leaves these values alone until the effect of them is measured.
+NOT_OF_AGENT: Final = frozenset(
+    {
+        PlanRule.RPS_HOUSEKEEPING,
+        PlanRule.NEW_IRQ_HOUSEKEEPING,
+        PlanRule.WORKQUEUE_HOUSEKEEPING,
+        PlanRule.KERNEL_THREAD_HOUSEKEEPING,
+    }
+)
 
 
 @dataclasses.dataclass(slots=True)
@@ -413,7 +496,7 @@ class Setting:
     @classmethod
     def on(
         cls,
-        target: IrqTarget | ThreadTarget,
+        target: IrqTarget | ThreadTarget | KernelThreadTarget,
         value: str,
         current: str | None,
         reason: str,

@@ -226,12 +226,18 @@ _WORK: Final = {
     "vhost": "vhost workers",
     "irq": "interrupts",
     "napi": "NAPI threads",
+    "rps": "packets by RPS",
+    "new_irq": "interrupts that come later",
+    "workqueue": "unbound work of the kernel",
+    "kthread": "kernel threads",
 }
 #: Who is left alone by a plan, and what moves them.
 _MOVERS: Final = {
     "guests": "perf:emulator_placement=numa and perf:vhost_placement=numa move them",
     "nics": "an online CPU that is neither dedicated nor isolated takes them",
     "devices": "perf:irq_placement=numa moves them",
+    "links": "nova-perf apply --rule rps-on-dedicated narrows their masks",
+    "threads": "nova-perf apply --rule kernel-threads-on-dedicated moves them",
 }
 #: What a text needs besides the parameters.
 _PHRASES: Final = {

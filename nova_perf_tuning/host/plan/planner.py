@@ -8,9 +8,10 @@ guarantees.
 import dataclasses
 from collections.abc import Mapping
 
-from nova_perf_tuning.host.model import host_model, notes
+from nova_perf_tuning.host.model import channels, host_model, notes
 from nova_perf_tuning.host.model.notes import Note
 from nova_perf_tuning.host.model.owners import CpuOwners, CpuSets
+from nova_perf_tuning.host.plan.background import plan_background
 from nova_perf_tuning.host.plan.interrupts import plan_interrupts
 from nova_perf_tuning.host.plan.layout import CpuLayout
 from nova_perf_tuning.host.plan.proof import prove
@@ -29,13 +30,15 @@ class Plan:
         ``programs`` (only where other programs own CPUs), and where each class of work may run
         once the plan holds: ``vcpu``, ``emulator``, ``iothread``, ``vhost``, ``irq`` (NICs and
         passed-through devices, also where the plan leaves them alone), ``irq_vcpu`` (only with
-        ``perf:irq_placement=vcpu``), ``napi`` (only with threaded NAPI).
-        ``overlap`` is empty when none of emulator, iothread, vhost, irq and napi shares a CPU with
+        ``perf:irq_placement=vcpu``), ``napi`` (only with threaded NAPI), and of the kernel's own
+        work ``rps``, ``new_irq``, ``workqueue`` and ``kthread``, where they are known.
+        ``overlap`` is empty when none of this work but that of vCPUs shares a CPU with
         dedicated or programs; else it has the CPUs that do, ``overlap_vhost`` and so on say which,
         and warnings name them.
     :ivar warnings: what could not be read, or not be done as requested, and why; what matters
         most comes first.
     :ivar owners: whose each CPU is; the sets follow from it.
+    :ivar unseen: channels that were not looked at; nothing is proved of them.
     :ivar nova_config: the files of nova-compute from which the operator's CPU sets are.
     """
 
@@ -44,6 +47,7 @@ class Plan:
     warnings: list[Note]
     owners: CpuOwners
     nova_config: tuple[str, ...] = ()
+    unseen: tuple[channels.Unseen, ...] = ()
 
     def changes(self) -> list[host_model.Setting]:
         """Settings whose value does not hold now."""
@@ -51,7 +55,12 @@ class Plan:
 
 
 def plan(
-    facts: host_model.HostFacts, sets: CpuSets, *, rps: bool = False, refused: Refused = NOTHING
+    facts: host_model.HostFacts,
+    sets: CpuSets,
+    *,
+    rps: bool = False,
+    refused: Refused = NOTHING,
+    background: bool = True,
 ) -> Plan:
     """Return what should hold on the host, each value with its reason.
 
@@ -64,6 +73,8 @@ def plan(
         each burst.
     :param refused: what the kernel does not do: another CPU is chosen, or the interrupt is left
         alone.
+    :param background: take guests' CPUs out of the masks of the kernel's own work, too. Without it
+        the plan says where this work may run.
     :raises nova_perf_tuning.host.plan.layout.PlanError: the sets contradict each other or the
         host.
     """
@@ -71,12 +82,14 @@ def plan(
     interrupts = plan_interrupts(facts, layout, refused)
     threads = plan_threads(facts, layout, interrupts)
     steering = plan_steering(facts, layout, interrupts, rps)
-    proof = prove(facts, layout, interrupts, threads)
+    kernel = plan_background(facts, layout, steering, background)
+    proof = prove(facts, layout, interrupts, threads, kernel)
 
-    settings = interrupts.settings + threads.settings + steering
+    settings = interrupts.settings + threads.settings + steering + kernel.settings
     warnings = list(facts.warnings)
     warnings += layout.warnings
     warnings += interrupts.warnings
     warnings += threads.warnings
     warnings += proof.warnings
-    return Plan(settings, proof.sets, notes.ordered(warnings), layout.owners, sets.files)
+    ordered = notes.ordered(warnings)
+    return Plan(settings, proof.sets, ordered, layout.owners, sets.files, proof.unseen)

@@ -5,15 +5,16 @@ import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model import channels, host_model
 from nova_perf_tuning.host.model.notes import Note, NoteCode
-from nova_perf_tuning.host.plan import guests, idle, napi, nics
+from nova_perf_tuning.host.plan import background, guests, idle, napi, nics
+from nova_perf_tuning.host.plan.background import Background
 from nova_perf_tuning.host.plan.interrupts import InterruptPlan
 from nova_perf_tuning.host.plan.layout import CpuLayout
 from nova_perf_tuning.host.plan.threads import Threads
 
 #: Classes of work that must stay off reserved CPUs.
-WORK = ("emulator", "iothread", "vhost", "irq", "napi")
+WORK = ("emulator", "iothread", "vhost", "irq", "napi", *background.WORK)
 _THREADS = ("vcpu", "emulator", "iothread", "vhost")
 _SETS = ("housekeeping", "shared", "dedicated", "isolated")
 #: cpulist -> names of the guests, NICs or devices whose work runs there.
@@ -25,17 +26,29 @@ class Proof:
     """All sets of a plan side by side (see :class:`~nova_perf_tuning.host.plan.planner.Plan`).
 
     :ivar warnings: one for each class of work that may run on a reserved CPU; none: it is proved.
+    :ivar unseen: channels that were not looked at: of them nothing is proved.
     """
 
     sets: dict[str, str]
     warnings: list[Note]
+    unseen: tuple[channels.Unseen, ...]
+
+
+#: Whose work of the kernel it is: class of work -> word for its users.
+_USERS_OF = {"rps": "links", "new_irq": "later", "workqueue": "later", "kthread": "threads"}
 
 
 def prove(
-    facts: host_model.HostFacts, layout: CpuLayout, interrupts: InterruptPlan, threads: Threads
+    facts: host_model.HostFacts,
+    layout: CpuLayout,
+    interrupts: InterruptPlan,
+    threads: Threads,
+    work_of_kernel: Background,
 ) -> Proof:
     """Compare the CPUs of all work of the host with those that guests and programs own."""
     work = _work(facts, layout, interrupts, threads)
+    for name, its_users in work_of_kernel.users.items():
+        work[name] = {_USERS_OF[name]: its_users}
     cpus = {name: _cpus(users.values()) for name, users in work.items()}
     cpus["irq"] |= interrupts.host_cpus
 
@@ -68,7 +81,7 @@ def prove(
                 concerned[what] = names
         warnings.append(Note.of(NoteCode.OVERLAP, work=name, cpus=text, **concerned))
     sets["overlap"] = cpulist.format(total)
-    return Proof(sets, warnings)
+    return Proof(sets, warnings, tuple(channels.unseen(facts)))
 
 
 def _work(

@@ -30,9 +30,11 @@ JOURNAL, LOCK, AGENT_LOCK = "journal.sqlite", "lock", "agent.lock"
 
 #: Entries with any other rule were applied by hand. A plan without a file is
 #: the agent's also where a command applied it: the agent makes the same.
-AGENT_RULES = frozenset(map(str, host_model.PlanRule))
+AGENT_RULES = frozenset(map(str, host_model.PlanRule)) - host_model.NOT_OF_AGENT
 #: Kinds of settings that the agent makes: beside it nobody else writes these.
 AGENT_KINDS = frozenset(("irq_affinity", "irqbalance_ban", "rps", "thread_affinity", "xps"))
+#: Rules that take guests' CPUs out of RPS masks: of the plan, and of the audit.
+NARROWED_RPS = frozenset((str(host_model.PlanRule.RPS_HOUSEKEEPING), "audit-rps-on-dedicated"))
 VERSION = 1
 #: In place of a boot: what is in a file, or is brought back by one, outlives every boot.
 ANY_BOOT = "any"
@@ -63,6 +65,14 @@ _TABLES: Final = {
         UNIQUE (kind, target, identity, boot_id)
     )""",
 }
+
+
+def is_agents(setting: host_model.Setting) -> bool:
+    """Whether a running agent keeps such settings, so that nobody else may write them beside it.
+
+    It takes no guest's CPU out of an RPS mask: such a mask is a person's.
+    """
+    return setting.kind in AGENT_KINDS and setting.rule not in NARROWED_RPS
 
 
 class JournalError(errors.PerfTuningError):

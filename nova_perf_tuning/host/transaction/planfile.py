@@ -20,11 +20,18 @@ _MASK: Final = "[0-9a-f][0-9a-f,]*"
 #: ``DEVICE|ACTION``; the handlers' name becomes a part of a path: one name, not ``.`` or ``..``.
 _HANDLER: Final = r"([^/|]*\|(?!\.{1,2}$)[^/]*)?"
 _THREAD: Final = "([0-9]{1,10}:[0-9]{1,20})?"
+_KERNEL_THREAD: Final = r"([0-9]{1,20}:[^\0\n]{0,64})?"
 #: Kind of setting that the planner makes -> patterns of its target, its value and its identity.
 FORMS: Final = {
     "irq_affinity": ("irq:[0-9]{1,7}", _CPUS, _HANDLER),
     "thread_affinity": ("tid:[0-9]{1,10}", _CPUS, _THREAD),
     "xps": (f"{host_model.DEVICE}/tx-[0-9]{{1,4}}", _MASK, ""),
+    "kernel_thread_affinity": ("tid:[0-9]{1,10}", _CPUS, _KERNEL_THREAD),
+    "host_cpus": (
+        f"{host_model.NEW_IRQS}|{host_model.NEW_DEVICES}|{host_model.WORKQUEUE}",
+        _MASK,
+        "",
+    ),
     "rps": (f"{host_model.DEVICE}/rx-[0-9]{{1,4}}", _MASK, ""),
 }
 

@@ -105,10 +105,15 @@ class KillTest(testcase.TestCase):
         path = pathlib.Path(f"/proc/irq/{number}/smp_affinity_list")
         before = path.read_text()
         self.addCleanup(path.write_text, before)
+        thread = live_objects.kernel_thread()
+        self.addCleanup(os.sched_setaffinity, thread, os.sched_getaffinity(thread))
+        for mask in map(pathlib.Path, live_objects.OF_THE_MACHINE):
+            self.addCleanup(mask.write_text, mask.read_text())
         result = self._drive(before=("unshare", "--net", "--mount", "--propagation", "private"))
         self.assertEqual({"pending"}, {result["results"].pop(f"irq:{number}")})
         self.assertEqual({"written"}, set(result["results"].values()))
-        self.assertEqual(1, result["letters"]["apply"].count("a"), "the thread is moved once")
+        moves = result["letters"]["apply"].count("a")
+        self.assertEqual(2, moves, "the guest's and the kernel's thread are moved once")
         self.assertEqual(before, path.read_text())
         print(
             f"USED: {sum(result['boundaries'].values())} kills at write boundaries of real kernel objects"

@@ -13,7 +13,7 @@ from tests.support import audit_hosts, directories, gen_host, program, testcase
 
 SCHEMA = {
     "type": "object",
-    "required": ["settings", "sets", "nova_config", "warnings", "notes"],
+    "required": ["settings", "sets", "nova_config", "not_looked_at", "warnings", "notes"],
     "additionalProperties": False,
     "properties": {
         "settings": {
@@ -23,10 +23,19 @@ SCHEMA = {
                 "required": ["kind", "target", "value", "current", "reason", "rule", "identity"],
                 "additionalProperties": False,
                 "properties": {
-                    "kind": {"enum": ["irq_affinity", "thread_affinity", "xps", "rps"]},
+                    "kind": {
+                        "enum": [
+                            "irq_affinity",
+                            "thread_affinity",
+                            "kernel_thread_affinity",
+                            "host_cpus",
+                            "xps",
+                            "rps",
+                        ]
+                    },
                     "target": {
                         "type": "string",
-                        "pattern": r"^(irq:\d+|tid:\d+|[^/]+/(tx|rx)-\d+)$",
+                        "pattern": r"^(irq:\d+|tid:\d+|[^/]+/(tx|rx)-\d+|[a-z_]+)$",
                     },
                     "value": {"type": "string", "pattern": "^[0-9a-f,-]+$"},
                     "current": {"type": ["string", "null"]},
@@ -41,6 +50,10 @@ SCHEMA = {
             "additionalProperties": {"type": "string", "pattern": r"^[0-9,-]*$"},
         },
         "nova_config": {"type": "array", "items": {"type": "string"}},
+        "not_looked_at": {
+            "type": "array",
+            "items": {"type": "object", "required": ["channel", "reason", "text"]},
+        },
         "warnings": {"type": "array", "items": {"type": "string"}},
         "notes": program.NOTES,
     },
@@ -86,7 +99,7 @@ class PlanCommandTest(directories.DirectoryCase):
     def test_json_has_the_documented_form(self):
         plan = self.plan()
         self.assertEqual(
-            {"irq_affinity", "xps"}, {setting["kind"] for setting in plan["settings"]}
+            {"irq_affinity", "xps", "host_cpus"}, {setting["kind"] for setting in plan["settings"]}
         )
         self.assertEqual(
             ("0,2,4,6", "1,3,5,7", ""),
@@ -123,10 +136,11 @@ class PlanCommandTest(directories.DirectoryCase):
         out = program.shown(self, "plan", "--sysroot", self.root)
         for words in (
             "dedicated     1,3,5,7  owned by guests",
-            "no overlap with dedicated: emulator, iothread, vhost, irq",
-            "nic-irq-local  4        0,",
-            "nic-xps        4        -",
-            "8 settings, 8 to change; --all lists each with its reason",
+            "no overlap with dedicated once this plan holds: emulator, iothread, vhost, irq, new_irq",
+            "not looked at: workqueues (not in this record); kernel threads (not in this record)",
+            "nic-irq-local         4        0,",
+            "nic-xps               4        -",
+            "9 settings, 9 to change; --all lists each with its reason",
         ):
             with self.subTest(words):
                 self.assertIn(words, out)

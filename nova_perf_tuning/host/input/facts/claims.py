@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What claims CPUs besides Nova and the kernel's command line: threads of programs, and slices of
-systemd.
+systemd; and threads of the kernel, which claim none, by the same look at all processes.
 """
 
 import dataclasses
 import re
 from collections.abc import Container, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from nova_perf_tuning.guest import domain
 from nova_perf_tuning.host.input.facts import guests, whose
@@ -32,6 +32,12 @@ MAX_SWITCH_THREADS: Final = 4096
 #: them.
 MAX_BOUND_THREADS: Final = 64
 MAX_BOUND_IN_ALL: Final = 1024
+#: ``PF_NO_SETAFFINITY`` of linux/sched.h: the kernel keeps such a thread where it is.
+NO_SETAFFINITY: Final = 0x04000000
+#: Threads of the kernel that follow an interrupt, a guest or a NAPI, which are facts of their own.
+_PLACED_ELSEWHERE: Final = ("irq/", "vhost-", "napi/")
+#: Threads of the kernel that are kept: a machine of 2,048 CPUs has three of RCU for each CPU.
+MAX_KERNEL_THREADS: Final = 8192
 #: Slices of one level; those of systemd itself and of guests come first.
 MAX_SLICES: Final = 1000
 _FIRST_SLICES: Final = ("machine.slice", "system.slice", "user.slice")
@@ -93,8 +99,86 @@ def in_slices(
     return tuple(held)
 
 
+class Process(NamedTuple):
+    """A process that is no guest, by its ``stat``.
+
+    :ivar parent: number of its parent; :ivar start: start time in clock ticks after boot.
+    :ivar flags: ``PF_*`` of linux/sched.h.
+    """
+
+    pid: int
+    name: str
+    parent: int
+    start: int
+    flags: int
+
+
+def read_processes(root: Root, guest_pids: Container[int]) -> list[Process]:
+    """Return the processes of a host with printable names, those ``guest_pids`` left out."""
+    base = root.directory("proc")
+    pids: list[int] = []
+    for pid in numbers(root.directories(base), 1, domain.MAX_PID):
+        if pid not in guest_pids:
+            pids.append(pid)
+    processes: list[Process] = []
+    for pid, data in zip(pids, root.each(base, [f"{pid}/stat" for pid in pids]), strict=True):
+        stat = guests.parse_stat(root, data, base)
+        if stat is None or data is None:
+            continue
+        comm, parent, start = stat
+        name = comm.decode("utf-8", "replace")
+        if not name.isprintable():
+            continue
+        flags = 0
+        if parent == guests.KTHREADD:
+            flags = _flags(data)
+        processes.append(Process(pid, name, parent, start, flags))
+    return processes
+
+
+def _flags(stat: bytes) -> int:
+    """Return field 9 of a ``stat`` that :func:`guests.parse_stat` takes; 0 where it is no number."""
+    field = stat.rpartition(b") ")[2].split(b" ", 7)[6]
+    if field.isdigit() and len(field) < 11:
+        return int(field)
+    return 0
+
+
+def read_kernel_threads(
+    root: Root, processes: Sequence[Process], all_online: bool
+) -> tuple[host_model.KernelThread, ...] | None:
+    """Return the kernel's threads whose affinity can be set; None where the record has none.
+
+    :param all_online: every CPU is online. Else an affinity is read from ``status``, which names
+        offline CPUs too: they may come back with a guest.
+    """
+    found: list[host_model.KernelThread] = []
+    base = root.directory("proc")
+    for process in processes:
+        if process.parent != guests.KTHREADD or process.flags & NO_SETAFFINITY:
+            continue
+        if process.name.startswith(_PLACED_ELSEWHERE):
+            continue
+        affinity = None
+        if root.live and all_online:
+            affinity = guests.may_use(process.pid)
+        else:
+            status = root.read(root.child(base, str(process.pid)), "status")
+            if status is not None:
+                affinity = guests.allowed(root, status, base)
+        if affinity:
+            thread = host_model.KernelThread(process.pid, process.name, affinity, process.start)
+            found.append(thread)
+    if len(found) > MAX_KERNEL_THREADS:
+        left = len(found) - MAX_KERNEL_THREADS
+        root.notes.add(
+            NoteCode.THREADS_LEFT_OUT, "kernel threads", most=MAX_KERNEL_THREADS, left=left
+        )
+    return tuple(found[:MAX_KERNEL_THREADS]) or None
+
+
 def read_programs(
-    root: Root, guest_pids: Container[int], isolated: frozenset[int]
+    root: Root, processes: Sequence[Process], isolated: frozenset[int]
 ) -> tuple[host_model.ProgramThread, ...]:
     """Return the workers of Open vSwitch, and threads of other programs that are bound to one
     isolated CPU.
@@ -102,27 +186,16 @@ def read_programs(
     An Open vSwitch that neither root nor its configured user runs is passed over, which is noted:
     any user may start a process of that name. Other programs own nothing, for any user may bind a
     thread to an isolated CPU; a note names them.
-
-    :param guest_pids: processes that are left out.
     """
-    base = root.directory("proc")
-    pids = [
-        pid for pid in numbers(root.directories(base), 1, domain.MAX_PID) if pid not in guest_pids
-    ]
     switches: list[int] = []
     others: list[tuple[int, str]] = []
-    for pid, data in zip(pids, root.each(base, [f"{pid}/stat" for pid in pids]), strict=True):
-        stat = guests.parse_stat(root, data, base)
-        if stat is None:
+    for process in processes:
+        if guests.KTHREADD in (process.pid, process.parent):
             continue
-        comm, parent, _start = stat
-        name = comm.decode("utf-8", "replace")
-        if guests.KTHREADD in (pid, parent) or not name.isprintable():
-            continue
-        if name == OVS:
-            switches.append(pid)
+        if process.name == OVS:
+            switches.append(process.pid)
         else:
-            others.append((pid, name))
+            others.append((process.pid, process.name))
     found: list[host_model.ProgramThread] = []
     for pid in switches:
         if whose.is_switchs(root, pid):

@@ -152,8 +152,9 @@ def _handlers(names: Iterable[str]) -> str | None:
 def read_nics(root: Root, devices: Mapping[str, PciDevice]) -> tuple[host_model.Nic, ...]:
     """Return the network devices in the order of their names, numbers in names by value.
 
-    RPS and XPS masks are read for hardware and are None for the queues of all other devices. Of
-    guests' taps, of which a host can have thousands, the operational state is not read either.
+    RPS masks are read of every device: any of them can send packets to a guest's CPU. XPS masks
+    are read for hardware and are None for the queues of all other devices. Of guests' taps, of
+    which a host can have thousands, the operational state is not read either.
     """
     classes = root.directory(_CLASS)
     virtual = root.directory(_VIRTUAL)
@@ -389,13 +390,13 @@ def _kind(
 
 
 def _queues(
-    root: Root, directory: Directory, with_masks: bool
+    root: Root, directory: Directory, with_xps: bool
 ) -> tuple[int, int, tuple[str | None, ...], tuple[str | None, ...]]:
     """Return receive and transmit queues: their numbers, ``rps_cpus`` and ``xps_cpus`` in their
     order.
     """
     queues = root.child(directory, "queues")
-    names = root.directories(queues) if with_masks else root.names(queues)
+    names = root.directories(queues)
     # The kernel numbers the queues of each direction from 0 without holes.
     rx = tx = 0
     for name in names:
@@ -404,14 +405,10 @@ def _queues(
         elif name.startswith("tx-"):
             tx += 1
     rx, tx = min(rx, _MAX_QUEUES), min(tx, _MAX_QUEUES)
-    if not with_masks:
-        return rx, tx, (None,) * rx, (None,) * tx
-    return (
-        rx,
-        tx,
-        _masks(root, queues, "rx", rx, "rps_cpus"),
-        _masks(root, queues, "tx", tx, "xps_cpus"),
-    )
+    rps = _masks(root, queues, "rx", rx, "rps_cpus")
+    if not with_xps:
+        return rx, tx, rps, (None,) * tx
+    return rx, tx, rps, _masks(root, queues, "tx", tx, "xps_cpus")
 
 
 def _masks(

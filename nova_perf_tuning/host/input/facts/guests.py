@@ -220,7 +220,7 @@ def recorded(root: Root, tasks: Directory | None, start: int) -> list[_Task]:
             root.notes.add(NoteCode.THREAD_UNKNOWN, tasks or "")
         else:
             known.append(
-                (tid, data[_NAME_AT : data.find(b"\n")], start, _allowed(root, data, tasks))
+                (tid, data[_NAME_AT : data.find(b"\n")], start, allowed(root, data, tasks))
             )
     return known
 
@@ -272,7 +272,8 @@ def may_use(tid: int) -> str | None:
         return None
 
 
-def _allowed(root: Root, status: bytes, place: Directory | None) -> str | None:
+def allowed(root: Root, status: bytes, place: Directory | None) -> str | None:
+    """Return the affinity in a thread's ``status``, offline CPUs included; None where it has none."""
     # From the end: it is one of the last lines, and the line before may be a mask of thousands of
     # digits.
     start = status.rfind(_ALLOWED) + len(_ALLOWED)
@@ -331,7 +332,7 @@ def kernel_threads(
         if root.live:
             affinity = may_use(tid)
         else:
-            affinity = _allowed(root, root.read(place, "status") or b"", place)
+            affinity = allowed(root, root.read(place, "status") or b"", place)
         yield match, (tid, name, start, affinity)
 
 

@@ -3,6 +3,7 @@
 
 import os
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from nova_perf_tuning import cpulist
@@ -22,7 +23,8 @@ from nova_perf_tuning.host.model import host_model
 #: Kernel parameters that bear on guests and their traffic; those that a host lacks are left out.
 SYSCTLS: Final = tuple(
     """
-        kernel.numa_balancing kernel.sched_rt_runtime_us kernel.timer_migration vm.stat_interval
+        kernel.nmi_watchdog kernel.numa_balancing kernel.sched_rt_runtime_us kernel.timer_migration
+        kernel.watchdog kernel.watchdog_cpumask vm.stat_interval
         net.bridge.bridge-nf-call-arptables net.bridge.bridge-nf-call-ip6tables net.bridge.bridge-nf-call-iptables
         net.core.busy_poll net.core.busy_read net.core.default_qdisc net.core.netdev_budget
         net.core.netdev_budget_usecs net.core.netdev_max_backlog net.core.rmem_max net.core.rps_default_mask
@@ -31,6 +33,11 @@ SYSCTLS: Final = tuple(
         net.ipv4.tcp_wmem
     """.split()
 )
+#: CPUs of unbound work. Linux 6.8 has what was asked for beside what is left of it without isolated CPUs.
+WORKQUEUES: Final = "sys/devices/virtual/workqueue"
+WORKQUEUE_FILES: Final = ("cpumask_requested", "cpumask")
+#: Directory and file of a recorded host with the number of network namespaces.
+NAMESPACES: Final = ("nova-perf", "namespaces")
 _CPUINFO_HEAD: Final = 16384  # the first CPU; all of them are megabytes on a large host
 _DMI: Final = (
     ("VMware", "vmware"),
@@ -104,6 +111,7 @@ def read_root(root: Root) -> host_model.HostFacts:
     slices = claims.read_slices(root)
     running, domains = guests.read_guests(root)
     pids = {guest.pid for guest in running}
+    processes = claims.read_processes(root, pids)
     owners = devices.read_devices(root)
     nics, irqs = devices.read_nics(root, owners), devices.read_irqs(root, owners)
     napi.read_napis(root, nics)
@@ -128,11 +136,17 @@ def read_root(root: Root) -> host_model.HostFacts:
         boot_id=root.text(root.directory("proc/sys/kernel/random"), "boot_id"),
         sysctls=_read_sysctls(root),
         isolated_now=isolated_now,
-        programs=claims.read_programs(root, pids, cpulist.union((isolated, isolated_now))),
+        programs=claims.read_programs(root, processes, cpulist.union((isolated, isolated_now))),
         slices=slices,
         services=confined,
         services_from=said,
         vectors=irq_vectors.read_vectors(root),
+        new_irq_mask=_mask(root, "proc/irq", ("default_smp_affinity",)),
+        workqueue_mask=_mask(root, WORKQUEUES, WORKQUEUE_FILES),
+        kernel_threads=claims.read_kernel_threads(
+            root, processes, all(cpu.online for cpu in cpus)
+        ),
+        namespaces=read_namespaces(root),
         warnings=root.notes.all(),
     )
 
@@ -143,6 +157,26 @@ def _architecture(cpuinfo: bytes) -> str | None:
         if mark in cpuinfo:
             return name
     return None
+
+
+def _mask(root: Root, path: str, names: Sequence[str]) -> str | None:
+    """Return the mask in the first of these files that is there; None where none is."""
+    directory = root.directory(path)
+    for name in names:
+        mask = root.cpu_mask(root.read(directory, name), path, name)
+        if mask is not None:
+            return mask
+    return None
+
+
+def read_namespaces(root: Root) -> int | None:
+    """Return the number of named network namespaces (ip-netns(8)); None where a record lacks it.
+
+    Their names have identifiers of tenants' routers and networks in them: a record keeps the number.
+    """
+    if not root.live:
+        return root.number(root.directory(NAMESPACES[0]), NAMESPACES[1])
+    return len(root.names(root.directory("run/netns")))
 
 
 def _read_sysctls(root: Root) -> dict[str, str]:

@@ -16,12 +16,24 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.input.facts import reader
 from nova_perf_tuning.host.kinds import affinity, base, registry
-from nova_perf_tuning.host.model.host_model import IrqTarget, Setting, ThreadTarget
+from nova_perf_tuning.host.model.host_model import (
+    IrqTarget,
+    KernelThreadTarget,
+    Setting,
+    ThreadTarget,
+)
 from nova_perf_tuning.host.transaction import verify
-from tests.support import sysroots, testcase
+from tests.support import live_objects, sysroots, testcase
 
 KINDS = ("irq_affinity", "thread_affinity", "xps", "rps", "sysctl", "offload", "ring", "channels")
-KINDS += ("memory", "governor", "config_file", "irqbalance_ban")
+KINDS += (
+    "memory",
+    "governor",
+    "config_file",
+    "irqbalance_ban",
+    "host_cpus",
+    "kernel_thread_affinity",
+)
 HOSTILE = (
     "",
     "irq:../../x",
@@ -37,6 +49,7 @@ FORMS = {
     "xps": ("eth0/tx-0", "00"),
     "rps": ("eth0/rx-3", "00"),
     "sysctl": ("net.core.rmem_max", "212992"),
+    "host_cpus": ("new_irqs", "ff"),
 }
 
 
@@ -138,6 +151,7 @@ class ReadTest(testcase.TestCase):
             ("xps", "1,00000000", "1,0000000f", False),
             ("sysctl", "4096 131072 6291456", "4096\t131072\t6291456", True),
             ("sysctl", "1", "01", False),
+            ("kernel_thread_affinity", "0,1", "0-1", True),
         ):
             with self.subTest(name):
                 self.assertEqual(
@@ -172,6 +186,78 @@ class ReadTest(testcase.TestCase):
         path.write_text(",".join(["0-65535"] * 8000))
         setting = Setting("irq_affinity", "irq:24", "1", None, "", "")
         self.assertIs(base.State.DRIFTED, self.kinds["irq_affinity"].observe(setting).state)
+
+
+class HostCpusTest(testcase.TestCase):
+    """Masks of the host on a record: what was asked for is read, shown and put back."""
+
+    def setUp(self):
+        super().setUp()
+        self.root = sysroots.make_host(self)
+        self.kind = registry.kinds(self.root)["host_cpus"]
+        self.directory = pathlib.Path(self.root, "sys/devices/virtual/workqueue")
+        self.directory.mkdir(parents=True)
+        (self.directory / "cpumask").write_text("0f\n")
+
+    def test_before_linux_6_8_there_is_one_mask(self):
+        self.assertEqual("0f", self.kind.read("workqueue"))
+        self.kind.write("workqueue", "03")
+        self.assertEqual("03", self.kind.read("workqueue"))
+
+    def test_what_was_asked_for_is_read_not_what_is_left_of_it(self):
+        (self.directory / "cpumask_requested").write_text("ff\n")
+        self.assertEqual("ff", self.kind.read("workqueue"))
+        facts = reader.read_host(self.root)
+        self.assertEqual("ff", facts.workqueue_mask)
+        self.kind.write("workqueue", "03")
+        self.assertEqual("03", self.kind.read("workqueue"))
+
+    def test_a_list_and_masks(self):
+        watchdog = pathlib.Path(self.root, "proc/sys/kernel/watchdog_cpumask")
+        watchdog.parent.mkdir(parents=True, exist_ok=True)
+        watchdog.write_text("0-7\n")
+        self.assertEqual("0-7", self.kind.read("watchdog"))
+        self.assertTrue(self.kind.holds("watchdog", "0,1", "0-1"))
+        self.assertTrue(self.kind.holds("workqueue", "3", "00000003"))
+        self.assertFalse(self.kind.holds("workqueue", "3", "no mask"))
+        self.assertEqual(
+            f"echo 3 > {self.root}/proc/irq/default_smp_affinity",
+            self.kind.describe("new_irqs", "3"),
+        )
+
+
+class KernelThreadsTest(testcase.TestCase):
+    """With a thread of this kernel that hardly ever runs; it is put back."""
+
+    def setUp(self):
+        super().setUp()
+        self.kind = registry.kinds("/")["kernel_thread_affinity"]
+        self.tid = live_objects.kernel_thread()
+        before = os.sched_getaffinity(self.tid)
+        self.addCleanup(os.sched_setaffinity, self.tid, before)
+
+    def test_it_is_read_moved_and_put_back(self):
+        target = f"tid:{self.tid}"
+        before = self.kind.read(target)
+        first = str(min(os.sched_getaffinity(self.tid)))
+        self.kind.write(target, first)
+        self.assertEqual(first, self.kind.read(target))
+        self.kind.write(target, before)
+        self.assertTrue(self.kind.holds(target, before, self.kind.read(target)))
+
+    def test_its_name_and_start_say_which_thread_it_is(self):
+        target = f"tid:{self.tid}"
+        identity = self.kind.identity(target)
+        self.assertRegex(identity, r"^\d+:kcompactd\d+$")
+        (thread,) = [
+            each for each in reader.read_host().kernel_threads or () if each.tid == self.tid
+        ]
+        known = KernelThreadTarget(thread.tid, thread.start, thread.name)
+        self.assertEqual(identity, known.identity)
+        self.assertEqual(known, KernelThreadTarget.parse(target, identity))
+        cpus = self.kind.read(target)
+        other = Setting("kernel_thread_affinity", target, cpus, None, "", "", f"{identity}x")
+        self.assertIs(base.State.GONE, self.kind.observe(other).state)
 
 
 class LiveTest(testcase.TestCase):

@@ -96,6 +96,21 @@ class KernelThreadsTest(testcase.TestCase):
         )
 
 
+class OwnWorkTest(testcase.TestCase):
+    def test_threads_of_processes_and_of_interrupts_are_refused(self):
+        """What follows an interrupt or serves a guest is placed with it."""
+        for tid in (os.getpid(), 1, 0, -1, 2, (1 << 22) + 1):
+            with self.subTest(tid):
+                self.assertRaises(TargetError, privileged.move_kernel_thread, tid, {0})
+        for name in (b"irq/24-eth0", b"vhost-5000", b"napi/eth0-8193"):
+            self.patch(privileged, "status_fields", lambda *_each, name=name: [name, b"2"])
+            self.assertRaises(TargetError, privileged.move_kernel_thread, 600, {0})
+
+    def test_a_thread_that_has_ended(self):
+        error = self.assertRaises(OSError, privileged.move_kernel_thread, 1 << 22, {0})
+        self.assertEqual(errno.ESRCH, error.errno)
+
+
 class RequireTest(testcase.TestCase):
     def test_who_may_change_a_host(self):
         """Root the running one, and of a recorded one its owner."""

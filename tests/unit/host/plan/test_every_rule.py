@@ -34,7 +34,11 @@ def full_host():
         hosts.guest("one", 1000, ["5"], workers=1, asks=asks, hostdevs=[_OF_A_GUEST]),
         hosts.guest("two", 2000, ["6"], workers=1, asks=spreads, hostdevs=[_OF_ANOTHER]),
     ]
-    return hosts.facts(hosts.cpus_of([(0, 4), (1, 4)]), nics, irqs, guests, nodes=[0, 1, 2])
+    nics.append(hosts.nic("br0", (), None, None, None, 1, "bridge", "ff"))
+    work = {"new_irq_mask": "ff", "workqueue_mask": "ff"}
+    work["kernel_threads"] = [host_model.KernelThread(36, "kcompactd0", "0-7", 20)]
+    cpus = hosts.cpus_of([(0, 4), (1, 4)])
+    return hosts.facts(cpus, nics, irqs, guests, nodes=[0, 1, 2], **work)
 
 
 class EveryRuleTest(directories.DirectoryCase):

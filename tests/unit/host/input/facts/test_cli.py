@@ -137,6 +137,15 @@ SCHEMA = {
         "arch": _TEXT,
         "kernel": _TEXT,
         "sysctls": {"type": "object", "additionalProperties": {"type": "string"}},
+        "new_irq_mask": _TEXT,
+        "workqueue_mask": _TEXT,
+        "kernel_threads": {
+            "anyOf": [
+                _list(tid=_ID, name={"type": "string"}, affinity=_CPUS, start=_ID),
+                {"type": "null"},
+            ]
+        },
+        "namespaces": _MAYBE,
         "warnings": {"type": "array", "items": {"type": "string"}},
         "notes": program.NOTES,
     },

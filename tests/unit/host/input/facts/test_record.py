@@ -14,7 +14,8 @@ from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host.input import record
 from nova_perf_tuning.host.input.facts import reader
 from nova_perf_tuning.host.input.facts.root import FactsError
-from tests.support import corpus, program, sysroots, testcase, trees
+from nova_perf_tuning.host.model import host_model
+from tests.support import audit_hosts, corpus, program, sysroots, testcase, trees
 
 RECORDED = pathlib.Path(__file__).parents[4] / "support" / "recorded"
 #: Guests come and go and memory balloons breathe while tests run.
@@ -119,6 +120,43 @@ class RecordTest(testcase.TestCase):
         files = members(self.path)
         found = {pid: files.get(f"proc/{pid}/comm") for pid in (1, 700, 701)}
         self.assertEqual({1: b"init\n", 700: b"irqbalance\n", 701: None}, found)
+
+    def test_work_of_the_kernel_is_kept_without_names_of_namespaces(self) -> None:
+        masks = {
+            "proc/irq/default_smp_affinity": "0f\n",
+            "sys/devices/virtual/workqueue/cpumask": "03\n",
+            "sys/devices/virtual/workqueue/cpumask_requested": "0f\n",
+            "nova-perf/namespaces": "2\n",
+        }
+        thread = audit_hosts.kernel_thread("kcompactd0", "0-3")
+        bound = audit_hosts.kernel_thread("kworker/0:1", "0", tid=37, flags=0x4208060)
+        root = pathlib.Path(sysroots.make_host(self))
+        for name, text in {**masks, **thread, **bound}.items():
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text or "")
+        record.record(self.path, str(root))
+        recorded = reader.read_host(self.path)
+        self.assertEqual(("0f", "0f"), (recorded.new_irq_mask, recorded.workqueue_mask))
+        self.assertEqual(2, recorded.namespaces)
+        expected = (host_model.KernelThread(36, "kcompactd0", "0-3", 55),)
+        self.assertEqual(expected, recorded.kernel_threads)
+        self.assertNotIn("proc/37/stat", members(self.path))
+
+    def test_masks_of_every_device_are_kept(self) -> None:
+        root = pathlib.Path(sysroots.make_host(self))
+        tree = audit_hosts.virtual("br7", "bridge", 1500)
+        tree["sys/devices/virtual/net/br7/queues/rx-0/rps_cpus"] = "ff\n"
+        for name, text in tree.items():
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if text and text.startswith("-> "):
+                path.symlink_to(text[3:])
+            else:
+                path.write_text(text or "")
+        record.record(self.path, str(root))
+        masks = {nic.name: nic.rps for nic in reader.read_host(self.path).nics}
+        self.assertEqual(("ff",), masks["br7"])
 
     def test_bans_of_irqbalance_are_kept(self) -> None:
         root = pathlib.Path(sysroots.make_host(self))
