@@ -161,7 +161,7 @@ def move_kernel_thread(tid: int, cpus: Iterable[int]) -> None:
     """Let a thread of the kernel's own work run on ``cpus`` only.
 
     :raises OSError: ESRCH: it has ended; EINVAL: the kernel keeps it where it is.
-    :raises TargetError: it is no thread of the kernel, or one that serves an interrupt, a guest or a NIC.
+    :raises TargetError: it is no thread of the kernel, or serves an interrupt, a guest or a NIC.
     """
     if not 2 < tid <= 1 << 22:
         raise TargetError(f"{tid} is not a kernel thread's number")

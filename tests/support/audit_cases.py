@@ -136,6 +136,94 @@ CASES: dict[str, Case] = {
             "keeps off only those that the kernel itself places"
         ),
     ),
+    # the kernel's own work
+    "rps-on-dedicated": Case(
+        {"sys/devices/virtual/net/br0/queues/rx-0/rps_cpus": "ffff\n"},
+        "warning",
+        "ffff",
+        message=(
+            "RPS of 1 device hands packets to CPUs 2-3,6-7,10-11,14-15, which guests or programs own: br0"
+        ),
+    ),
+    "rfs-with-pinned-guests": Case(
+        {
+            **_sysctl("net/core/rps_sock_flow_entries", "32768"),
+            f"{hosts.ETH0}/net/eth0/queues/rx-0/rps_flow_cnt": "4096\n",
+        },
+        "info",
+        "32768",
+        message=(
+            "RFS steers flows of eth0. RFS hands packets to the CPU on which their reader ran last, "
+            "whatever the RPS masks say."
+        ),
+    ),
+    "new-irqs-on-dedicated": Case(
+        {"proc/irq/default_smp_affinity": "000f\n"},
+        "info",
+        "000f",
+        holds={"proc/irq/default_smp_affinity": "3333\n"},
+        message="interrupts that come later may start on CPUs 2-3, which guests or programs own",
+    ),
+    "workqueues-on-dedicated": Case(
+        {"sys/devices/virtual/workqueue/cpumask": "ffff\n"},
+        "info",
+        "ffff",
+        message=(
+            "unbound work of the kernel may run on CPUs 2-3,6-7,10-11,14-15, which guests or programs own"
+        ),
+    ),
+    "kernel-threads-on-dedicated": Case(
+        {
+            **hosts.kernel_thread("kcompactd0", "0-3"),
+            **hosts.kernel_thread("rcuog/0", "0-1", tid=40),
+            **hosts.kernel_thread("rcuop/2", "0-3", tid=41),
+        },
+        "info",
+        "0-3 (kcompactd0)",
+        message=(
+            "2 threads of the kernel may run on CPUs 2-3, which guests or programs own, 1 of them "
+            "for RCU callbacks: kcompactd0, rcuop/2"
+        ),
+    ),
+    "watchdog-on-dedicated": Case(
+        _sysctl("kernel/watchdog_cpumask", "0-15"),
+        "info",
+        "0-15",
+        message=(
+            "watchdogs for lockups run on CPUs 2-3,6-7,10-11,14-15, which guests or programs own"
+        ),
+    ),
+    "device-irq-on-dedicated": Case(
+        hosts.irq(50, "nvme0q3", 2, hosts.NVME),
+        "warning",
+        "2 (nvme0q1,nvme0q3)",
+        message="1 interrupt on CPU 2, which guests or programs own: nvme0q1,nvme0q3",
+    ),
+    "timer-migration-off": Case(
+        _sysctl("kernel/timer_migration", "0"),
+        "warning",
+        "0",
+        message=(
+            "Timers that a CPU without a tick arms stay on it; housekeeping CPUs would take them."
+        ),
+    ),
+    "machine-check-polling": Case(
+        {"sys/devices/system/machinecheck/machinecheck0/check_interval": "300\n"},
+        "info",
+        "300",
+        message=(
+            "every 300 s a timer looks for machine checks on CPUs 2-3,6-7,10-11,14-15, dedicated and tickless"
+        ),
+    ),
+    "guest-throttled": Case(
+        {
+            f"{hosts.SCOPE}/libvirt/vcpu0/cpu.max": "50000 100000\n",
+            f"{hosts.SCOPE}/libvirt/vcpu0/cpu.stat": "usage_usec 10\nnr_throttled 712\n",
+        },
+        "warning",
+        "50000 100000",
+        message="instance-1 was stopped 712 times by its quota of CPU time",
+    ),
     # Open vSwitch, and the slice of guests
     "ovs-pmd-not-isolated": Case(
         _ovs("pmd-c12/id:1", "12"),

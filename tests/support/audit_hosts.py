@@ -314,6 +314,9 @@ def nodes(lists: tuple[str, ...], memory_gib: int = 64) -> dict[str, str | None]
 
 SYSCTLS = {
     "kernel/numa_balancing": "0",
+    "kernel/timer_migration": "1",
+    "kernel/watchdog": "1",
+    "kernel/watchdog_cpumask": "0-1,4-5,8-9,12-13",
     "kernel/osrelease": "6.12.0-1-amd64",
     "kernel/random/boot_id": "11111111-2222-3333-4444-555555555555",
     "net/bridge/bridge-nf-call-arptables": "0",
@@ -321,6 +324,8 @@ SYSCTLS = {
     "net/bridge/bridge-nf-call-iptables": "0",
     "net/core/netdev_max_backlog": "1000",
     "net/core/rmem_max": "4194304",
+    "net/core/rps_default_mask": "0000",
+    "net/core/rps_sock_flow_entries": "0",
     "net/core/wmem_max": "4194304",
     "net/ipv4/tcp_moderate_rcvbuf": "1",
     "net/ipv4/tcp_rmem": "4096\t131072\t6291456",
@@ -339,6 +344,11 @@ cpu_power_management_strategy = cpu_state
 numa_nodes = 0
 """
 ETH0 = "sys/devices/pci0000:41/0000:41:00.0"
+
+
+NVME = "sys/devices/pci0000:42/0000:42:00.0"
+#: The cgroup of the guest that runs.
+SCOPE = "sys/fs/cgroup/machine.slice/machine-qemu-1-instance-1.scope"
 
 
 def good() -> dict[str, str | None]:
@@ -382,6 +392,18 @@ def good() -> dict[str, str | None]:
         "etc/udev/rules.d": DIRECTORY,
         "proc/1/comm": "systemd\n",
     }  # fmt: skip
+    tree |= kernel_thread("kcompactd0", "0-1,8-9")
+    tree |= irq(50, "nvme0q1", 0, NVME) | {
+        f"{NVME}/numa_node": "0\n",
+        "sys/bus/pci/devices/0000:42:00.0": f"-> ../../../{NVME[4:]}",
+        "sys/devices/virtual/workqueue/cpumask": "3333\n",
+        "sys/devices/system/machinecheck/machinecheck0/check_interval": "0\n",
+        "proc/5000/cgroup": f"0::/{SCOPE.removeprefix('sys/fs/cgroup/')}/libvirt/emulator\n",
+        f"{SCOPE}/libvirt/cpu.max": "max 100000\n",
+        f"{SCOPE}/libvirt/cpu.stat": "usage_usec 10\nnr_throttled 0\n",
+        f"{SCOPE}/libvirt/vcpu0/cpu.max": "max 100000\n",
+        f"{SCOPE}/libvirt/vcpu0/cpu.stat": "usage_usec 10\nnr_throttled 0\n",
+    }
     for policy in range(16):
         governor = f"{_CPU}/cpufreq/policy{policy}/scaling"
         tree[f"{governor}_governor"] = "performance\n"

@@ -33,7 +33,7 @@ NIC = "npv0"
 _ADDRESS = "0000:41:00.0"
 _DEVICE = f"sys/devices/pci{_ADDRESS[:7]}/{_ADDRESS}"
 #: Kept of the real /sys: what the rules write to.
-_REAL = ("kernel/mm",)
+_REAL = ("kernel/mm", "devices/virtual/workqueue")
 #: Directories into which ``--persist`` writes, and those with what udev and libvirt know of this machine.
 _PRIVATE = ("/etc/sysctl.d", "/etc/tmpfiles.d", "/etc/udev/rules.d", "/run")
 
@@ -77,6 +77,14 @@ _FAR = ("--rtt", "100", "--bandwidth", "10000")
 _PINNED = {"pins": ("0",), "vcpus": 1, "backing": ""}
 _DEDICATED = "[compute]\ncpu_dedicated_set = {}\ncpu_shared_set = {}\n"
 _INTERRUPTS = Live(lasts=False)
+
+
+def _own(path: str, value: str) -> Live:
+    """Return a value of the host that reaches CPU 1, which a guest owns."""
+    nova = _DEDICATED.format("1", "0")
+    return Live({path: value}, nova=nova, guest={"pins": ("1",)})
+
+
 #: Rules whose values belong to a network namespace, and with them their devices.
 OF_A_NAMESPACE: Mapping[str, Live] = {
     "tcp-autotuning-off": _net("ipv4/tcp_moderate_rcvbuf", "0"),
@@ -100,6 +108,15 @@ OF_A_NAMESPACE: Mapping[str, Live] = {
         lasts=False,
     ),
 }
+OF_A_NAMESPACE = {
+    **OF_A_NAMESPACE,
+    "rps-on-dedicated": Live(
+        {f"/sys/class/net/{NIC}/queues/rx-0/rps_cpus": "3"},
+        nova=_DEDICATED.format("1", "0"),
+        guest={"pins": ("1",)},
+        lasts=False,
+    ),
+}
 #: Rules whose values are the machine's: what they hold changes for moments, and comes back.
 OF_THE_MACHINE: Mapping[str, Live] = {
     "nic-irq-on-cpu0": _INTERRUPTS,
@@ -114,6 +131,17 @@ OF_THE_MACHINE: Mapping[str, Live] = {
         {"/sys/kernel/mm/transparent_hugepage/enabled": "never"}, guest={"backing": ""}
     ),
     "ksm-with-pinned-guests": Live({"/sys/kernel/mm/ksm/run": "1"}, guest=_PINNED),
+    "new-irqs-on-dedicated": _own("/proc/irq/default_smp_affinity", "3"),
+    "workqueues-on-dedicated": _own("/sys/devices/virtual/workqueue/cpumask", "3"),
+    "kernel-threads-on-dedicated": Live(
+        nova=_DEDICATED.format("1", "0"), guest={"pins": ("1",)}, lasts=False
+    ),
+    "watchdog-on-dedicated": _own("/proc/sys/kernel/watchdog_cpumask", "0-1"),
+    "timer-migration-off": _own("/proc/sys/kernel/timer_migration", "0"),
+    "rfs-with-pinned-guests": dataclasses.replace(
+        _own("/proc/sys/net/core/rps_sock_flow_entries", "32768"),
+        stage={f"{_DEVICE}/net/{NIC}/queues/rx-0/rps_flow_cnt": "4096\n"},
+    ),
 }
 EVERY: Mapping[str, Live] = {**OF_A_NAMESPACE, **OF_THE_MACHINE}
 
@@ -234,6 +262,9 @@ class Stage:
                 str(path) for path in sorted(pathlib.Path(place).rglob("*")) if path.is_file()
             ]
         contents = {path: pathlib.Path(path).read_bytes().hex() for path in paths}
+        if not self.own_devices:
+            thread = live_objects.kernel_thread()
+            contents["kernel thread"] = str(os.sched_getaffinity(thread))
         for place in pathlib.Path("/proc").glob("[0-9]*/comm") if self.own_devices else ():
             with contextlib.suppress(OSError):  # it has ended
                 if place.read_text().startswith(f"napi/{NIC}-"):

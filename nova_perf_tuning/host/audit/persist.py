@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from nova_perf_tuning.host.audit.host import Host
-from nova_perf_tuning.host.kinds import attributes, config_file
+from nova_perf_tuning.host.kinds import attributes, background, config_file
 from nova_perf_tuning.host.model.host_model import Setting
 from nova_perf_tuning.host.model.notes import Note, NoteCode
 
@@ -25,6 +25,7 @@ _HEAD: Final = "# Written by nova-perf apply --persist; nova-perf restore takes 
 _BEFORE_VALUE: Final = {SYSCTL: " = ", TMPFILES: " - - - - ", UDEV: " "}
 #: Kind of setting of a NIC -> option of ethtool.
 _ETHTOOL: Final = {"offload": "-K", "ring": "-G", "channels": "-L"}
+_SYSCTLS: Final = "/proc/sys/"
 #: Kinds that are a file of /sys with a lasting name.
 _SYSFS: Final = {kind.kind: kind() for kind in (attributes.Memory, attributes.Governor)}
 
@@ -100,6 +101,11 @@ def _line(host: Host, setting: Setting) -> tuple[str, str] | None:
         return UDEV, f'{match}, RUN+="{command}"'
     if kind == "sysctl":
         return SYSCTL, f"{setting.target} = {value}"
+    if kind == background.HostCpus.kind:
+        path = background.FILES[setting.target].path
+        if path.startswith(_SYSCTLS):
+            return SYSCTL, f"{path.removeprefix(_SYSCTLS).replace('/', '.')} = {value}"
+        return TMPFILES, f"w {path} - - - - {value}"
     if kind in _SYSFS:
         return TMPFILES, f"w {_SYSFS[kind].path(setting.target)} - - - - {value}"
     return None

@@ -9,6 +9,7 @@ from typing import Any
 
 from nova_perf_tuning import entry_points, errors, printing, rules
 from nova_perf_tuning.host.audit import (
+    background,
     base,
     boot,
     configuration,
@@ -30,6 +31,7 @@ from nova_perf_tuning.host.audit.host import Host
 #: :data:`_MODULES`.
 GROUP = "nova_perf_tuning.audit"
 _MODULES = (
+    background,
     boot,
     configuration,
     devices,

@@ -39,12 +39,12 @@ FILES: Final = {
 
 
 class HostCpus(base.SettingKind):
-    """CPUs of work that has no place of its own: ``new_irqs``, ``new_devices``, ``workqueue``, ``watchdog``.
+    """CPUs of work that has no place of its own: ``workqueue`` = ``0f``, ``watchdog`` = ``0-3``.
 
-    ``new_irqs`` are interrupts that come later, ``new_devices`` the RPS masks of network devices of
-    this namespace that come later, ``workqueue`` is work that no CPU is asked for, and
+    ``new_irqs`` are interrupts that come later, ``new_devices`` the RPS masks of network devices
+    of this namespace that come later, ``workqueue`` is work that no CPU is asked for, and
     ``watchdog`` the CPUs on which the kernel looks for lockups. Of ``workqueue`` the mask that was
-    asked for is read and put back: since Linux 6.8 isolated CPUs are taken out of what is in force.
+    asked for is read and put back: since Linux 6.8 isolated CPUs are missing in what is in force.
     A queue's own mask (``writeback/cpumask``) needs no setting: the kernel cuts it to this one.
     """
 
@@ -90,7 +90,7 @@ class HostCpus(base.SettingKind):
 
 
 class KernelThreadAffinity(base.SettingKind):
-    """CPU affinity of a thread of the kernel that the kernel binds to no CPU: ``tid:36`` = ``0-3``.
+    """CPU affinity of a thread of the kernel that is bound to no CPU: ``tid:36`` = ``0-3``.
 
     Identity is ``START:NAME``: start time in ticks after boot, and the thread's name. The kernel
     gives some of them another affinity when CPUs come or go, or partitions change: ``verify``

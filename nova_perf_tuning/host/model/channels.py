@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every way in which work of the host reaches a guest's CPU: one table for the plan's proof, ``topology`` and
-the documentation.
+"""Every way in which work of the host reaches a guest's CPU.
+
+One table for the plan's proof, ``topology`` and the documentation.
 """
 
 import dataclasses
@@ -40,8 +41,8 @@ class Channel(enum.StrEnum):
 class Proof(enum.StrEnum):
     """What says that a channel does not reach a guest's CPU.
 
-    PLAN: the plan compares its CPUs with those of guests. AUDIT: rules judge what causes it. NOTHING: it
-    happens on purpose, and nothing of the host shows it beforehand.
+    PLAN: the plan compares its CPUs with those of guests. AUDIT: rules judge what causes it.
+    NOTHING: it happens on purpose, and nothing of the host shows it beforehand.
     """
 
     PLAN = "plan"
@@ -164,7 +165,7 @@ CHANNELS: Final = (
         work=("kthread",),
         kinds=("kernel_thread_affinity",),
         rules=("kernel-threads-on-dedicated",),
-        remark="threads of a node stay on it: without a housekeeping CPU there they are left alone",
+        remark="those of a node without a housekeeping CPU are left alone",
     ),
     ChannelRow(
         Channel.PROCESSES,
@@ -196,7 +197,7 @@ CHANNELS: Final = (
         work=("kthread",),
         kinds=("kernel_thread_affinity",),
         rules=("kernel-threads-on-dedicated",),
-        remark="a CPU without rcu_nocbs= or nohz_full= has no such threads and runs its callbacks itself",
+        remark="without rcu_nocbs= or nohz_full= a CPU runs its callbacks itself",
     ),
     ChannelRow(
         Channel.WATCHDOGS,

@@ -88,9 +88,9 @@ class Nic:
     :ivar bond: bond it is a member of.
     :ivar speed_mbps: None when the link is down or the driver does not know.
     :ivar irqs: numbers of its interrupts, of all its PCI functions, ascending; without PCI those of its name.
-    :ivar rps: ``rps_cpus`` mask of each receive queue as read, index = queue; None where the kernel has none.
-    :ivar xps: ``xps_cpus`` mask of each transmit queue as read; None where the kernel has none (single queue)
-        and of devices without hardware.
+    :ivar rps: ``rps_cpus`` mask of each receive queue as read, index = queue; None: there is none.
+    :ivar xps: ``xps_cpus`` mask of each transmit queue as read; None of devices without hardware
+        and where the kernel has none (single queue).
     :ivar threaded: whether its NAPIs run in threads (busy polling, too), unless set one by one; None: unknown.
     :ivar napis: what the kernel says of its NAPIs; before Linux 6.8 only those with threads.
     """
@@ -191,9 +191,9 @@ class ProgramThread:
 
 @dataclasses.dataclass(slots=True)
 class KernelThread:
-    """A thread of the kernel that the kernel binds to no CPU itself, so that its affinity can be set.
+    """A thread of the kernel that the kernel binds to no CPU, so that its affinity can be set.
 
-    Left out: threads of interrupts, which follow their interrupts, and those that serve guests and NAPIs.
+    Left out: threads of interrupts, which follow these, and those that serve guests and NAPIs.
 
     :ivar affinity: allowed CPUs as a cpulist.
     :ivar start: start time in clock ticks after boot.
@@ -234,10 +234,11 @@ class HostFacts:
     :ivar vectors: CPU -> how many interrupts it can have, without those that the kernel manages; empty where the
         kernel does not show it.
     :ivar boot_id: /proc/sys/kernel/random/boot_id; None in a recorded host that lacks it.
-    :ivar new_irq_mask: CPUs of interrupts that come later; :ivar workqueue_mask: CPUs of unbound work, as it was
-        asked for. Both are masks as read, None when unreadable.
+    :ivar new_irq_mask: CPUs of interrupts that come later; :ivar workqueue_mask: CPUs of unbound
+        work, as it was asked for. Both are masks as read, None when unreadable.
     :ivar kernel_threads: None when the record has none: they were not looked at.
-    :ivar namespaces: number of named network namespaces, whose devices are not in ``nics``; None when unknown.
+    :ivar namespaces: number of named network namespaces, whose devices are not in ``nics``;
+        None when unknown.
     :ivar warnings: what could not be read and what it means.
     """
 
@@ -379,8 +380,8 @@ class ThreadTarget:
         return cls(int(match[1]), int(owner[1]), int(owner[2]))
 
 
-#: Targets of settings of kind ``host_cpus``: CPUs of interrupts, of RPS of network devices that come later, of
-#: work that is bound to no CPU, and of the watchdogs for lockups.
+#: Targets of settings of kind ``host_cpus``: CPUs of interrupts and of RPS of network devices that
+#: come later, of work that is bound to no CPU, and of the watchdogs for lockups.
 NEW_IRQS: Final = "new_irqs"
 NEW_DEVICES: Final = "new_devices"
 WORKQUEUE: Final = "workqueue"
@@ -456,7 +457,8 @@ class PlanRule(enum.StrEnum):
     KERNEL_THREAD_HOUSEKEEPING = "kernel-thread-housekeeping"
 
 
-#: Rules of plans that people apply. The agent leaves these values alone until the effect of them is measured.
+#: Rules of plans that people apply. The agent leaves these values alone until their effect is
+#: measured.
 NOT_OF_AGENT: Final = frozenset(
     {
         PlanRule.RPS_HOUSEKEEPING,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel's own work: RPS of any device, interrupts and devices that come later, unbound work, kernel threads.
+"""The kernel's own work: RPS of any device, what comes later, unbound work, kernel threads.
 
-Each of them has a mask of CPUs, which may be wide enough to reach a guest's CPU. Guests' CPUs are taken out,
-and what else is in a mask stays. A mask without guests' CPUs is planned as it is, so that it is kept so. Where
-no CPU is owned, and where RPS is off, nothing is planned.
+Each of them has a mask of CPUs, which may be wide enough to reach a guest's CPU. Guests' CPUs are
+taken out, and what else is in a mask stays. A mask without guests' CPUs is planned as it is, so
+that it is kept so. Where no CPU is owned, and where RPS is off, nothing is planned.
 """
 
 import dataclasses
@@ -116,7 +116,7 @@ class _Work:
                 yield host_model.Setting.on(target, value, thread.affinity, reason, rule)
 
     def _pool(self, node: int | None) -> frozenset[int]:
-        """Return the housekeeping CPUs for work of a device on ``node``; empty where there are none."""
+        """Return the housekeeping CPUs near ``node``; empty where there are none."""
         pool = self.layout.interrupts(node)
         if pool is None:
             return frozenset()
@@ -125,9 +125,9 @@ class _Work:
     def _mask(
         self, kind: str, target: str, mask: str, node: int | None, what: str
     ) -> Iterator[host_model.Setting]:
-        """Yield the setting that leaves of a mask its housekeeping CPUs, else all of them near ``node``.
+        """Yield the setting that leaves of a mask its housekeeping CPUs, else those near ``node``.
 
-        Without any CPU that the kernel would take, RPS is switched off and the rest is left alone.
+        Without any CPU that the kernel would take, RPS is switched off; the rest is left alone.
         """
         named = cpulist.parse_mask(mask)
         if not named:
@@ -159,7 +159,7 @@ def _owned(cpus: frozenset[int]) -> str:
 def _users(
     facts: host_model.HostFacts, settings: Sequence[host_model.Setting]
 ) -> dict[str, Users]:
-    """Return who may run where once ``settings`` hold; a class of work is missing where none is known."""
+    """Return who may run where once ``settings`` hold; what is not known is missing."""
     planned = {(setting.kind, setting.target): setting.value for setting in settings}
     users: dict[str, Users] = {}
     lists: dict[str, str] = {}

@@ -137,7 +137,7 @@ def read_processes(root: Root, guest_pids: Container[int]) -> list[Process]:
 
 
 def _flags(stat: bytes) -> int:
-    """Return field 9 of a ``stat`` that :func:`guests.parse_stat` takes; 0 where it is no number."""
+    """Return field 9 of a ``stat`` that :func:`guests.parse_stat` takes; 0: it is no number."""
     field = stat.rpartition(b") ")[2].split(b" ", 7)[6]
     if field.isdigit() and len(field) < 11:
         return int(field)

@@ -273,7 +273,7 @@ def may_use(tid: int) -> str | None:
 
 
 def allowed(root: Root, status: bytes, place: Directory | None) -> str | None:
-    """Return the affinity in a thread's ``status``, offline CPUs included; None where it has none."""
+    """Return the affinity in a thread's ``status``, offline CPUs included; None: it has none."""
     # From the end: it is one of the last lines, and the line before may be a mask of thousands of
     # digits.
     start = status.rfind(_ALLOWED) + len(_ALLOWED)

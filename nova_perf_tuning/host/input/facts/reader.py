@@ -33,7 +33,7 @@ SYSCTLS: Final = tuple(
         net.ipv4.tcp_wmem
     """.split()
 )
-#: CPUs of unbound work. Linux 6.8 has what was asked for beside what is left of it without isolated CPUs.
+#: CPUs of unbound work. Linux 6.8 has what was asked for beside what is left of it.
 WORKQUEUES: Final = "sys/devices/virtual/workqueue"
 WORKQUEUE_FILES: Final = ("cpumask_requested", "cpumask")
 #: Directory and file of a recorded host with the number of network namespaces.
@@ -172,7 +172,7 @@ def _mask(root: Root, path: str, names: Sequence[str]) -> str | None:
 def read_namespaces(root: Root) -> int | None:
     """Return the number of named network namespaces (ip-netns(8)); None where a record lacks it.
 
-    Their names have identifiers of tenants' routers and networks in them: a record keeps the number.
+    Their names have identifiers of tenants' routers in them: a record keeps the number.
     """
     if not root.live:
         return root.number(root.directory(NAMESPACES[0]), NAMESPACES[1])

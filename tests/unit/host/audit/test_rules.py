@@ -62,6 +62,7 @@ class TableTest(testcase.TestCase):
         self.assertEqual([], report.findings)
         unknown = {"cpu-governor", "bridge-netfilter-off", "machine-slice-cpus"}
         unknown |= {"managed-irq-on-dedicated"}
+        unknown |= {"new-irqs-on-dedicated"}  # the good host is judged by its command line
         unknown |= {"ovs-pmd-not-isolated", "ovs-threads-on-dedicated"}
         unknown |= {"migration-threads-on-dedicated", "numa-balancing-beyond-node"}
         self.assertEqual(unknown, {lack.rule for lack in report.unknown})
@@ -83,6 +84,16 @@ _NEEDED: dict[str, frozenset[str]] = {
     "channels-vs-housekeeping": _NIC | _NODES | {"ethNjson", "numa_node"},
     "clocksource-slow": frozenset({"current_clocksource"}),
     "cpu-governor": frozenset({"scaling_governor"}),
+    "device-irq-on-dedicated": frozenset({"N", "nvmNqN", "effective_affinity_list"}),
+    "guest-throttled": _THREADS | {"cgroup", "cpu.max", "cpu.stat"},
+    "kernel-threads-on-dedicated": frozenset({"stat", "status"}),
+    "machine-check-polling": frozenset({"check_interval", "nohz_full"}),
+    "new-irqs-on-dedicated": frozenset({"default_smp_affinity"}),
+    "rfs-with-pinned-guests": _NIC | {"rps_flow_cnt", "rps_sock_flow_entries"},
+    "rps-on-dedicated": _BRIDGE | {"rps_cpus"},
+    "timer-migration-off": frozenset({"timer_migration"}),
+    "watchdog-on-dedicated": frozenset({"watchdog", "watchdog_cpumask"}),
+    "workqueues-on-dedicated": frozenset({"cpumask"}),
     "deep-idle-states": frozenset({"latency"}),
     "emulator-on-dedicated": _THREADS,
     "guest-far-from-nic": _NIC | _BRIDGE | _NODES | {"numa_node", "tapN", "xml"},
@@ -149,7 +160,12 @@ def _found(report: rules.Report) -> list[tuple[str, str]]:
 
 class FactsTakenAwayTest(testcase.TestCase):
     #: Where something else than what is taken away proves that the rule holds.
-    PROVED = frozenset({("xen-pv-guest", "type")})  # the flags of the CPU: there is no hypervisor
+    PROVED = frozenset(
+        {
+            ("xen-pv-guest", "type"),  # the flags of the CPU: there is no hypervisor
+            ("rps-on-dedicated", "brN"),  # what is not in /sys/class/net is no device
+        }
+    )
 
     @staticmethod
     def facts(tree: hosts.Tree) -> dict[str, set[str]]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel's own work is taken off guests' CPUs, shown where it is not, and named where nobody looked."""
+"""The kernel's own work is taken off guests' CPUs, and named where nobody looked."""
 
 import dataclasses
 
