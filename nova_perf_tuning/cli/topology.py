@@ -13,9 +13,9 @@ from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.host.input import novaconf
 from nova_perf_tuning.host.input.facts import reader
 from nova_perf_tuning.host.input.facts.root import Root
-from nova_perf_tuning.host.model import host_model, messages, owners
+from nova_perf_tuning.host.model import channels, host_model, messages, owners
 from nova_perf_tuning.host.picture import svg
-from nova_perf_tuning.host.plan import caches, nics
+from nova_perf_tuning.host.plan import caches, nics, reach
 from nova_perf_tuning.printing import counted
 
 #: NICs and guests that the table names one by one; a compute host has hundreds of both, taps last.
@@ -44,6 +44,7 @@ _GUEST_HEAD = (
     "I/O threads on",
     "vhost workers on",
 )
+_CHANNEL_HEAD = ("no.", "work of the host", "may run on")
 _THREAD_KINDS = ("vcpu", "emulator", "iothread", "vhost")
 
 #: Objects of the model that JSON shows with all their fields.
@@ -113,6 +114,7 @@ def as_json(facts: host_model.HostFacts) -> dict[str, object]:
         "workqueue_mask": facts.workqueue_mask,
         "kernel_threads": _kernel_threads(facts),
         "namespaces": facts.namespaces,
+        "channels": _channels(facts),
         **messages.as_json(facts.warnings),
     }
 
@@ -143,6 +145,34 @@ def _guest(guest: host_model.GuestProcess) -> dict[str, object]:
     return {"name": guest.name, "pid": guest.pid, "threads": threads, "slice": guest.slice}
 
 
+def _channels(facts: host_model.HostFacts) -> list[dict[str, object]]:
+    """Return every channel with its CPUs now; null where no fact says them."""
+    reached = reach.now(facts)
+    rows: list[dict[str, object]] = []
+    for number, row in enumerate(channels.CHANNELS, 1):
+        cpus = None
+        if row.channel in reached:
+            cpus = cpulist.format(reached[row.channel])
+        rows.append(
+            {
+                "number": number,
+                "channel": row.channel.value,
+                "compared_by": row.proof.value,
+                "cpus": cpus,
+            }
+        )
+    return rows
+
+
+def _channel_rows(facts: host_model.HostFacts) -> list[tuple[object, ...]]:
+    reached = reach.now(facts)
+    rows: list[tuple[object, ...]] = []
+    for number, row in enumerate(channels.CHANNELS, 1):
+        if row.channel in reached:
+            rows.append((number, row.title, cpulist.format(reached[row.channel])))
+    return rows
+
+
 def _kernel_threads(facts: host_model.HostFacts) -> list[dict[str, object]] | None:
     if facts.kernel_threads is None:
         return None
@@ -165,10 +195,14 @@ def show(facts: host_model.HostFacts, programs: Sequence[owners.Claim]) -> None:
         (_L3_HEAD, _l3_rows(facts)),
         (_NIC_HEAD, _nic_rows(facts)),
         (_GUEST_HEAD, _guest_rows(facts.guests)),
+        (_CHANNEL_HEAD, _channel_rows(facts)),
     ):
         if rows:
             print()
             command.print_table(head, rows, most=_SHOWN)
+    unseen = [each.text for each in channels.unseen(facts)]
+    if unseen:
+        command.say("", f"not looked at: {'; '.join(unseen)}")
     if facts.warnings:
         print()
     for note in facts.warnings:

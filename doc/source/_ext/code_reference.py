@@ -24,7 +24,7 @@ import nova_perf_tuning
 from nova_perf_tuning import rules
 from nova_perf_tuning.host.audit import runner
 from nova_perf_tuning.host.kinds import registry
-from nova_perf_tuning.host.model import messages
+from nova_perf_tuning.host.model import channels, messages
 from nova_perf_tuning.specs import profiles, vocabulary
 from nova_perf_tuning.validation.bench import base, plugins, rt_tests
 
@@ -128,6 +128,28 @@ class Profiles(Generated):
             ]
             lines += table(["Spec", "Why", "Where this is from"], rows, "30 50 20")
         return lines
+
+
+class Channels(Generated):
+    """Every way in which work of the host reaches a guest's CPU, and what is done about it."""
+
+    #: What says that it does not -> in words.
+    PROOFS: ClassVar = {
+        channels.ComparedBy.PLAN: "the plan",
+        channels.ComparedBy.AUDIT: "the audit",
+        channels.ComparedBy.NOTHING: "nothing",
+    }
+
+    def lines(self) -> list[str]:
+        rows = []
+        for number, row in enumerate(channels.CHANNELS, 1):
+            means = [f"``{name}``" for name in (*row.kinds, *row.rules)]
+            done = ", ".join(means)
+            if row.remark:
+                done = f"{done}\n\n{row.remark}" if done else row.remark
+            rows.append([str(number), row.title, row.seen, self.PROOFS[row.proof], done])
+        header = ["No.", "Channel", "Seen in", "Compared by", "Settings and rules"]
+        return table(header, rows, "5 30 30 10 25")
 
 
 class Settings(Generated):
@@ -358,6 +380,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("perf-extra-specs", ExtraSpecs)
     app.add_directive("perf-policy-table", PolicyTable)
     app.add_directive("perf-profiles", Profiles)
+    app.add_directive("perf-channels", Channels)
     app.add_directive("perf-settings", Settings)
     app.add_directive("perf-benchmarks", Benchmarks)
     app.add_directive("perf-rules", Rules)

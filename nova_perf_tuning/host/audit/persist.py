@@ -101,7 +101,7 @@ def _line(host: Host, setting: Setting) -> tuple[str, str] | None:
         return UDEV, f'{match}, RUN+="{command}"'
     if kind == "sysctl":
         return SYSCTL, f"{setting.target} = {value}"
-    if kind == background.HostCpus.kind:
+    if kind == background.WorkCpus.kind:
         path = background.FILES[setting.target].path
         if path.startswith(_SYSCTLS):
             return SYSCTL, f"{path.removeprefix(_SYSCTLS).replace('/', '.')} = {value}"

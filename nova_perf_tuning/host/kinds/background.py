@@ -27,7 +27,7 @@ class _File(NamedTuple):
     is_list: bool = False
 
 
-#: Target of :class:`HostCpus` -> its file.
+#: Target of :class:`WorkCpus` -> its file.
 FILES: Final = {
     host_model.NEW_IRQS: _File("/proc/irq/default_smp_affinity"),
     host_model.NEW_DEVICES: _File("/proc/sys/net/core/rps_default_mask"),
@@ -38,14 +38,14 @@ FILES: Final = {
 }
 
 
-class HostCpus(base.SettingKind):
+class WorkCpus(base.SettingKind):
     """CPUs of work that has no place of its own: ``workqueue`` = ``0f``, ``watchdog`` = ``0-3``.
 
     ``new_irqs`` are interrupts that come later, ``new_devices`` the RPS masks of network devices
     of this namespace that come later, ``workqueue`` is work that no CPU is asked for, and
     ``watchdog`` the CPUs on which the kernel looks for lockups. Of ``workqueue`` the mask that was
     asked for is read and put back: since Linux 6.8 isolated CPUs are missing in what is in force.
-    A queue's own mask (``writeback/cpumask``) needs no setting: the kernel cuts it to this one.
+    The mask of a single queue needs no setting: the kernel cuts it to this one.
     """
 
     kind = "host_cpus"

@@ -61,7 +61,7 @@ def plan_background(
         settings += work.rps(planned)
         settings += work.defaults()
         settings += work.threads()
-    return Background(settings, _users(facts, [*steered, *settings]))
+    return Background(settings, users(facts, [*steered, *settings]))
 
 
 class _Work:
@@ -156,12 +156,10 @@ def _owned(cpus: frozenset[int]) -> str:
     return f"{cpulist.named(cpus)}, which guests or programs own"
 
 
-def _users(
-    facts: host_model.HostFacts, settings: Sequence[host_model.Setting]
-) -> dict[str, Users]:
+def users(facts: host_model.HostFacts, settings: Sequence[host_model.Setting]) -> dict[str, Users]:
     """Return who may run where once ``settings`` hold; what is not known is missing."""
     planned = {(setting.kind, setting.target): setting.value for setting in settings}
-    users: dict[str, Users] = {}
+    found: dict[str, Users] = {}
     lists: dict[str, str] = {}
 
     def add(work: str, mask: str | None, name: str = "") -> None:
@@ -169,7 +167,7 @@ def _users(
             return
         if mask not in lists:
             lists[mask] = cpulist.format(cpulist.parse_mask(mask))
-        names = users.setdefault(work, {}).setdefault(lists[mask], [])
+        names = found.setdefault(work, {}).setdefault(lists[mask], [])
         if name and (not names or names[-1] != name):
             names.append(name)
 
@@ -186,5 +184,5 @@ def _users(
     for thread in facts.kernel_threads or ():
         key = (host_model.KernelThreadTarget.kind, f"tid:{thread.tid}")
         text = planned.get(key, thread.affinity)
-        users.setdefault("kthread", {}).setdefault(text, []).append(thread.name)
-    return users
+        found.setdefault("kthread", {}).setdefault(text, []).append(thread.name)
+    return found

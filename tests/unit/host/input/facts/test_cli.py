@@ -146,6 +146,12 @@ SCHEMA = {
             ]
         },
         "namespaces": _MAYBE,
+        "channels": _list(
+            number=_ID,
+            channel={"type": "string"},
+            compared_by={"enum": ["plan", "audit", "nothing"]},
+            cpus=_MAYBE_CPUS,
+        ),
         "warnings": {"type": "array", "items": {"type": "string"}},
         "notes": program.NOTES,
     },
