@@ -135,7 +135,9 @@ def run(
     cpus = options.housekeeping and novaconf.parse_cpu_spec(
         options.housekeeping, "[agent] housekeeping"
     )
-    host = reconcile.TunedHost(root, options.nova_config, cpus, options.rps)
+    host = reconcile.TunedHost(
+        root, options.nova_config, cpus, options.rps, options.leave_interrupts
+    )
     host.kinds()  # finding the installed kinds takes long: not while a guest waits
     daemons = findings.CompetingDaemons("/" if live else root)
     limit, poller = (

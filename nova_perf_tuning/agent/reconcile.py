@@ -83,6 +83,7 @@ class TunedHost:
     :param nova_config: files of nova-compute; those that do not exist are passed over. None named:
         those found.
     :param housekeeping: CPUs for interrupts and the host's own work, as a cpulist.
+    :param leave: patterns of interrupts that are left alone.
     """
 
     def __init__(
@@ -91,8 +92,10 @@ class TunedHost:
         nova_config: Sequence[str] = (),
         housekeeping: str | None = None,
         rps: bool = False,
+        leave: Sequence[str] = (),
     ) -> None:
         self.root = root
+        self._leave = tuple(leave)
         self._nova_config = tuple(nova_config)
         self._housekeeping = housekeeping
         self._rps = rps
@@ -129,6 +132,7 @@ class TunedHost:
         warnings += root.notes.all()
         seen = dataclasses.replace(facts, guests=tuple(guests), warnings=tuple(warnings))
         # What guests gain from the rest is not measured: people apply it, the agent does not.
+        refused = dataclasses.replace(refused, left=self._leave)
         return planner.plan(seen, sets, rps=self._rps, refused=refused, background=False)
 
     def nova_files(self) -> Sequence[str]:

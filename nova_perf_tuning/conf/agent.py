@@ -59,6 +59,18 @@ The symptom that calls for it is one CPU at 100 % in softirq while its neighbour
 between CPUs for each burst, so leave it off where NICs have enough queues.
 """,
     ),
+    cfg.MultiStrOpt(
+        "leave_interrupts",
+        default=[],
+        help="""
+Interrupts that are never moved, one pattern a line: a name of a handler (``nvme*``), a NIC (``eth2``) or a PCI
+address (``0000:3b:00.*``), with ``*`` for any text and ``?`` for a character.
+
+Name here what another program places: a systemd ``.link`` file with ``IRQAffinity=``, a vendor's script, a storage
+appliance. ``nova-perf plan``, ``apply`` and ``audit`` of this host obey it too, and say which interrupts it names.
+What the agent had moved before is put back. ``apply --from FILE`` writes what the file says.
+""",
+    ),
     cfg.FloatOpt(
         "interval",
         default=10.0,

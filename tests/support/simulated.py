@@ -87,6 +87,9 @@ class Simulated:
     :ivar originals: what each object held before the agent wrote to it, until that is back.
     """
 
+    #: As of ``[agent] leave_interrupts``.
+    leave: tuple[str, ...] = ()
+
     def __init__(self):
         self.writes: list[tuple[str, str, str, str]] = []
         self.attempts: collections.Counter[tuple[str, str, str]] = collections.Counter()
@@ -279,7 +282,9 @@ class Simulated:
         )
 
     def plan(self, facts: host_model.HostFacts, refused: Refused = NOTHING) -> planner.Plan:
-        return planner.plan(facts, layout.CpuSets(dedicated=DEDICATED), refused=refused)
+        refused = dataclasses.replace(refused, left=self.leave)
+        sets = layout.CpuSets(dedicated=DEDICATED)
+        return planner.plan(facts, sets, refused=refused, background=False)
 
     def kinds(self):
         made = (_Irq(self), _Thread(self), _Xps(self))

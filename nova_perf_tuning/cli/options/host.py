@@ -16,6 +16,7 @@ from nova_perf_tuning.host.input.facts import reader
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.owners import Owner
 from nova_perf_tuning.host.plan import guests, layout, planner
+from nova_perf_tuning.host.plan.refused import Refused
 from nova_perf_tuning.host.transaction import refusals
 
 _AMOUNT = options.number(0.001, 1e9)
@@ -127,7 +128,22 @@ def facts_and_plan(
     facts = guests.with_domains(reader.read_root(root), domains)
     if memory is None:
         memory = refusals.RefusalMemory(args.sysroot)
-    return facts, planner.plan(facts, sets, rps=args.rps, refused=memory.here(facts))
+    refused = _refused(args.sysroot, memory, facts)
+    return facts, planner.plan(facts, sets, rps=args.rps, refused=refused)
+
+
+def _refused(sysroot: str, memory: refusals.RefusalMemory, facts: host_model.HostFacts) -> Refused:
+    """Return what the kernel refused there, and which interrupts the operator wants left alone.
+
+    :raises ConfigError: the agent's configuration cannot be used.
+    """
+    from nova_perf_tuning.conf import opts  # oslo.config: only where a plan is made
+
+    left: tuple[str, ...] = ()
+    files = opts.default_files(sysroot)
+    if files:
+        left = tuple(opts.load(files).agent.leave_interrupts)
+    return dataclasses.replace(memory.here(facts), left=left)
 
 
 def quiet_cpus(sysroot: str = "/") -> frozenset[int]:
@@ -212,7 +228,7 @@ def view(args: argparse.Namespace) -> Host:
         nova=nova,
         given=given(args),
         domains=[(domain.name, data) for data, domain in domains],
-        refused=refusals.RefusalMemory(args.sysroot).here(facts),
+        refused=_refused(args.sysroot, refusals.RefusalMemory(args.sysroot), facts),
         kernel_log=kernel_log,
     )
     return Host(root, facts, known)

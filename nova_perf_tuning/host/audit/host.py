@@ -344,10 +344,12 @@ class Host:
         return settings
 
     def is_refused(self, nic: host_model.Nic, irq: host_model.Irq) -> bool:
-        """Whether the kernel refuses to move an interrupt, so that no setting can help."""
+        """Whether the kernel or the operator refuses to move an interrupt: no setting can help."""
         refused = self.options.refused
         if not refused or ("irq_affinity", f"irq:{irq.number}") in self.planned:
             return False
+        if refused.is_left(irq, nic.name):
+            return True
         pool = self.sets.interrupts(nic.node)
         return refused.is_managed(irq) or (pool is not None and pool.members <= refused.full)
 

@@ -108,6 +108,9 @@ TEXTS: Final[Mapping[NoteCode, str]] = {
     NoteCode.INTERRUPTS_MANAGED: (
         "{who}the kernel manages interrupts {irqs}: they stay where it places them"
     ),
+    NoteCode.INTERRUPTS_LEFT: (
+        "{who}[agent] leave_interrupts names interrupts {irqs}: they are left alone"
+    ),
     NoteCode.QUEUES_UNPAIRED: (
         "{nic}: which interrupt serves which of its {queues} transmit queues is not known: XPS "
         "is left alone"
@@ -247,4 +250,5 @@ _PHRASES: Final = {
     NoteCode.NO_VECTOR: _who,
     NoteCode.VECTORS_SHORT: _who,
     NoteCode.INTERRUPTS_MANAGED: _who,
+    NoteCode.INTERRUPTS_LEFT: _who,
 }

@@ -81,6 +81,7 @@ class NoteCode(enum.StrEnum):
     VECTORS_SHORT = "vectors_short"
     NO_VECTOR = "no_vector"
     INTERRUPTS_MANAGED = "interrupts_managed"
+    INTERRUPTS_LEFT = "interrupts_left"
     QUEUES_UNPAIRED = "queues_unpaired"
     SURPLUS_VECTORS = "surplus_vectors"
     REQUEST_UNUSABLE = "request_unusable"
@@ -134,7 +135,7 @@ def _rank(note: Note) -> int:
     return 1
 
 
-#: What a plan says of the kernel's refusals.
+#: What a plan says of the refusals of the kernel and of the operator.
 REFUSALS: Final = frozenset(
     (
         NoteCode.NODE_WITHOUT_VECTORS,
@@ -142,6 +143,7 @@ REFUSALS: Final = frozenset(
         NoteCode.VECTORS_SHORT,
         NoteCode.NO_VECTOR,
         NoteCode.INTERRUPTS_MANAGED,
+        NoteCode.INTERRUPTS_LEFT,
     )
 )
 #: What breaks the promise of a plan for the host as a whole.

@@ -178,15 +178,21 @@ def _movable(
             notes.append(Note.of(NoteCode.NO_DEVICE_INTERRUPT, device=address))
             continue
         managed: list[int] = []
+        left: list[int] = []
         others: list[host_model.Irq] = []
         for irq in irqs:
-            if refused.is_managed(irq):
+            if refused.is_left(irq):
+                left.append(irq.number)
+            elif refused.is_managed(irq):
                 managed.append(irq.number)
             else:
                 others.append(irq)
         if managed:
             text = cpulist.format(managed)
             notes.append(Note.of(NoteCode.INTERRUPTS_MANAGED, device=address, irqs=text))
+        if left:
+            text = cpulist.format(left)
+            notes.append(Note.of(NoteCode.INTERRUPTS_LEFT, device=address, irqs=text))
         if others:
             movable[address] = others
     return movable, notes

@@ -69,12 +69,14 @@ class NicPlan:
     """A NIC whose interrupts, XPS or RPS are planned, with a placement for each of its nodes.
 
     :ivar managed: numbers of its interrupts that the kernel places itself.
+    :ivar left: numbers of those that the operator wants left alone.
     """
 
     nic: host_model.Nic
     vectors: Vectors
     placements: Sequence[NicPlacement]
     managed: Sequence[int] = ()
+    left: Sequence[int] = ()
 
     def warnings(self) -> Iterator[Note]:
         """Yield what a person should know of it."""
@@ -84,6 +86,10 @@ class NicPlan:
         if self.managed:
             yield Note.of(
                 NoteCode.INTERRUPTS_MANAGED, nic=self.nic.name, irqs=cpulist.format(self.managed)
+            )
+        if self.left:
+            yield Note.of(
+                NoteCode.INTERRUPTS_LEFT, nic=self.nic.name, irqs=cpulist.format(self.left)
             )
         if self.vectors.surplus:
             yield Note.of(
@@ -149,10 +155,13 @@ def nic_plans(facts: host_model.HostFacts, layout: CpuLayout, refused: Refused) 
         managed: list[int] = []
         if refused.managed:
             managed = [irq.number for irq in irqs if refused.is_managed(irq)]
+        left: list[int] = []
+        if refused.left:
+            left = [irq.number for irq in irqs if refused.is_left(irq, nic.name)]
         vectors = classify(nic, irqs)
-        placements = _placements(nic, vectors, layout, managed)
+        placements = _placements(nic, vectors, layout, [*managed, *left])
         if placements:
-            plans.append(NicPlan(nic, vectors, placements, managed))
+            plans.append(NicPlan(nic, vectors, placements, managed, left))
     return plans
 
 

@@ -112,10 +112,10 @@ def _cpus(every: Iterable[_Users]) -> frozenset[int]:
 def _refused_irqs(
     facts: host_model.HostFacts, interrupts: InterruptPlan
 ) -> Iterator[tuple[str, host_model.Irq]]:
-    """Yield NIC and interrupt of all that stay because the kernel does not move them."""
+    """Yield NIC and interrupt of all that stay because nobody moves them, or nobody may."""
     for nic_plan in interrupts.nics:
         name = nic_plan.nic.name
-        for number in nic_plan.managed:
+        for number in (*nic_plan.managed, *nic_plan.left):
             yield name, facts.irqs[number]
         for placement in nic_plan.placements:
             for irq in nics.unplaced(placement, interrupts.placed):

@@ -46,6 +46,17 @@ class RefusalTest(agent_bench.BenchCase):
     def _cpus(self, name="eth0"):
         return [self.host.vectors[number].affinity for number in self.host.numbers(name)]
 
+    def test_what_the_operator_names_is_put_back_and_left_alone(self):
+        before = self.host.vectors[self.number].affinity
+        self._pass()
+        self.assertNotEqual(before, self.host.vectors[self.number].affinity)
+        self.host.leave = ("eth0*",)
+        done = self._pass()
+        self.assertEqual(before, self.host.vectors[self.number].affinity)
+        self.assertNotIn(self.target, [setting.target for setting in self.agent.wanted])
+        codes = {note.code for note in done.plan.warnings}
+        self.assertIn(NoteCode.INTERRUPTS_LEFT, codes)
+
     def test_a_managed_interrupt_is_left_alone_and_nothing_else_moves(self):
         self.host.refuses[self.number] = (errno.EPERM, True)
         before, first = self.host.vectors[self.number].affinity, self._pass()

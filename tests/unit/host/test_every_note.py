@@ -209,6 +209,7 @@ ELSEWHERE = {
     NoteCode.NODE_WITHOUT_VECTORS,
     NoteCode.NO_VECTOR,
     NoteCode.INTERRUPTS_MANAGED,
+    NoteCode.INTERRUPTS_LEFT,
 }
 
 

@@ -186,3 +186,50 @@ class PlacementTest(testcase.TestCase):
     def test_another_interrupt_with_the_number_is_not_managed(self):
         managed = frozenset({host_model.IrqTarget(24, "0000:10:00.0", "another-0")})
         self.assertIn(24, by_number(self.plan(managed=managed)))
+
+
+class LeftTest(testcase.TestCase):
+    """[agent] leave_interrupts: what another program places."""
+
+    def facts(self):
+        first, irqs = hosts.nic_with_irqs("eth0", 2, affinity="0-7")
+        second, more = hosts.nic_with_irqs("eth1", 2, 26, pci="0000:11:00.0", affinity="0-7")
+        device = hosts.irq(60, "vfio-msix[0](0000:82:10.0)", "0000:82:10.0", "0-7")
+        guest = hosts.guest(
+            "g", 1000, ["5"], asks={"irq_placement": "numa"}, hostdevs=["0000:82:10.0"]
+        )
+        cpus = hosts.cpus_of([(0, 8)])
+        return hosts.facts(cpus, [first, second], [*irqs, *more, device], [guest])
+
+    def left(self, *patterns):
+        """Return the interrupts that are planned, and those that notes say are left alone."""
+        plan = planner.plan(self.facts(), CpuSets(), refused=Refused(left=patterns))
+        said = [
+            cpulist.parse(str(note.params["irqs"]))
+            for note in plan.warnings
+            if note.code is NoteCode.INTERRUPTS_LEFT
+        ]
+        return set(by_number(plan)), set().union(*said)
+
+    def test_names_of_nics_handlers_and_addresses(self):
+        for patterns, left in (
+            ((), set()),
+            (("eth1",), {26, 27}),
+            (("eth0-TxRx-1",), {25}),
+            (("eth?-TxRx-0",), {24, 26}),
+            (("0000:11:00.*",), {26, 27}),
+            (("0000:82:*",), {60}),
+            (("eth0", "vfio-msix*"), {24, 25, 60}),
+            (("ETH0", "eth", "TxRx"), set()),
+        ):
+            with self.subTest(patterns=patterns):
+                planned, said = self.left(*patterns)
+                self.assertEqual(left, said)
+                self.assertEqual({24, 25, 26, 27, 60} - left, planned)
+
+    def test_the_proof_still_says_where_they_are(self):
+        plan = planner.plan(self.facts(), CpuSets(), refused=Refused(left=("eth0-TxRx-0",)))
+        self.assertEqual("5", plan.sets["overlap_irq"])
+        overlaps = [note.params for note in plan.warnings if note.code is NoteCode.OVERLAP]
+        (of_irqs,) = [params for params in overlaps if params["work"] == "irq"]
+        self.assertEqual(("eth0",), of_irqs["nics"])
