@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.agent import rewrite_limit
+from nova_perf_tuning.host.input.facts import writers
 from nova_perf_tuning.host.kinds import irqbalance
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.transaction import verify
@@ -102,6 +103,7 @@ class CompetingDaemons:
         self._clock = clock
         self._kind = irqbalance.IrqbalanceBan(root)
         self._processes: list[tuple[str, int]] = []
+        self._files: list[writers.Writer] = []
         self._looked = self._rescanned = -math.inf
         self._known: frozenset[rewrite_limit.Key] = frozenset()
 
@@ -136,6 +138,7 @@ class CompetingDaemons:
 
     def _look(self) -> None:
         self._looked, self._processes = self._clock(), verify.daemon_processes(self._root)
+        self._files = verify.file_writers(self._root)
 
     def findings(self) -> Iterator[AgentFinding]:
         """Yield programs that run and may place what is placed here."""
@@ -163,7 +166,7 @@ class CompetingDaemons:
             self._look()
         for (kind, target, identity), conflict in conflicts.items():
             writer, wait = (
-                verify.likely_writer(kind, verify.lowest(self._processes)),
+                verify.likely_writer(kind, verify.lowest(self._processes), self._files),
                 round(conflict.until - now, 1),
             )
             if (kind, target, identity) not in known:

@@ -14,6 +14,7 @@ from nova_perf_tuning.agent import forecast, state
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli.options import journal as journal_options
 from nova_perf_tuning.conf import opts
+from nova_perf_tuning.host.input.facts import writers
 from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.transaction import apply, verify
 from nova_perf_tuning.host.transaction.journal import JOURNAL, Entry, ForbiddenError
@@ -151,11 +152,13 @@ def _journal(args: argparse.Namespace) -> dict[str, Any]:
     current = [entry for entry in entries if not verify.is_ended(entry, boot, kinds)]
     observations = verify.verify([entry.setting() for entry in current], kinds)
     daemons: dict[str, int] = {}
+    files: list[writers.Writer] = []
     if any(observation.state is base.State.DRIFTED for observation in observations):
         daemons = verify.running_daemons(args.sysroot)
+        files = verify.file_writers(args.sysroot)
     rows = []
     for entry, observation in zip(current, observations, strict=True):
-        row = _as_json(entry, observation, daemons)
+        row = _as_json(entry, observation, daemons, files)
         if row["applied"] or row["state"] != "holds":
             rows.append(row)
     return {
@@ -257,11 +260,14 @@ def _finding_text(finding: Mapping[str, Any]) -> str:
 
 
 def _as_json(
-    entry: Entry, observation: base.Observation, daemons: dict[str, int]
+    entry: Entry,
+    observation: base.Observation,
+    daemons: dict[str, int],
+    files: Sequence[writers.Writer],
 ) -> dict[str, object]:
     detail = observation.detail
     if observation.state is base.State.DRIFTED:
-        who = verify.likely_writer(entry.kind, daemons)
+        who = verify.likely_writer(entry.kind, daemons, files)
         detail = f"holds {observation.current}; may have been written by {who}"
     elif entry.state == "intended":
         detail = detail or "apply was cut short here: apply again or restore"

@@ -224,6 +224,16 @@ CASES: dict[str, Case] = {
         "50000 100000",
         message="instance-1 was stopped 712 times by its quota of CPU time",
     ),
+    "competing-irq-writers": Case(
+        {
+            "etc/systemd/network/10-nic.link": (
+                "[Match]\nOriginalName=eth*\n[Link]\nIRQAffinityPolicy=spread\n"
+            )
+        },
+        "info",
+        "IRQAffinityPolicy=spread",
+        message="systemd-udevd places irq_affinity by /etc/systemd/network/10-nic.link",
+    ),
     # Open vSwitch, and the slice of guests
     "ovs-pmd-not-isolated": Case(
         _ovs("pmd-c12/id:1", "12"),

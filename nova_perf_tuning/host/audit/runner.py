@@ -24,6 +24,7 @@ from nova_perf_tuning.host.audit import (
     physnets,
     placement,
     vswitch,
+    writers,
 )
 from nova_perf_tuning.host.audit.host import Host
 
@@ -45,6 +46,7 @@ _MODULES = (
     physnets,
     placement,
     vswitch,
+    writers,
 )
 
 

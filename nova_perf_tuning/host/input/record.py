@@ -32,6 +32,7 @@ from nova_perf_tuning.host.input.facts import (
     reader,
     services,
     whose,
+    writers,
 )
 from nova_perf_tuning.host.input.facts.root import Directory, FactsError, Root
 from nova_perf_tuning.host.model import host_model
@@ -176,6 +177,7 @@ def collect(root: Root) -> Tree:
     if _needs_counts(facts):
         tree.copy("proc/interrupts", limit=_COUNTS_LIMIT)
     _add_texts(tree)
+    _add_writers(tree)
     _add_tasks(tree, facts)
     if facts.namespaces is not None:
         tree.entries["/".join(reader.NAMESPACES)] = f"{facts.namespaces}\n".encode()
@@ -258,6 +260,20 @@ def _add_texts(tree: Tree) -> None:
             tree.entries[f"{directory}/{name}"] = f"{program}\n".encode()
         elif directory == "proc/1":  # the first says that programs were looked for
             tree.entries[f"{directory}/{name}"] = b"init\n"
+
+
+def _add_writers(tree: Tree) -> None:
+    """Add what says that other software places interrupts."""
+    for directory in writers.LINK_DIRECTORIES:
+        tree.copy(f"{directory}/*.link", _lines(f"[ {' '.join(writers.LINK_KEYS)}"))
+    tree.copy(writers.TUNED_ACTIVE, _profiles)
+    for directory in writers.TUNED_DIRECTORIES:
+        tree.copy(f"{directory}/*/tuned.conf", _lines(writers.TUNED_LINES))
+
+
+def _profiles(text: str) -> str:
+    """Return the names of TuneD's profiles that are in force."""
+    return f"{' '.join(text.split())}\n"
 
 
 def _lines(starts: str) -> Callable[[str], str]:

@@ -7,14 +7,15 @@ from typing import Final
 
 from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.grouping import grouped
-from nova_perf_tuning.host.input.facts import whose
+from nova_perf_tuning.host.input.facts import whose, writers
 from nova_perf_tuning.host.input.facts.root import Root
 from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.transaction.journal import Entry
 
 #: Command name -> kinds that it writes. tuned: its scheduler, net and sysctl plugins; numad moves
-#: guests' threads; bpftune sizes TCP buffers; ksmtuned switches KSM.
+#: guests' threads; bpftune sizes TCP buffers; ksmtuned switches KSM. nri-resource-po is what the
+#: kernel keeps of the name of containers/nri-plugins' nri-resource-policy-*.
 DAEMONS: Final = {
     "irqbalance": frozenset(("irq_affinity",)),
     "tuned": frozenset(
@@ -23,6 +24,8 @@ DAEMONS: Final = {
     "ksmtuned": frozenset(("memory",)),
     "numad": frozenset(("thread_affinity",)),
     "bpftune": frozenset(("sysctl",)),
+    "nri-resource-po": frozenset(("irq_affinity",)),
+    "katalyst-agent": frozenset(("irq_affinity", "rps")),
 }
 
 
@@ -125,10 +128,23 @@ def lowest(processes: Sequence[tuple[str, int]]) -> dict[str, int]:
     return daemons
 
 
-def likely_writer(kind: str, daemons: Mapping[str, int]) -> str:
-    """Return who may have written settings of ``kind``, for people, as ``irqbalance (pid 812)``."""
+def file_writers(root: str = "/") -> list[writers.Writer]:
+    """Return the software below ``root`` whose files say that it places interrupts or RPS masks."""
+    return writers.read_writers(Root(root.rstrip("/") or "/"))
+
+
+def likely_writer(
+    kind: str, daemons: Mapping[str, int], files: Sequence[writers.Writer] = ()
+) -> str:
+    """Return who may have written settings of ``kind``, for people, as ``irqbalance (pid 812)``.
+
+    :param files: as of :func:`file_writers`.
+    """
     suspects: list[str] = []
     for name, pid in sorted(daemons.items()):
         if kind in DAEMONS[name]:
             suspects.append(f"{name} (pid {pid})")
+    for writer in files:
+        if kind in writer.kinds:
+            suspects.append(f"{writer.name} ({writer.path})")
     return " or ".join(suspects) or "a program that is not known"

@@ -83,6 +83,7 @@ _NEEDED: dict[str, frozenset[str]] = {
     "bridge-netfilter-off": frozenset({"mlN_conf.ini"}),
     "channels-vs-housekeeping": _NIC | _NODES | {"ethNjson", "numa_node"},
     "clocksource-slow": frozenset({"current_clocksource"}),
+    "competing-irq-writers": frozenset({"N-nic.link", "comm"}),
     "cpu-governor": frozenset({"scaling_governor"}),
     "device-irq-on-dedicated": frozenset({"N", "nvmNqN", "effective_affinity_list"}),
     "guest-throttled": _THREADS | {"cgroup", "cpu.max", "cpu.stat"},
@@ -163,6 +164,7 @@ class FactsTakenAwayTest(testcase.TestCase):
     PROVED = frozenset(
         {
             ("xen-pv-guest", "type"),  # the flags of the CPU: there is no hypervisor
+            ("competing-irq-writers", "N-nic.link"),  # there is no such file
             ("rps-on-dedicated", "brN"),  # what is not in /sys/class/net is no device
         }
     )

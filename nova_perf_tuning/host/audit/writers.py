@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who else places interrupts and RPS masks on this host."""
+
+from collections.abc import Iterator
+
+from nova_perf_tuning.host.audit.base import HostRule
+from nova_perf_tuning.host.audit.host import Host
+from nova_perf_tuning.host.input.facts import writers
+from nova_perf_tuning.rules import Finding, Level, need
+
+
+class CompetingWriters(HostRule):
+    """Nobody else places the interrupts of NICs by a configuration file."""
+
+    id = "competing-irq-writers"
+    level = Level.INFO
+    why = "Two programs that place the same interrupts take turns, and each event moves them."
+    remedy = "[agent] leave_interrupts for what it shall place, or take the option out of its file"
+    source = "systemd.link(5); TuneD's plugins irq and scheduler; OpenShift's performance profile"
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        host.need_programs()
+        need(host.facts.nics, "no network devices")
+        for writer in writers.read_writers(host.root):
+            yield self.finding(
+                [(writer.path, writer.says)],
+                f"{writer.name} places {', '.join(sorted(writer.kinds))} by {writer.path}",
+                subject=writer.path,
+            )
