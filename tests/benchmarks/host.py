@@ -43,6 +43,7 @@ _HELD = (
 _FACTS = (
     *_HELD,
     f"{_QUEUES}/rx-*/rps_cpus",
+    *(f"sys/devices/virtual/net/*/queues/{name}" for name in ("", "rx-*/rps_cpus")),
     *(
         f"sys/devices/system/cpu/{name}"
         for name in ("online", "possible", "present", "isolated", "nohz_full")

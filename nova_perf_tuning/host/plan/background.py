@@ -7,7 +7,7 @@ that it is kept so. Where no CPU is owned, and where RPS is off, nothing is plan
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import cpulist
@@ -61,7 +61,8 @@ def plan_background(
         settings += work.rps(planned)
         settings += work.defaults()
         settings += work.threads()
-    return Background(settings, users(facts, [*steered, *settings]))
+    masks = [setting for setting in steered if setting.kind == "rps"]
+    return Background(settings, users(facts, [*masks, *settings]))
 
 
 class _Work:
@@ -156,6 +157,12 @@ def _owned(cpus: frozenset[int]) -> str:
     return f"{cpulist.named(cpus)}, which guests or programs own"
 
 
+def _steered(nic: host_model.Nic, planned: Mapping[tuple[str, str], str]) -> Iterator[str | None]:
+    """Yield the RPS masks of a device's queues, as they are planned."""
+    for queue, mask in enumerate(nic.rps):
+        yield planned.get(("rps", f"{nic.name}/rx-{queue}"), mask)
+
+
 def users(facts: host_model.HostFacts, settings: Sequence[host_model.Setting]) -> dict[str, Users]:
     """Return who may run where once ``settings`` hold; what is not known is missing."""
     planned = {(setting.kind, setting.target): setting.value for setting in settings}
@@ -167,13 +174,19 @@ def users(facts: host_model.HostFacts, settings: Sequence[host_model.Setting]) -
             return
         if mask not in lists:
             lists[mask] = cpulist.format(cpulist.parse_mask(mask))
-        names = found.setdefault(work, {}).setdefault(lists[mask], [])
-        if name and (not names or names[-1] != name):
-            names.append(name)
+        users_of = found.setdefault(work, {})
+        if lists[mask]:
+            names = users_of.setdefault(lists[mask], [])
+            if name:
+                names.append(name)
 
+    steered = any(kind == "rps" for kind, _target in planned)
     for nic in facts.nics:
-        for queue, mask in enumerate(nic.rps):
-            add("rps", planned.get(("rps", f"{nic.name}/rx-{queue}"), mask), nic.name)
+        masks: Iterable[str | None] = nic.rps
+        if steered:
+            masks = _steered(nic, planned)
+        for mask in dict.fromkeys(masks):  # a host has thousands of queues with few masks
+            add("rps", mask, nic.name)
     for work, target, mask, name in (
         ("rps", host_model.NEW_DEVICES, facts.sysctls.get(_DEFAULT_RPS), _LATER),
         ("new_irq", host_model.NEW_IRQS, facts.new_irq_mask, ""),

@@ -19,12 +19,13 @@ def settings(
     """Yield the affinity of each NAPI's thread, given the CPU of each planned interrupt."""
     passed = passed_through(facts)
     for nic in sorted(facts.nics, key=lambda nic: nic.name):
-        if not nic.napis:
+        polling = list(threads(nic))
+        if not polling or (nic.pci or "").lower() in passed:
             continue
         pool = layout.interrupts(nic.node)
-        if pool is None or (nic.pci or "").lower() in passed:
+        if pool is None:
             continue
-        for napi, thread in threads(nic):
+        for napi, thread in polling:
             head = f"{nic.name}'s NAPI thread {napi.id}"
             if napi.irq is not None and napi.irq in cpus:
                 text = str(cpus[napi.irq])

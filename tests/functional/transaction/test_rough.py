@@ -103,7 +103,7 @@ class PermissionTest(RoughCase):
     def test_dry_run_is_for_everybody(self):
         os.chmod(os.path.dirname(self.root), 0o755)
         run = self.run_command("apply", "--from", self.plan, "--dry-run", before=NOBODY)
-        self.assertEqual((0, 6), (run.returncode, run.stdout.count("echo ")), run.stderr)
+        self.assertEqual((0, 7), (run.returncode, run.stdout.count("echo ")), run.stderr)
 
 
 class SignalTest(RoughCase):
