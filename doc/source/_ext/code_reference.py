@@ -147,7 +147,8 @@ class Channels(Generated):
             done = ", ".join(means)
             if row.remark:
                 done = f"{done}\n\n{row.remark}" if done else row.remark
-            rows.append([str(number), row.title, row.seen, self.PROOFS[row.proof], done])
+            cells = [str(number), row.title, row.seen, self.PROOFS[row.proof], done]
+            rows.append([cell.replace("*", "\\*") for cell in cells])
         header = ["No.", "Channel", "Seen in", "Compared by", "Settings and rules"]
         return table(header, rows, "5 30 30 10 25")
 
