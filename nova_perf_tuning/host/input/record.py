@@ -161,14 +161,7 @@ def collect(root: Root) -> Tree:
     """Return everything that is kept of the host at ``root``."""
     tree = Tree(root)
     facts = reader.read_root(root)
-    for directory, names in _TABLES["files"].items():
-        for name in names.split():
-            tree.copy(f"{directory}/{name}")
-    for key in reader.SYSCTLS:
-        tree.copy(f"proc/sys/{key.replace('.', '/')}")
-    for directory, names in _TABLES["names"].items():
-        for name in names.split():
-            tree.note(f"{directory}/{name}")
+    _add_tables(tree)
     for directory, action in list(tree.find("proc/irq/[0-9]*/*")):
         if action not in devices.FILES:
             tree.entries[f"{directory}/{action}"] = None
@@ -186,6 +179,18 @@ def collect(root: Root) -> Tree:
         if link is not None:
             tree.entries[f"{ethtool.DIRECTORY}/{name}.json"] = ethtool.as_json(link)
     return tree
+
+
+def _add_tables(tree: Tree) -> None:
+    """Add the files and names that every record has."""
+    for directory, names in _TABLES["files"].items():
+        for name in names.split():
+            tree.copy(f"{directory}/{name}")
+    for key in reader.SYSCTLS:
+        tree.copy(f"proc/sys/{key.replace('.', '/')}")
+    for directory, names in _TABLES["names"].items():
+        for name in names.split():
+            tree.note(f"{directory}/{name}")
 
 
 def _needs_counts(facts: host_model.HostFacts) -> bool:
