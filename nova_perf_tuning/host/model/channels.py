@@ -267,7 +267,7 @@ class Gap(enum.StrEnum):
 
 #: The English of each reason, with :attr:`Unseen.number`.
 _GAPS: Final = {
-    Gap.NO_DATA: "not in this record",
+    Gap.NO_DATA: "no data",
     Gap.OTHER_NAMESPACES: "devices of {number} other network namespaces",
 }
 

@@ -133,6 +133,19 @@ class BesideTest(BesideCase):
         self.end(process)
         self.restored()
 
+    def test_what_the_agent_leaves_alone_is_a_persons(self):
+        """It writes no mask of the kernel's own work, and puts back none that a person wrote."""
+        process = self.start()
+        mask = "proc/irq/default_smp_affinity"
+        self.command("apply", "--rule", "new-irqs-on-dedicated")
+        self.assertNotEqual(self.before[mask], self.file(mask).read_bytes())
+        written = self.file(mask).read_bytes()
+        os.kill(process.pid, signal.SIGHUP)
+        self.until(lambda: self.status()["passes"].get("signal"), "the agent makes a pass")
+        self.assertEqual(written, self.file(mask).read_bytes())
+        self.end(process)
+        self.restored()
+
     def test_what_a_person_applied_first_is_left_until_it_is_restored(self):
         self.command("apply", "--from", self.plan(("irq_affinity", "irq:24", "2", "mine")))
         process = self.start(f"{agent_process.QUICK}on_stop = restore\n")

@@ -137,7 +137,7 @@ class PlanCommandTest(directories.DirectoryCase):
         for words in (
             "dedicated     1,3,5,7  owned by guests",
             "no overlap with dedicated once this plan holds: emulator, iothread, vhost, irq, new_irq",
-            "not looked at: workqueues (not in this record); kernel threads (not in this record)",
+            "not looked at: workqueues (no data); kernel threads (no data)",
             "nic-irq-local         4        0,",
             "nic-xps               4        -",
             "9 settings, 9 to change; --all lists each with its reason",
