@@ -24,7 +24,7 @@ from prometheus_client import CollectorRegistry, MetricsHandler
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from nova_perf_tuning import bounded_read, errors
-from nova_perf_tuning.agent import findings, service
+from nova_perf_tuning.agent import findings, intrusions, service
 from nova_perf_tuning.agent.state import AgentState
 from nova_perf_tuning.host.input import guest_cpu
 from nova_perf_tuning.host.model import host_model
@@ -43,6 +43,7 @@ class MetricsCollector:
         """:param result_file: where the verdict on this host is, see :mod:`nova_perf_tuning.nova.host_result`."""
         self._agent = agent
         self._result_file = result_file
+        self._intrusions = intrusions.IntrusionCounter()
 
     def collect(self) -> Iterator[Any]:
         """Yield the metric families."""
@@ -105,6 +106,9 @@ class MetricsCollector:
         yield _family(counter, "guest_host_cpu_seconds", text, spent, "guest", "class")
         text = "Time that vCPUs of a guest were ready to run and had no host CPU"
         yield _family(counter, "guest_vcpu_wait_seconds", text, waited, "guest")
+        text = "Interrupts and packets of others on CPUs that guests have for themselves"
+        seen = self._intrusions.collect(guests)
+        yield _family(counter, "guest_cpu_intrusions", text, seen, "channel")
         text = "Time that some or all tasks of the host waited for a resource"
         yield _family(
             counter, "host_pressure_seconds", text, dict(_pressure()), "resource", "tasks"

@@ -68,6 +68,18 @@ _ETHTOOL: Final = {
     "channels": ("channels", {name: f"{name}_count" for name in ("rx", "tx", "combined")}),
 }
 
+#: An instance of tracefs that is ours, below "instances", and what may be written in it.
+_INSTANCE = re.compile(r".*/instances/nova-perf-[0-9]{1,10}-[0-9]{1,20}").fullmatch
+_TRACE_FILES: Final = {
+    "tracing_on": "[01]",
+    "tracing_cpumask": _MASK,
+    "trace_clock": "mono",
+    "options/overwrite": "[01]",
+    r"(per_cpu/cpu[0-9]{1,5}/)?buffer_size_kb": "[0-9]{1,6}",
+    r"events/[a-z0-9_]{1,40}/[a-z0-9_]{1,60}/enable": "[01]",
+    r"events/irq/softirq_raise/filter": "vec==[0-9]",
+}
+
 #: Kernel threads that serve guests and NICs: vhost's, and those of threaded NAPI.
 _KERNEL = re.compile(rb"vhost-[0-9]+|napi/.{1,60}").fullmatch
 #: Kernel threads that follow their interrupts.
@@ -136,6 +148,48 @@ def _write_record(root: str, path: str, value: str) -> None:
         value = " ".join(words)
     with atomic_write.writing(f"{root}{path}", inside=root) as file:
         file.write(value.encode("ascii") + b"\n")
+
+
+def make_trace(instance: str) -> None:
+    """Make an instance of tracefs (Documentation/trace/ftrace.rst, "Instances").
+
+    :raises OSError: the kernel refuses it.
+    """
+    _check_instance(instance)
+    os.mkdir(instance, 0o700)
+
+
+def write_trace(instance: str, name: str, value: str) -> None:
+    """Write ``value`` to a file of an instance of tracefs.
+
+    :raises OSError: the kernel refuses it, or has no such file.
+    :raises TargetError: such a file, or such a value of it, may not be written.
+    """
+    _check_instance(instance)
+    for place, takes in _TRACE_FILES.items():
+        if re.fullmatch(place, name, re.ASCII) and re.fullmatch(takes, value, re.ASCII):
+            break
+    else:
+        raise TargetError(f"{value[:40]!r} may not be written to {name[:80]!r} of a trace")
+    fd = os.open(f"{instance}/{name}", os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, value.encode("ascii") + b"\n")
+    finally:
+        os.close(fd)
+
+
+def remove_trace(instance: str) -> None:
+    """Remove an instance of tracefs with its events and buffers.
+
+    :raises OSError: it is in use (EBUSY) or not there (ENOENT).
+    """
+    _check_instance(instance)
+    os.rmdir(instance)
+
+
+def _check_instance(instance: str) -> None:
+    if not _INSTANCE(instance) or "/../" in instance:
+        raise TargetError(f"{instance[:80]!r} is no trace of nova-perf")
 
 
 def move_thread(tid: int, cpus: Iterable[int]) -> None:

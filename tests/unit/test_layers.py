@@ -39,6 +39,7 @@ RANK = {
     "host/input/novaconf": 3.4,
     "host/input/guest_cpu": 3.1,
     "host/kinds": 3.4,
+    "host/interference": 3.5,
     "host/transaction": 3.5,
     "host/audit": 3.6,
     "host/input/record": 3.7,  # it asks the rules of the audit which files they read

@@ -180,6 +180,20 @@ def owned_cpus(domain: Domain) -> frozenset[int]:
     return _alone(domain.vcpu_pins.values())
 
 
+def running_cpus(guest: host_model.GuestProcess) -> frozenset[int]:
+    """Return the CPUs that one vCPU of a running guest has for itself.
+
+    Where its XML cannot be read, what its vCPUs are bound to says the same.
+    """
+    if guest.domain is not None:
+        return owned_cpus(guest.domain)
+    vcpus = [thread.affinity for thread in guest.threads if thread.kind == "vcpu"]
+    cpus = _alone(vcpus)
+    if len(cpus) != len(vcpus):
+        return frozenset()
+    return cpus
+
+
 def _alone(texts: Iterable[str | None]) -> frozenset[int]:
     """Return the CPUs that one of these cpulists names alone, and no other names alone."""
     alone: set[int] = set()
@@ -196,14 +210,10 @@ def _guests(facts: host_model.HostFacts) -> Iterator[Claim]:
             Owner.GUEST, domain.name, cpus, f"{domain.name}.xml <vcpupin>", cpulist.format(cpus)
         )
     for guest in facts.guests:
-        if (
-            guest.domain is None
-        ):  # its XML cannot be read: what its vCPUs are bound to says the same
-            vcpus = [thread.affinity for thread in guest.threads if thread.kind == "vcpu"]
-            cpus = _alone(vcpus)
-            if len(cpus) == len(vcpus):
-                path = f"/proc/{guest.pid}/task/*/status Cpus_allowed_list"
-                yield _claim(Owner.GUEST, guest.name, cpus, path, cpulist.format(cpus))
+        if guest.domain is None:
+            cpus = running_cpus(guest)
+            path = f"/proc/{guest.pid}/task/*/status Cpus_allowed_list"
+            yield _claim(Owner.GUEST, guest.name, cpus, path, cpulist.format(cpus))
 
 
 def _within(claim: Claim, cpus: frozenset[int]) -> Claim:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from nova_perf_tuning import atomic_write, bounded_json, errors
+from nova_perf_tuning.host.interference import tables
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.launch import base as launch
@@ -65,34 +66,18 @@ class Interrupts(Collector):
 
         return stop
 
-    def read(self) -> dict[str, dict[str, tuple[str, dict[str, int]]]]:
-        """Return both tables, see :func:`parse_counts`."""
-        tables = {}
+    def read(self) -> dict[str, dict[str, tuple[str, dict[int, int]]]]:
+        """Return both tables, see :func:`.tables.parse_counts`."""
+        found = {}
         for name in ("interrupts", "softirqs"):
             text = pathlib.Path("/proc", name).read_text("ascii", "replace")
-            tables[name] = parse_counts(text)
-        return tables
-
-
-def parse_counts(text: str) -> dict[str, tuple[str, dict[str, int]]]:
-    """Return interrupt -> what it is, and CPU -> count, of the kernel's table; without ``ERR`` of all CPUs."""
-    head, *lines = text.splitlines() or [""]
-    cpus, table = [name.removeprefix("CPU") for name in head.split()], {}
-    for line in lines:
-        name, _, rest = line.partition(":")
-        words = rest.split()
-        counts = [int(word) for word in words[: len(cpus)] if word.isdecimal()]
-        if len(counts) == len(cpus):
-            table[name.strip()] = (
-                " ".join(words[len(cpus) :]),
-                dict(zip(cpus, counts, strict=True)),
-            )
-    return table
+            found[name] = tables.parse_counts(text)
+        return found
 
 
 def _growth(
-    before: Mapping[str, tuple[str, Mapping[str, int]]],
-    after: Mapping[str, tuple[str, Mapping[str, int]]],
+    before: Mapping[str, tuple[str, Mapping[int, int]]],
+    after: Mapping[str, tuple[str, Mapping[int, int]]],
 ) -> Iterator[dict[str, object]]:
     """Yield each interrupt that occurred, with CPU -> how often."""
     for name, (about, counts) in after.items():
@@ -101,7 +86,7 @@ def _growth(
         for cpu, count in counts.items():
             added = count - old.get(cpu, 0)
             if added > 0:
-                grown[cpu] = added
+                grown[str(cpu)] = added
         if grown:
             yield {"name": name, "about": about, "cpus": grown}
 

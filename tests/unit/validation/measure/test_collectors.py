@@ -12,6 +12,7 @@ import fixtures
 import testtools
 
 from nova_perf_tuning import atomic_write
+from nova_perf_tuning.host.interference import tables
 from nova_perf_tuning.validation.measure import collectors
 from tests.support import directories, testcase
 
@@ -35,11 +36,10 @@ def collector(kind, start):
 class ReadTest(testcase.TestCase):
     def test_only_what_occurred_is_told_by_cpu(self):
         watching = collectors.Interrupts()
-        tables = iter(
-            {"interrupts": collectors.parse_counts(text), "softirqs": {}}
-            for text in (BEFORE, AFTER)
+        readings = iter(
+            {"interrupts": tables.parse_counts(text), "softirqs": {}} for text in (BEFORE, AFTER)
         )
-        watching.read = lambda: next(tables)
+        watching.read = lambda: next(readings)
         new, old = watching.start()()["interrupts"]
         self.assertEqual(
             ("25", {"0": 17, "2": 5}), (new["name"], new["cpus"]), "that is new counts whole"

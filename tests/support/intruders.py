@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Work of a host that reaches one CPU by one channel; run as ``python -m tests.support.intruders KIND CPU OTHER``.
+
+It says "ready" on standard output, and goes on until its standard input ends.
+"""
+
+import ctypes
+import os
+import select
+import socket
+import struct
+import sys
+import time
+
+#: membarrier(2): number of the system call, and its commands.
+_MEMBARRIER = {"x86_64": 324}.get(os.uname().machine, 283)
+_GLOBAL, _REGISTER = 1 << 1, 1 << 2
+NAME = "intruder"
+_RATE_S = 0.002
+
+
+def _until_the_end(work, pause_s=_RATE_S):
+    """Do some work again and again."""
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    while not select.select([sys.stdin], [], [], pause_s)[0]:
+        work()
+
+
+def _spin(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+
+def thread(cpu, _other):
+    """Run on the CPU 500 times a second, woken by a timer there."""
+    os.sched_setaffinity(0, {cpu})
+    with open("/proc/self/comm", "w") as file:
+        file.write(NAME)
+    _until_the_end(lambda: _spin(0.0001))
+
+
+def loopback(cpu, _other):
+    """Send packets on the CPU to itself: it polls its backlog."""
+    os.sched_setaffinity(0, {cpu})
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        _until_the_end(lambda: sock.sendto(b"x", sock.getsockname()))
+
+
+def rps(cpu, other):
+    """Send packets on another CPU through a veth whose receive queue names the CPU.
+
+    Needs a network namespace of its own, with its /sys mounted and the devices v0 and v1 in it.
+    """
+    with open("/sys/class/net/v1/queues/rx-0/rps_cpus", "w") as file:
+        file.write(f"{1 << cpu:x}")
+    os.sched_setaffinity(0, {other})
+    udp = struct.pack("!HHHH", 4000, 4001, 8, 0)
+    addresses = socket.inet_aton("192.0.2.1") + socket.inet_aton("192.0.2.2")
+    ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0) + addresses
+    frame = b"\xff" * 6 + b"\x02" * 6 + b"\x08\x00" + ip + udp
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
+        sock.bind(("v0", 0))
+        _until_the_end(lambda: sock.send(frame.ljust(60, b"\0")))
+
+
+def ipi(cpu, other):
+    """Interrupt the CPU from another one: a program runs there that has asked for barriers."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall(_MEMBARRIER, _REGISTER, 0, 0)
+    child = os.fork()
+    if not child:
+        os.sched_setaffinity(0, {cpu})
+        parent = os.getppid()
+        while os.getppid() == parent:
+            _spin(0.01)
+        os._exit(0)
+    os.sched_setaffinity(0, {other})
+    try:
+        _until_the_end(lambda: libc.syscall(_MEMBARRIER, _GLOBAL, 0, 0))
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+
+
+def workqueue(_cpu, other):
+    """Have the kernel do a work on each CPU."""
+    os.sched_setaffinity(0, {other})
+
+    def refresh():
+        with open("/proc/sys/vm/stat_refresh", "w") as file:
+            file.write("1")
+
+    _until_the_end(refresh, 0.02)
+
+
+def writeback(cpu, other):
+    """Have an unbound workqueue write dirty pages; its mask is the CPU, and put back at the end."""
+    os.sched_setaffinity(0, {other})
+    mask = "/sys/devices/virtual/workqueue/writeback/cpumask"
+    with open(mask) as file:
+        before = file.read()
+    path = f"/var/tmp/intruder-{os.getpid()}"
+
+    def write():
+        with open(path, "wb") as file:
+            file.write(os.urandom(8192))
+        os.sync()
+
+    try:
+        with open(mask, "w") as file:
+            file.write(f"{1 << cpu:x}")
+        _until_the_end(write, 0.02)
+    finally:
+        with open(mask, "w") as file:
+            file.write(before)
+        if os.path.exists(path):
+            os.unlink(path)
+
+
+KINDS = {work.__name__: work for work in (thread, loopback, rps, ipi, workqueue, writeback)}
+
+if __name__ == "__main__":
+    KINDS[sys.argv[1]](int(sys.argv[2]), int(sys.argv[3]))

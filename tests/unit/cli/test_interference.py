@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``nova-perf interference`` prints, and which CPUs it watches."""
+
+import contextlib
+import io
+
+from nova_perf_tuning.cli import interference
+from nova_perf_tuning.host.interference import measure
+from nova_perf_tuning.host.model import host_model
+from tests.support import testcase
+from tests.unit.host.interference.test_report import SEEN
+
+
+def facts(*guests):
+    """Return the facts of a host with these guests."""
+    return host_model.HostFacts(
+        cpus=(),
+        nodes=(),
+        nics=(),
+        irqs={},
+        guests=guests,
+        domains=(),
+        online="0",
+        isolated="",
+        nohz_full="",
+        arch=None,
+        kernel=None,
+        virtualization=None,
+        boot_id=None,
+        sysctls={},
+    )
+
+
+class ShowTest(testcase.TestCase):
+    def test_both_tables_and_what_vcpus_lost(self):
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            interference.show(SEEN)
+        text = shown.getvalue()
+        self.assertIn("CPUs 1-2, 10.0 s, 1 guest\n\nby counters\n", text)
+        self.assertIn("\nby trace\n", text)
+        self.assertIn(">= 2   <= 500.000", text)
+        self.assertIn("250.000", text)
+        self.assertEqual(len(SEEN.notes), text.count("\nnote: "))
+
+
+class WatchedTest(testcase.TestCase):
+    def test_cpus_of_running_guests_unless_some_are_named(self):
+        vcpu = host_model.Thread(9, "vcpu", 0, "0", 50)
+        vhost = host_model.Thread(10, "vhost", 0, "0", 50)
+        host = facts(host_model.GuestProcess("vm", 9, (vcpu, vhost), None))
+        for named in (None, frozenset({0})):
+            watched = measure.watched_cpus(host, named)
+            self.assertEqual(frozenset({0}), watched.cpus)
+            self.assertEqual({0: frozenset({"vm"})}, watched.guests)
+            self.assertEqual("vhost 0 of vm", watched.roles[10].source)
+
+    def test_without_guests_the_cpus_must_be_named(self):
+        error = self.assertRaises(measure.InterferenceError, measure.watched_cpus, facts(), None)
+        self.assertIn("--cpus", str(error))
+
+    def test_a_cpu_that_is_not_online_is_refused(self):
+        error = self.assertRaises(
+            measure.InterferenceError, measure.watched_cpus, facts(), frozenset({0, 8191})
+        )
+        self.assertIn("CPU 8191 not online", str(error))
