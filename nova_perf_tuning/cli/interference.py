@@ -12,6 +12,7 @@ from nova_perf_tuning.host.interference.window import VcpuWindow
 
 #: The longest window, and the longest one with a trace, whose buffers are bounded.
 _MOST_S, _MOST_TRACED_S = 3600, 60
+_SENDER_HEAD = ("CPU", "times", "function", "sender")
 _VCPU_HEAD = ("guest", "vCPU", "CPUs", "preempted", "waited ms")
 
 
@@ -78,6 +79,10 @@ def show(seen: measure.Interference) -> None:
             continue
         command.say("", title)
         command.print_table(report.HEAD, rows)
+    if seen.senders:
+        command.say("", "interrupts from other CPUs, by sender")
+        rows = [(one.cpu, one.count, one.function, one.sender) for one in seen.senders]
+        command.print_table(_SENDER_HEAD, rows)
     if seen.vcpus:
         print()
         command.print_table(_VCPU_HEAD, [_vcpu(vcpu) for vcpu in seen.vcpus])

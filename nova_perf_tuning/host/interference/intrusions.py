@@ -50,7 +50,8 @@ class WindowCode(enum.StrEnum):
     and is counted from then on. SHORT_LIVED: threads that began and ended between two looks are
     not seen. RFS_TOO: the host uses RFS, and the counter of RPS has both. NO_SCHEDSTAT: the kernel
     counts no runs of threads. EVENTS_MISSING: this kernel lacks some events. TRACE_FULL: the
-    buffer of a CPU was full before the end, the trace ends there. TRACE_UNREAD: lines of the trace
+    buffer of a CPU was full before the end, the trace ends there. SENDERS_FULL: that of a CPU that
+    sends interrupts was, some senders are not counted. TRACE_UNREAD: lines of the trace
     were not understood.
     """
 
@@ -62,6 +63,7 @@ class WindowCode(enum.StrEnum):
     NO_SCHEDSTAT = "no_schedstat"
     EVENTS_MISSING = "events_missing"
     TRACE_FULL = "trace_full"
+    SENDERS_FULL = "senders_full"
     TRACE_UNREAD = "trace_unread"
 
 

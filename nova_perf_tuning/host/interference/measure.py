@@ -4,11 +4,18 @@
 import dataclasses
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from nova_perf_tuning import cpulist, errors
-from nova_perf_tuning.host.interference import attribute, counters, events, trace, window
+from nova_perf_tuning.host.interference import (
+    attribute,
+    counters,
+    events,
+    senders,
+    trace,
+    window,
+)
 from nova_perf_tuning.host.interference.attribute import Role
 from nova_perf_tuning.host.interference.counters import ThreadWatch
 from nova_perf_tuning.host.interference.intrusions import (
@@ -17,6 +24,7 @@ from nova_perf_tuning.host.interference.intrusions import (
     WindowNote,
     merged,
 )
+from nova_perf_tuning.host.interference.senders import IpiSender
 from nova_perf_tuning.host.interference.window import VcpuWindow, WatchedCpus
 from nova_perf_tuning.host.model import host_model
 
@@ -36,6 +44,7 @@ class Interference:
 
     :ivar cpus: cpulist of the CPUs that were watched; :ivar guests: CPU -> guests that have it.
     :ivar window_s: how long; :ivar traced: whether there was a trace beside the counters.
+    :ivar senders: who sent interrupts to these CPUs, by the trace.
     """
 
     cpus: str
@@ -45,6 +54,7 @@ class Interference:
     intrusions: tuple[Intrusion, ...]
     vcpus: tuple[VcpuWindow, ...]
     notes: tuple[WindowNote, ...]
+    senders: tuple[IpiSender, ...] = ()
 
 
 def watched_cpus(facts: host_model.HostFacts, named: frozenset[int] | None) -> WatchedCpus:
@@ -91,11 +101,14 @@ def watch_traced(
         current = _Window(facts, watched)
         seen = current.watch(seconds)
         session.stop()
-        traced, notes = _read_trace(session, watched, current.threads)
+        role = _roles(watched, current.threads)
+        traced, notes = _read_trace(session, watched, role)
+        sent = senders.of_lines(session.sender_lines(), watched.cpus, role)
     return dataclasses.replace(
         seen,
         traced=True,
         intrusions=seen.intrusions + tuple(merged(traced)),
+        senders=tuple(sent),
         notes=seen.notes + tuple(notes),
     )
 
@@ -169,9 +182,8 @@ def _own_threads() -> dict[int, Role]:
     return {int(tid): role for tid in os.listdir("/proc/self/task")}
 
 
-def _read_trace(
-    session: trace.TraceSession, watched: WatchedCpus, threads: ThreadWatch
-) -> tuple[list[Intrusion], list[WindowNote]]:
+def _roles(watched: WatchedCpus, threads: ThreadWatch) -> Callable[[int, str], Role]:
+    """Return what says what a thread is for by its id, else by the name that the trace has."""
     roles = dict(watched.roles)
     for thread in threads.last.values():
         roles.setdefault(thread.tid, watched.role(thread))
@@ -180,6 +192,12 @@ def _read_trace(
     def role(tid: int, name: str) -> Role:
         return roles.get(tid) or attribute.unknown_thread(name)
 
+    return role
+
+
+def _read_trace(
+    session: trace.TraceSession, watched: WatchedCpus, role: Callable[[int, str], Role]
+) -> tuple[list[Intrusion], list[WindowNote]]:
     found: list[Intrusion] = []
     notes: list[WindowNote] = []
     unread = 0
@@ -203,6 +221,9 @@ def _read_trace(
             notes.append(WindowNote(WindowCode.TRACE_FULL, params))
         found += one.end(end_s)
         unread += one.misfits
+    senders_dropped = session.senders_dropped()
+    if senders_dropped:
+        notes.append(WindowNote(WindowCode.SENDERS_FULL, {"dropped": senders_dropped}))
     if session.missing:
         notes.append(WindowNote(WindowCode.EVENTS_MISSING, {"events": session.missing}))
     if unread:

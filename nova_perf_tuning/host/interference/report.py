@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What was seen on guests' CPUs as a document, and the English of its notes."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -30,6 +31,7 @@ TEXTS: Final[Mapping[WindowCode, str]] = {
     WindowCode.TRACE_FULL: (
         "CPU {cpu}: the trace was full after {seconds} s, {dropped} later events are missing"
     ),
+    WindowCode.SENDERS_FULL: "the trace of senders was full, {dropped} interrupts are missing",
     WindowCode.TRACE_UNREAD: "lines of the trace without their begin or not understood: {lines}",
 }
 
@@ -57,6 +59,7 @@ def as_json(seen: Interference) -> dict[str, Any]:
         "traced": seen.traced,
         "channels": _channels(seen),
         "intrusions": [_intrusion(intrusion) for intrusion in seen.intrusions],
+        "senders": [dataclasses.asdict(sender) for sender in seen.senders],
         "vcpus": [_vcpu(vcpu) for vcpu in seen.vcpus],
         "notes": notes,
     }

@@ -14,10 +14,10 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from nova_perf_tuning import bounded_read, errors, signals
+from nova_perf_tuning import bounded_read, cpulist, errors, signals
 from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.input import guest_cpu
-from nova_perf_tuning.host.interference import events
+from nova_perf_tuning.host.interference import events, senders
 
 _MOUNTS: Final = "/proc/self/mounts"
 #: A host with thousands of containers has a megabyte.
@@ -26,10 +26,13 @@ _MAX_MOUNTS: Final = 16 << 20
 _CPU_KIB: Final = 8 << 10
 _ALL_KIB: Final = 128 << 10
 _LEAST_KIB: Final = 8
+#: The same of the CPUs that send interrupts to those.
+_SENDER_KIB: Final = 256
+_ALL_SENDERS_KIB: Final = 32 << 10
 #: Text of one CPU that is read: more than events in a full buffer become.
-_MAX_TEXT: Final = 128 << 20
+_MAX_TEXT: Final = 512 << 20
 #: Instances are named by process and its start time, in ticks since boot: a boot leaves none.
-_NAME: Final = re.compile(r"nova-perf-(\d{1,10})-(\d{1,20})").fullmatch
+_NAME: Final = re.compile(r"nova-perf-(\d{1,10})-(\d{1,20})(?:-senders)?").fullmatch
 #: How long another reader may keep an instance busy, in seconds.
 _BUSY_S: Final = 2.0
 _NOW: Final = re.compile(r"^now ts:\s*(\d+\.\d+)$", re.MULTILINE).search
@@ -49,15 +52,14 @@ class TraceSession:
 
     def __init__(self, path: str, cpus: frozenset[int]) -> None:
         self._path = path
+        self._senders = senders_path(path)
         self._cpus = cpus
         self.missing: list[str] = []
         self.begin_s = self.end_s = 0.0
 
     def start(self) -> None:
         """Set everything up and begin to trace."""
-        self._write("tracing_on", "0")
-        self._write("trace_clock", "mono")
-        self._write("options/overwrite", "0")
+        self._prepare(self._path)
         bits = 0
         for cpu in self._cpus:
             bits |= 1 << cpu
@@ -68,6 +70,7 @@ class TraceSession:
         for cpu in sorted(self._cpus):
             self._write(f"per_cpu/cpu{cpu}/buffer_size_kb", str(size))
         self._enable()
+        self._start_senders()
         self._write("tracing_on", "1")
         self.begin_s = self._now()
 
@@ -75,11 +78,20 @@ class TraceSession:
         """End the trace; its events can be read from then on."""
         self.end_s = self._now()
         self._write("tracing_on", "0")
+        if os.path.isdir(self._senders):
+            privileged.write_trace(self._senders, "tracing_on", "0")
 
     def lines(self, cpu: int) -> Iterator[str]:
         """Yield the lines of a CPU's trace."""
+        return self._lines(f"{self._path}/per_cpu/cpu{cpu}/trace")
+
+    def sender_lines(self) -> Iterator[str]:
+        """Yield the lines of all CPUs that sent interrupts to these."""
+        if os.path.isdir(self._senders):
+            yield from self._lines(f"{self._senders}/trace")
+
+    def _lines(self, path: str) -> Iterator[str]:
         left = _MAX_TEXT
-        path = f"{self._path}/per_cpu/cpu{cpu}/trace"
         with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
             for line in file:
                 left -= len(line)
@@ -89,10 +101,36 @@ class TraceSession:
 
     def dropped(self, cpu: int) -> int:
         """Return how many events found the buffer of a CPU full."""
-        match = _DROPPED(self._stats(cpu))
-        if match is None:
+        return _dropped(self._stats(cpu))
+
+    def senders_dropped(self) -> int:
+        """Return how many events found a buffer of the senders full."""
+        if not os.path.isdir(self._senders):
             return 0
-        return int(match[1])
+        total = 0
+        for cpu in os.listdir(f"{self._senders}/per_cpu"):
+            total += _dropped(bounded_read.kernel_text("", f"{self._senders}/per_cpu/{cpu}/stats"))
+        return total
+
+    def _prepare(self, path: str) -> None:
+        privileged.write_trace(path, "tracing_on", "0")
+        privileged.write_trace(path, "trace_clock", "mono")
+        privileged.write_trace(path, "options/overwrite", "0")
+
+    def _start_senders(self) -> None:
+        """Trace on all CPUs who sends interrupts to these; a kernel may lack the events or their filter."""
+        privileged.make_trace(self._senders)
+        self._prepare(self._senders)
+        size = max(_LEAST_KIB, min(_SENDER_KIB, _ALL_SENDERS_KIB // (os.cpu_count() or 1)))
+        privileged.write_trace(self._senders, "buffer_size_kb", str(size))
+        for event, field in senders.EVENTS.items():
+            condition = f"{field} & CPUS{{{cpulist.format(self._cpus)}}}"
+            try:
+                privileged.write_trace(self._senders, f"events/{event}/filter", condition)
+                privileged.write_trace(self._senders, f"events/{event}/enable", "1")
+            except OSError:
+                self.missing.append(event.replace("/", ":"))
+        privileged.write_trace(self._senders, "tracing_on", "1")
 
     def _enable(self) -> None:
         if self._has("events/irq/softirq_raise/filter"):
@@ -124,6 +162,18 @@ class TraceSession:
 
     def _write(self, name: str, value: str) -> None:
         privileged.write_trace(self._path, name, value)
+
+
+def _dropped(stats: str) -> int:
+    match = _DROPPED(stats)
+    if match is None:
+        return 0
+    return int(match[1])
+
+
+def senders_path(path: str) -> str:
+    """Return the instance beside another one that traces who sends interrupts."""
+    return f"{path}-senders"
 
 
 def _mask(bits: int) -> str:
@@ -158,6 +208,7 @@ def tracing(cpus: frozenset[int]) -> Iterator[TraceSession]:
         yield session
     finally:
         with signals.deferred():
+            _remove(senders_path(path))
             _remove(path)
 
 

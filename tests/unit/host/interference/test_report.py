@@ -12,6 +12,7 @@ from nova_perf_tuning.host.interference.intrusions import (
     WindowCode,
     WindowNote,
 )
+from nova_perf_tuning.host.interference.senders import IpiSender
 from nova_perf_tuning.host.interference.window import VcpuWindow
 from nova_perf_tuning.host.model.channels import Channel
 from tests.support import testcase
@@ -27,6 +28,7 @@ PARAMS = {
     WindowCode.CPU_CAME: {"cpus": "1"},
     WindowCode.EVENTS_MISSING: {"events": ["csd:csd_function_entry"]},
     WindowCode.TRACE_FULL: {"cpu": 1, "seconds": 0.5, "dropped": 7},
+    WindowCode.SENDERS_FULL: {"dropped": 9},
     WindowCode.TRACE_UNREAD: {"lines": 3},
 }
 SEEN = measure.Interference(
@@ -40,6 +42,7 @@ SEEN = measure.Interference(
         Intrusion("1", Channel.RPS, "softirq", 6, Basis.TRACED, 0.001, longest_s=0.0005),
     ),
     vcpus=(VcpuWindow("vm", 0, "1", 0.25, None),),
+    senders=(IpiSender(1, "migrator", "flush_tlb_func", 4),),
     notes=tuple(WindowNote(code, PARAMS.get(code, {})) for code in WindowCode),
 )
 

@@ -16,6 +16,7 @@ class LeftoverTest(directories.DirectoryCase):
         start = guest_cpu.started("/proc/self")
         own = f"nova-perf-{os.getpid()}-{start}"
         dead = [f"nova-perf-{os.getpid()}-{start + 1}", "nova-perf-4194305-7"]
+        dead.append("nova-perf-4194305-7-senders")
         foreign = ["somebody", "nova-perf-x-1", "nova-perf-1"]
         for name in (own, *dead, *foreign):
             (top / "instances" / name).mkdir(parents=True)
