@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How often work of the host reached guests' CPUs since the agent's metrics were first read.
 
-Two files of /proc are read, at most once a minute: the kernel formats a million counters for them on
-a large host. None is read while no guest has CPUs of its own.
+Two files of /proc are read, at most once a minute: on a large host the kernel formats a million
+counters for them. None is read while no guest has CPUs of its own.
 """
 
 import threading
@@ -50,7 +50,7 @@ class IntrusionCounter:
         self._lock = threading.Lock()
 
     def collect(self, guests: Sequence[host_model.GuestProcess]) -> dict[str, float]:
-        """Return channel -> how often; a CPU counts from the reading on at which a guest first has it."""
+        """Return channel -> how often; a CPU counts from the first reading on with its guest."""
         cpus = frozenset(window.guest_cpus(guests))
         with self._lock:
             now = self._clock()

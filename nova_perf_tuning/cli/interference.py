@@ -50,7 +50,8 @@ class Interference(command.PerfCommand):
     def take_action(self, args: argparse.Namespace) -> None:
         if args.trace and args.seconds > _MOST_TRACED_S:
             raise options.OptionError(
-                f"--trace takes at most {_MOST_TRACED_S} seconds; give --seconds {_MOST_TRACED_S} or less"
+                f"--trace takes at most {_MOST_TRACED_S} seconds: "
+                f"give --seconds {_MOST_TRACED_S} or less"
             )
         if args.trace:
             trace.tracefs()  # refuses at once what it would refuse later

@@ -78,7 +78,9 @@ _TRACE_FILES: Final = {
     r"(per_cpu/cpu[0-9]{1,5}/)?buffer_size_kb": "[0-9]{1,6}",
     r"events/[a-z0-9_]{1,40}/[a-z0-9_]{1,60}/enable": "[01]",
     r"events/irq/softirq_raise/filter": "vec==[0-9]",
-    r"events/(ipi/ipi_send_cpu(mask)?|csd/csd_queue_cpu)/filter": r"cpu(mask)? & CPUS\{[0-9,-]{1,40000}\}",
+    r"events/(ipi/ipi_send_cpu(mask)?|csd/csd_queue_cpu)/filter": (
+        r"cpu(mask)? & CPUS\{[0-9,-]{1,40000}\}"
+    ),
 }
 
 #: Kernel threads that serve guests and NICs: vhost's, and those of threaded NAPI.

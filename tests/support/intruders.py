@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work of a host that reaches one CPU by one channel; run as ``python -m tests.support.intruders KIND CPU OTHER``.
+"""Work of a host that reaches one CPU by one channel.
 
-It says "ready" on standard output, and goes on until its standard input ends.
+Run as ``python -m tests.support.intruders KIND CPU OTHER``. It says "ready" on standard
+output, and goes on until its standard input ends.
 """
 
 import ctypes
@@ -97,7 +98,7 @@ def workqueue(_cpu, other):
 
 
 def writeback(cpu, other):
-    """Have an unbound workqueue write dirty pages; its mask is the CPU, and put back at the end."""
+    """Have an unbound workqueue write dirty pages; its mask is the CPU until the end."""
     os.sched_setaffinity(0, {other})
     mask = "/sys/devices/virtual/workqueue/writeback/cpumask"
     with open(mask) as file:

@@ -67,7 +67,8 @@ _KERNEL_THREADS: Final = (
     (re.compile(r"watchdog.*|khungtaskd"), Channel.WATCHDOGS),
     (re.compile(r"cpuhp/\d+"), Channel.MAINTENANCE),
 )
-#: Worker of a workqueue: its pool, and since Linux 4.19 the workqueue that it served last ("-") or serves ("+").
+#: Worker of a workqueue: its pool, and since Linux 4.19 the workqueue that it served last ("-") or
+#: serves ("+").
 _KWORKER: Final = re.compile(r"kworker/(u?\d+)(?::\d+)?(H?)(?:I?)(?:[-+](.*))?").fullmatch
 #: Threads of Open vSwitch, which is no guest's.
 _VSWITCHES: Final = frozenset({"ovs-vswitchd", "ovsdb-server"})
@@ -87,7 +88,7 @@ class Role:
 
 
 def interrupt(name: str, about: str) -> tuple[Channel, str] | None:
-    """Return channel and source of a line of /proc/interrupts; None where it is the guest's own."""
+    """Return channel and source of a line of /proc/interrupts; None: it is the guest's own."""
     if name in _GUESTS:
         return None
     if name.isdecimal():
@@ -138,7 +139,7 @@ def kernel_thread(name: str) -> Role:
 
 
 def user_thread(process: str, name: str) -> Role:
-    """Return what a thread of a program is for that is no guest; names are what their owners say."""
+    """Return what a thread of a program is for; names are what their owners say."""
     source = process
     if name != process:
         source = f"{process}/{name}"

@@ -68,7 +68,7 @@ def _table(path: str) -> str:
 
 
 def read_threads(cpus: frozenset[int]) -> Iterator[ThreadReading]:
-    """Yield the threads that may run on one of these CPUs; those that end meanwhile are left out."""
+    """Yield the threads that may run on one of these CPUs, but those that end meanwhile."""
     for pid in _numbers("/proc"):
         process = ""
         for tid in _numbers(f"/proc/{pid}/task"):

@@ -17,7 +17,7 @@ from nova_perf_tuning.host.interference.attribute import Role
 from nova_perf_tuning.host.interference.intrusions import Basis, Intrusion
 from nova_perf_tuning.host.model.channels import Channel
 
-#: Events by what they are for; a kernel may lack some. Vectors are those of x86, ipi_entry others'.
+#: Events that every architecture has; a kernel may lack some.
 EVENTS: Final = (
     "sched/sched_switch",
     "irq/irq_handler_entry",
@@ -57,10 +57,12 @@ ARM_IPIS: Final = ("ipi/ipi_entry", "ipi/ipi_exit")
 RAISE_FILTER: Final = "vec==3"
 
 _LINE: Final = re.compile(
-    r"\s*(.+)-(\d+)\s+(?:\([\s\d-]+\)\s+)?\[(\d+)\]\s+(?:\S{4,6}\s+)?(\d+\.\d+):\s+(\w+):(?: (.*))?"
+    r"\s*(.+)-(\d+)\s+(?:\([\s\d-]+\)\s+)?\[(\d+)\]\s+(?:\S{4,6}\s+)?"
+    r"(\d+\.\d+):\s+(\w+):(?: (.*))?"
 ).fullmatch
 _SWITCH: Final = re.compile(
-    r"prev_comm=.* prev_pid=(\d+) prev_prio=.* ==> next_comm=(.*) next_pid=(\d+) next_prio=\d+\s*.*"
+    r"prev_comm=.* prev_pid=(\d+) prev_prio=.* ==> "
+    r"next_comm=(.*) next_pid=(\d+) next_prio=\d+\s*.*"
 ).fullmatch
 _IRQ: Final = re.compile(r"irq=(\d+) name=(.*)").fullmatch
 _VEC: Final = re.compile(r"vec=(\d+) \[action=(\w+)\]").match
@@ -92,7 +94,7 @@ class TraceEvent:
 def parse_events(lines: Iterable[str], unread: Callable[[], None]) -> Iterator[TraceEvent]:
     """Yield the events of the file ``trace`` of one CPU.
 
-    A line that is no event belongs to the event before: names of threads may have newlines in them.
+    A line that is no event belongs to the event before: a thread's name may have newlines in it.
 
     :param unread: called for each line before the first event that is neither event nor comment.
     """
@@ -164,7 +166,10 @@ class CpuTrace:
         role: Callable[[int, str], Role],
         guests: Mapping[int, frozenset[str]],
     ) -> None:
-        """:param role: thread and its name -> what it is for; :param guests: see :func:`.attribute.on_cpu`."""
+        """:param role: thread and its name -> what it is for.
+
+        :param guests: see :func:`.attribute.on_cpu`.
+        """
         self._cpu = cpu
         self._time_s = begin_s
         self._role = role
@@ -290,7 +295,7 @@ class CpuTrace:
         self._pop(_Kind.VECTOR)
 
     def _call_entry(self, event: TraceEvent) -> None:
-        """Name a function that another CPU called; a task calls it for itself as well, which is no matter."""
+        """Name a function that another CPU called; what a task calls for itself is its own work."""
         what = (Channel.PROCESSOR_INTERRUPTS, f"call of {_function(event)}")
         if self._frames[-1].kind is _Kind.VECTOR:
             self._name(what)
@@ -360,7 +365,7 @@ class CpuTrace:
         frame.is_counted = False
 
     def _count(self, frame: _Frame) -> None:
-        """End a run within a frame; what the frame takes until it ends, or the next run begins, is part of it."""
+        """End a run within a frame; what the frame takes until the next one begins is part of it."""
         self._commit(frame)
         frame.spent_s = 0.0
         frame.is_counted = True

@@ -45,17 +45,18 @@ class Intrusion:
 class WindowCode(enum.StrEnum):
     """What a reader of the figures must know.
 
-    COUNTER_RESET: a counter began again in the window, the figure is a lower bound. CPU_GONE: a
-    CPU went offline, its work in the window is unknown. CPU_CAME: a CPU came online in the window,
-    and is counted from then on. SHORT_LIVED: threads that began and ended between two looks are
-    not seen. RFS_TOO: the host uses RFS, and the counter of RPS has both. NO_SCHEDSTAT: the kernel
-    counts no runs of threads. EVENTS_MISSING: this kernel lacks some events. TRACE_FULL: the
-    buffer of a CPU was full before the end, the trace ends there. SENDERS_FULL: that of a CPU that
-    sends interrupts was, some senders are not counted. TRACE_UNREAD: lines of the trace
-    were not understood.
+    COUNTER_RESET: a counter began again in the window, the figure is a lower bound. CPU_OFFLINE: a
+    guest's CPU is offline and not watched. CPU_GONE: a CPU went offline, its work in the window is
+    unknown. CPU_CAME: a CPU came online in the window, and has no figures. SHORT_LIVED: threads
+    that began and ended between two looks are not seen. RFS_TOO: the host uses RFS, and the
+    counter of RPS has both. NO_SCHEDSTAT: the kernel counts no runs of threads. EVENTS_MISSING:
+    this kernel lacks some events. TRACE_FULL: the buffer of a CPU was full before the end, the
+    trace ends there. SENDERS_FULL: that of a CPU that sends interrupts was, some are not counted.
+    TRACE_UNREAD: lines of the trace were not understood.
     """
 
     COUNTER_RESET = "counter_reset"
+    CPU_OFFLINE = "cpu_offline"
     CPU_GONE = "cpu_gone"
     CPU_CAME = "cpu_came"
     SHORT_LIVED = "short_lived"

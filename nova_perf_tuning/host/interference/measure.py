@@ -64,21 +64,22 @@ def watched_cpus(facts: host_model.HostFacts, named: frozenset[int] | None) -> W
     :raises InterferenceError: there are none, or one of them is not online.
     """
     guests = window.guest_cpus(facts.guests)
-    cpus = named
+    cpus, option = named, "--cpus: "
     if cpus is None:
-        cpus = frozenset(guests)
+        cpus, option = frozenset(guests), ""
     if not cpus:
         why = "no running guest has a CPU of its own"
         if os.geteuid() != 0:
             why += ", as far as this user may read"
         raise InterferenceError(f"{why}; name the CPUs with --cpus")
     absent = cpus - counters.online_cpus()
-    if absent and named is not None:
+    if absent and (named is not None or absent == cpus):
         raise InterferenceError(
-            f"--cpus: {cpulist.named(absent)} not online; name CPUs of "
+            f"{option}{cpulist.named(absent)} not online; name CPUs of "
             f"{cpulist.format(counters.online_cpus())}"
         )
-    return WatchedCpus(cpus - absent, guests, window.roles_of(facts.guests, facts.programs))
+    roles = window.roles_of(facts.guests, facts.programs)
+    return WatchedCpus(cpus - absent, guests, roles, absent)
 
 
 def watch(facts: host_model.HostFacts, watched: WatchedCpus, seconds: float) -> Interference:
@@ -118,9 +119,8 @@ class _Window:
 
     def __init__(self, facts: host_model.HostFacts, watched: WatchedCpus) -> None:
         self._facts = facts
-        self._watched = WatchedCpus(
-            watched.cpus, watched.guests, {**watched.roles, **_own_threads()}
-        )
+        roles = {**watched.roles, **_own_threads()}
+        self._watched = dataclasses.replace(watched, roles=roles)
         self.threads = ThreadWatch(
             lambda: counters.read_threads(watched.cpus), counters.boot_ticks()
         )
@@ -139,6 +139,9 @@ class _Window:
         found, notes = window.of_tables(before.parse(cpus), after.parse(cpus))
         by_threads, uncounted = window.of_threads(self.threads, self._watched)
         notes.append(WindowNote(WindowCode.SHORT_LIVED))
+        if self._watched.offline:
+            offline = {"cpus": cpulist.format(self._watched.offline)}
+            notes.append(WindowNote(WindowCode.CPU_OFFLINE, offline))
         if uncounted:
             notes.append(WindowNote(WindowCode.NO_SCHEDSTAT))
         if counters.uses_rfs():

@@ -19,6 +19,7 @@ from nova_perf_tuning.printing import counted
 #: The text of each code; the names in braces are the parameters of its notes.
 TEXTS: Final[Mapping[WindowCode, str]] = {
     WindowCode.COUNTER_RESET: "began again in the window, lower bounds: {counters}",
+    WindowCode.CPU_OFFLINE: "CPUs of guests that are offline are not watched: {cpus}",
     WindowCode.CPU_GONE: "offline at the end of the window, interrupts unknown: CPUs {cpus}",
     WindowCode.CPU_CAME: "offline at the begin of the window, interrupts unknown: CPUs {cpus}",
     WindowCode.SHORT_LIVED: (

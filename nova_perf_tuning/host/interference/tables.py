@@ -53,7 +53,7 @@ class CounterTexts:
 def parse_counts(
     text: str, wanted: Collection[int] | None = None
 ) -> dict[str, tuple[str, dict[int, int]]]:
-    """Return interrupt -> what it is, and CPU -> count, of the kernel's table; without ``ERR`` of all CPUs.
+    """Return interrupt -> what it is, and CPU -> count, without ``ERR``, which is of all CPUs.
 
     :param wanted: the CPUs whose counts are returned; None: all.
     """
@@ -115,7 +115,7 @@ def table_cpus(head: str) -> list[int]:
 
 
 def parse_received_rps(text: str, online: Sequence[int]) -> dict[int, int]:
-    """Return CPU -> ``received_rps`` of /proc/net/softnet_stat; lines that are none are passed over.
+    """Return CPU -> ``received_rps`` of /proc/net/softnet_stat, without lines that are garbage.
 
     :param online: the CPUs that are online, ascending, which are those of the lines.
     """

@@ -118,7 +118,7 @@ class TraceSession:
         privileged.write_trace(path, "options/overwrite", "0")
 
     def _start_senders(self) -> None:
-        """Trace on all CPUs who sends interrupts to these; a kernel may lack the events or their filter."""
+        """Trace on all CPUs who sends interrupts to these; a kernel may lack events or filter."""
         privileged.make_trace(self._senders)
         self._prepare(self._senders)
         size = max(_LEAST_KIB, min(_SENDER_KIB, _ALL_SENDERS_KIB // (os.cpu_count() or 1)))
@@ -266,7 +266,7 @@ def _is_alive(pid: int, start: int) -> bool:
 
 
 def _remove(path: str) -> None:
-    """Remove an instance; where somebody else reads it, its events end and the next run removes it."""
+    """Remove an instance; one that somebody reads is silenced, and the next run removes it."""
     until = time.monotonic() + _BUSY_S
     while True:
         try:

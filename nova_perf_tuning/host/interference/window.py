@@ -26,11 +26,13 @@ class WatchedCpus:
 
     :ivar guests: CPU -> guests that have it for themselves.
     :ivar roles: threads of guests and of the virtual switch -> what they are for.
+    :ivar offline: CPUs of guests that are not watched, since they are offline.
     """
 
     cpus: frozenset[int]
     guests: Mapping[int, frozenset[str]]
     roles: Mapping[int, Role]
+    offline: frozenset[int] = frozenset()
 
     def role(self, thread: ThreadReading) -> Role:
         """Return what a thread is for."""
@@ -155,7 +157,7 @@ def _softirqs(
 
 
 def of_threads(watch: ThreadWatch, watched: WatchedCpus) -> tuple[list[Intrusion], bool]:
-    """Return what threads of the host did on the watched CPUs, and whether their runs were not counted."""
+    """Return what threads did on the watched CPUs, and whether runs of some are not counted."""
     found: list[Intrusion] = []
     uncounted = False
     for key, last in watch.last.items():
@@ -179,7 +181,7 @@ def _of_thread(
     channels: Mapping[int, Channel],
     seen: Mapping[int, int],
 ) -> Iterator[Intrusion]:
-    """Yield one thread's intrusions: counted where it may run on these CPUs alone, else sampled."""
+    """Yield a thread's intrusions: counted where it may run on these CPUs alone, else sampled."""
     ran_ns = max(0, last.ran_ns - first.ran_ns)
     runs = (last.runs or 0) - (first.runs or 0)
     if not channels or not (ran_ns or runs):

@@ -22,7 +22,8 @@ MOUNTED = (
     "--mount",
     "sh",
     "-ec",
-    '[ -d /sys/kernel/tracing/instances ] || mount -t tracefs tracefs /sys/kernel/tracing; exec "$@"',
+    "[ -d /sys/kernel/tracing/instances ] || mount -t tracefs tracefs /sys/kernel/tracing; "
+    'exec "$@"',
     "sh",
 )
 #: In namespaces of its own: two devices that are joined.

@@ -6,6 +6,7 @@ import io
 
 from nova_perf_tuning.cli import interference
 from nova_perf_tuning.host.interference import measure
+from nova_perf_tuning.host.interference.intrusions import WindowCode
 from nova_perf_tuning.host.model import host_model
 from tests.support import testcase
 from tests.unit.host.interference.test_report import SEEN
@@ -58,6 +59,18 @@ class WatchedTest(testcase.TestCase):
     def test_without_guests_the_cpus_must_be_named(self):
         error = self.assertRaises(measure.InterferenceError, measure.watched_cpus, facts(), None)
         self.assertIn("--cpus", str(error))
+
+    def test_cpus_of_guests_that_are_offline_are_named(self):
+        here = host_model.Thread(9, "vcpu", 0, "0", 50)
+        off = host_model.Thread(10, "vcpu", 1, "8191", 50)
+        host = facts(host_model.GuestProcess("vm", 9, (here, off), None))
+        watched = measure.watched_cpus(host, None)
+        self.assertEqual(({0}, {8191}), (watched.cpus, watched.offline))
+        seen = measure.watch(host, watched, 0.01)
+        codes = {note.code: note.params for note in seen.notes}
+        self.assertEqual({"cpus": "8191"}, codes[WindowCode.CPU_OFFLINE])
+        alone = facts(host_model.GuestProcess("vm", 9, (off,), None))
+        self.assertRaises(measure.InterferenceError, measure.watched_cpus, alone, None)
 
     def test_a_cpu_that_is_not_online_is_refused(self):
         error = self.assertRaises(

@@ -24,6 +24,7 @@ SCHEMA = json.loads(
 )
 PARAMS = {
     WindowCode.COUNTER_RESET: {"counters": ["irq 9 x"]},
+    WindowCode.CPU_OFFLINE: {"cpus": "3"},
     WindowCode.CPU_GONE: {"cpus": "1"},
     WindowCode.CPU_CAME: {"cpus": "1"},
     WindowCode.EVENTS_MISSING: {"events": ["csd:csd_function_entry"]},
