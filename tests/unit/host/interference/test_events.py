@@ -74,6 +74,33 @@ class TraceTest(testcase.TestCase):
                     found,
                 )
 
+    def test_an_idle_cpu_sees_calls_without_an_interrupt(self):
+        found, _misfits = seen(recorded.text("trace-idle"))
+        self.assertEqual(
+            {
+                "call of rps_trigger_softirq": (Channel.PROCESSOR_INTERRUPTS, 1, 2),
+                "softirq NET_RX": (Channel.RPS, 1, 21),
+            },
+            found,
+        )
+
+    def test_what_a_task_calls_for_itself_is_its_own_time(self):
+        found, _misfits = seen(recorded.text("trace-own-call"), 10.0, 10.00003)
+        self.assertEqual({"python": (Channel.PROCESSES, 1, 30)}, found)
+
+    def test_a_softirq_that_a_task_interrupts_goes_on_afterwards(self):
+        """As PREEMPT_RT has it."""
+        found, misfits = seen(recorded.text("trace-rt"), 10.0, 10.000115)
+        self.assertEqual(
+            {
+                "softirq NET_RX": (Channel.INTERRUPTS, 1, 15),
+                "ksoftirqd/1": (Channel.PROCESSES, 1, 0),
+                "python": (Channel.PROCESSES, 1, 100),
+            },
+            found,
+        )
+        self.assertEqual(0, misfits)
+
     def test_packets_that_the_cpu_polls_itself(self):
         found, _misfits = seen(NIC)
         self.assertEqual(
