@@ -33,7 +33,7 @@ class ForecastError(errors.PerfTuningError):
     """The file cannot be read or written."""
 
 
-class Step(enum.StrEnum):
+class ForecastStep(enum.StrEnum):
     """What a line of the file says."""
 
     DUE = "due"
@@ -42,7 +42,7 @@ class Step(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Change:
+class DueChange:
     """One value that would be written.
 
     :ivar since: when it became due, seconds since the epoch; :ivar until: when it no longer was;
@@ -81,7 +81,7 @@ class Forecast:
         self._inside = inside
         self._clock = clock
         self.begun: collections.Counter[str] = collections.Counter()
-        self.due: dict[rewrite_limit.Key, Change] = {}
+        self.due: dict[rewrite_limit.Key, DueChange] = {}
         atomic_write.make_directory(directory, inside=inside)
         for change in read(self._path, inside):
             if change.until is None:
@@ -93,7 +93,7 @@ class Forecast:
         :raises ForecastError: the file cannot be written.
         """
         now = self._clock()
-        due: dict[rewrite_limit.Key, Change] = {}
+        due: dict[rewrite_limit.Key, DueChange] = {}
         lines: list[dict[str, Any]] = []
         for setting in wanted:
             change = _change(setting, now)
@@ -103,11 +103,11 @@ class Forecast:
                 continue
             due[change.key] = change
             self.begun[change.rule] += 1
-            lines.append({"step": Step.DUE.value, "at": now, **_fields(change)})
+            lines.append({"step": ForecastStep.DUE.value, "at": now, **_fields(change)})
         over: list[dict[str, Any]] = []
         for key, change in self.due.items():
             if due.get(key) is not change:
-                over.append({"step": Step.OVER.value, "at": now, **_fields(change)})
+                over.append({"step": ForecastStep.OVER.value, "at": now, **_fields(change)})
         self.due = due
         if lines or over:
             LOG.info(
@@ -152,13 +152,13 @@ class Forecast:
         for change in self.due.values():
             if change.since >= first:
                 continue  # its line is kept
-            line = {"step": Step.DUE.value, "at": change.since, **_fields(change)}
+            line = {"step": ForecastStep.DUE.value, "at": change.since, **_fields(change)}
             begin.append(json.dumps(line))
         with atomic_write.writing(self._path, inside=self._inside) as file:
             file.write("".join(f"{line}\n" for line in begin + kept).encode())
 
 
-def read(path: str, inside: str = "") -> list[Change]:
+def read(path: str, inside: str = "") -> list[DueChange]:
     """Return all changes of a file in the order in which they became due; none where there is no file.
 
     :raises ForecastError: it cannot be read, or this program wrote no such file.
@@ -169,7 +169,7 @@ def read(path: str, inside: str = "") -> list[Change]:
         return []
     except OSError as error:
         raise ForecastError(f"{path}: {error.strerror}") from None
-    changes: list[Change] = []
+    changes: list[DueChange] = []
     open_at: dict[rewrite_limit.Key, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         try:
@@ -181,7 +181,7 @@ def read(path: str, inside: str = "") -> list[Change]:
                 f"{path}:{number}: no line of this program: remove the file"
             ) from None
         place = open_at.pop(change.key, None)
-        if step is Step.DUE:
+        if step is ForecastStep.DUE:
             open_at[change.key] = len(changes)
             changes.append(change)
         elif place is not None:
@@ -189,7 +189,7 @@ def read(path: str, inside: str = "") -> list[Change]:
     return changes
 
 
-def _parsed(line: str) -> tuple[Step, float, Change]:
+def _parsed(line: str) -> tuple[ForecastStep, float, DueChange]:
     """:raises JsonError, KeyError, TypeError, ValueError: it is no line of a forecast."""
     document = bounded_json.parse(line)
     at = document["at"]
@@ -200,21 +200,21 @@ def _parsed(line: str) -> tuple[Step, float, Change]:
     if not all(isinstance(text, str) for text in texts) or not isinstance(held, str | None):
         raise TypeError
     kind, target, identity, value, rule, reason = texts
-    change = Change(kind, target, identity, value, held, rule, reason, float(at))
-    return Step(document["step"]), float(at), change
+    change = DueChange(kind, target, identity, value, held, rule, reason, float(at))
+    return ForecastStep(document["step"]), float(at), change
 
 
 _TEXTS: Final = ("kind", "target", "identity", "value", "rule", "reason")
 
 
-def _fields(change: Change) -> dict[str, Any]:
+def _fields(change: DueChange) -> dict[str, Any]:
     fields: dict[str, Any] = {name: getattr(change, name) for name in _TEXTS}
     fields["held"] = change.held
     return fields
 
 
-def _change(setting: host_model.Setting, now: float) -> Change:
-    return Change(
+def _change(setting: host_model.Setting, now: float) -> DueChange:
+    return DueChange(
         kind=setting.kind,
         target=setting.target,
         identity=setting.identity,

@@ -4,7 +4,7 @@
 import argparse
 
 from nova_perf_tuning.cli import bench, command, options
-from nova_perf_tuning.validation.bench import base, plugins
+from nova_perf_tuning.validation.bench import base, pasted, plugins
 
 
 class BenchParse(command.PerfCommand):
@@ -23,7 +23,7 @@ class BenchParse(command.PerfCommand):
         named = None
         if args.kind is not None:
             named = plugins.load_reader(args.kind)
-        output = base.decode(options.read(args.file, base.MAX_CHARACTERS))
+        output = pasted.decode(options.read(args.file, base.MAX_CHARACTERS))
         benchmark = named or plugins.recognise(output)
         report = benchmark.checked_report(output)
         bench.show(args, benchmark, {}, report.readings, report=report)

@@ -48,7 +48,7 @@ class Status(command.PerfCommand):
             agent = agent_state(args)
         except state.UnreadableError as error:
             unreadable = error
-        changes: list[forecast.Change] | None = None
+        changes: list[forecast.DueChange] | None = None
         if args.since is not None:
             changes = _changes(args)
         if args.format == "json":
@@ -69,26 +69,26 @@ class Status(command.PerfCommand):
         return int(errors.ExitCode.PASS)
 
 
-def _changes(args: argparse.Namespace) -> list[forecast.Change]:
+def _changes(args: argparse.Namespace) -> list[forecast.DueChange]:
     """Return what an observer would have written in the time that was asked for."""
     inside = ""
     if args.sysroot != "/":
         inside = os.path.realpath(args.sysroot)
     path = os.path.join(journal_options.directory(args), forecast.FILE)
     begin = time.time() - args.since
-    chosen: list[forecast.Change] = []
+    chosen: list[forecast.DueChange] = []
     for change in forecast.read(path, inside):
         if change.until is None or change.until >= begin:
             chosen.append(change)
     return chosen
 
 
-def _print_changes(changes: Sequence[forecast.Change], seconds: float) -> None:
+def _print_changes(changes: Sequence[forecast.DueChange], seconds: float) -> None:
     """Print the rules first, with how often and since when, then the changes that are still due."""
     if not changes:
         command.say("forecast: nothing would have been written in that time")
         return
-    by_rule: dict[str, list[forecast.Change]] = {}
+    by_rule: dict[str, list[forecast.DueChange]] = {}
     for change in changes:
         by_rule.setdefault(change.rule, []).append(change)
     rows: list[dict[str, object]] = []
@@ -113,7 +113,7 @@ def _print_changes(changes: Sequence[forecast.Change], seconds: float) -> None:
     command.print_rows(head, [_change_as_json(change) for change in changes])
 
 
-def _change_as_json(change: forecast.Change) -> dict[str, object]:
+def _change_as_json(change: forecast.DueChange) -> dict[str, object]:
     until = None
     if change.until is not None:
         until = _local(change.until)

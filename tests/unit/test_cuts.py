@@ -31,11 +31,16 @@ LOOKED_AT = {
     ("arguments.py", "_MOST_HINTS"),  # near names, the nearest first
     ("cli/cloud_validate_run.py", "_MAX_CPU_FAULTS"),
     ("cli/plan.py", "_SHOWN"),
+    ("host/audit/background.py", "_SHOWN"),  # the finding counts them
+    ("host/audit/guest_pins.py", "_SHOWN"),  # "12 more"
+    ("host/audit/nic_interrupts.py", "_SHOWN"),  # "12 more"
     ("host/audit/placement.py", "_SHOWN"),  # "so may 12 more guests" behind each
     ("host/input/facts/claims.py", "MAX_BOUND_IN_ALL"),  # NoteCode.THREADS_LEFT_OUT
     ("host/input/facts/claims.py", "MAX_BOUND_THREADS"),  # NoteCode.THREADS_LEFT_OUT
+    ("host/input/facts/claims.py", "MAX_KERNEL_THREADS"),  # NoteCode.THREADS_LEFT_OUT
     ("host/input/facts/claims.py", "MAX_SWITCH_THREADS"),  # NoteCode.THREADS_LEFT_OUT
     ("host/input/facts/claims.py", "MAX_SLICES"),  # NoteCode.SLICES_LEFT_OUT
+    ("host/input/facts/writers.py", "_MOST_LINKS"),  # NoteCode.FILES_LEFT_OUT
     ("host/input/novaconf.py", "_MOST_FILES"),  # NoteCode.FILES_LEFT_OUT
     ("json_schema.py", "_MOST"),  # one fault is named
     ("nova/error_policy.py", "_MAX_CAUSE"),
@@ -43,6 +48,7 @@ LOOKED_AT = {
     ("validation/bench/base.py", "_MOST_WORDS"),  # "left out" of a workload
     ("validation/fleet/fleet_results.py", "_MAX_CPU_FAULTS"),  # host_cpu_faults_left_out
     ("validation/judge/host_results.py", "MAX_LOSSES"),  # LOSSES_LEFT_OUT
+    ("validation/judge/outputs.py", "_MOST_FAULTS"),  # "and 2 more"
     ("validation/measure/sampling.py", "MAX_CPUS"),  # hidden of a course
     ("validation/results/schema.py", "_MOST_FAULTS"),  # one fault is named
     ("validation/report/report.py", "_SHOWN_TRIALS"),

@@ -36,12 +36,15 @@ class GuestPins(GuestRule):
         return pinned
 
     def seen(self, host: Host) -> Iterator[tuple[str, object]]:
-        for guest in self.guests(host)[:_SHOWN]:
+        guests = self.guests(host)
+        for guest in guests[:_SHOWN]:
             pins: list[str] = []
             for kind, _element, texts in guest.domain.pins():
                 if texts:
                     pins.append(f"{kind} on {cpulist.named(cpulist.union(texts))}")
             yield guest.path, ", ".join(pins)
+        if len(guests) > _SHOWN:
+            yield "guests", f"{len(guests) - _SHOWN} more"
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         yield from self._absent(host, guest)

@@ -162,6 +162,8 @@ class NicInterruptRule(HostRule):
             if numbers:
                 path = f"/proc/irq/{cpulist.format(numbers)}"
                 yield path, f"{nic.name}, on {cpulist.named(served)}"
+        if len(host.links) > _SHOWN:
+            yield "NICs", f"{len(host.links) - _SHOWN} more"
 
     def _about(
         self,

@@ -6,7 +6,6 @@ steps.
 """
 
 import abc
-import codecs
 import contextlib
 import csv
 import dataclasses
@@ -17,7 +16,6 @@ from typing import Any, ClassVar, Final, Literal
 
 from nova_perf_tuning import bounded_json, errors
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.bench import pasted
 
 # A benchmark of another package imports this module alone.
 from nova_perf_tuning.validation.results.model import Better as Better
@@ -132,22 +130,6 @@ class Step:
     argv: tuple[str, ...]
     role: Literal["client", "server"]
     timeout_s: float
-
-
-def decode(data: bytes) -> str:
-    """Return a program's output as text with the line ends of Unix, without quotes around it.
-
-    A byte order mark says how a file is encoded: PowerShell 5 writes UTF-16 with ``>``. Without
-    one it is UTF-8, or UTF-16 by its zeros.
-    """
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        text = data.decode("utf-16", "replace")
-    elif data[1:8:2] == b"\0\0\0\0":
-        # No text of bytes has them; a tool has lost the mark.
-        text = data.decode("utf-16-le", "replace")
-    else:
-        text = data.decode("utf-8-sig", "replace")
-    return pasted.clean(text)
 
 
 def percentile_name(share: float) -> str:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Text that people paste: prompts, quotes and log prefixes around what a program printed for people."""
 
+import codecs
 import collections
 import re
 from collections.abc import Mapping, Sequence
@@ -196,3 +197,19 @@ def distinct(names: Sequence[str]) -> list[str]:
         else:
             numbered.append(name)
     return numbered
+
+
+def decode(data: bytes) -> str:
+    """Return a program's output as text with the line ends of Unix, without quotes around it.
+
+    A byte order mark says how a file is encoded: PowerShell 5 writes UTF-16 with ``>``. Without
+    one it is UTF-8, or UTF-16 by its zeros.
+    """
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        text = data.decode("utf-16", "replace")
+    elif data[1:8:2] == b"\0\0\0\0":
+        # No text of bytes has them; a tool has lost the mark.
+        text = data.decode("utf-16-le", "replace")
+    else:
+        text = data.decode("utf-8-sig", "replace")
+    return clean(text)

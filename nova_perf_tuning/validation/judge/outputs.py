@@ -136,7 +136,7 @@ def _run(benchmark: base.Benchmark, file: str) -> _Run:
         data = bounded_read.read_argument(file, base.MAX_CHARACTERS)
     except OSError as error:
         raise schema.InputError(f"{file}: {error.strerror}") from None
-    text = base.decode(data)
+    text = pasted.decode(data)
     try:
         report = benchmark.checked_report(text)
     except base.BenchmarkOutputError as error:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from nova_perf_tuning.host.input.facts.root import Root
+from nova_perf_tuning.host.model.notes import NoteCode
 
 #: Where ``.link`` files are, the strongest place first (systemd.link(5)).
 LINK_DIRECTORIES: Final = (
@@ -71,6 +72,9 @@ def _links(root: Root) -> Iterator[Writer]:
     seen: set[str] = set()
     for directory in LINK_DIRECTORIES:
         names = [name for name in root.names(root.directory(directory)) if name.endswith(".link")]
+        if len(names) > _MOST_LINKS:
+            left = len(names) - _MOST_LINKS
+            root.notes.add(NoteCode.FILES_LEFT_OUT, f"/{directory}", most=_MOST_LINKS, left=left)
         for name in sorted(names)[:_MOST_LINKS]:
             if name in seen or not name.isprintable():
                 continue

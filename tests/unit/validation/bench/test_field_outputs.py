@@ -11,7 +11,7 @@ import random
 import yaml
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.validation.bench import base, plugins
+from nova_perf_tuning.validation.bench import base, pasted, plugins
 from tests.support import testcase
 from tests.unit.validation.bench import outputs2
 
@@ -333,7 +333,7 @@ class AnswersTest(testcase.TestCase):
     def test_figures_are_those_of_the_answer(self):
         for name, (kind, metrics) in READ.items():
             data, answer = case(name)
-            text = base.decode(data)
+            text = pasted.decode(data)
             tool = plugins.recognise(text)
             self.assertEqual(kind, tool.kind, name)
             shown = {reading.metric: reading for reading in tool.report(text).readings}
@@ -367,13 +367,13 @@ class AnswersTest(testcase.TestCase):
 
     def test_what_must_be_said_beside_figures(self):
         for name, code in REMARKS.items():
-            text = base.decode(case(name)[0])
+            text = pasted.decode(case(name)[0])
             with self.subTest(name):
                 self.assertIn(code, plugins.recognise(text).report(text).remarks)
 
     def test_what_must_be_named_and_what_must_not_be_a_figure(self):
         for name in {*outputs2.NAMED, *outputs2.WORKLOAD, *outputs2.NEVER}:
-            text = base.decode(case(name)[0])
+            text = pasted.decode(case(name)[0])
             report = plugins.recognise(text).report(text)
             said = "\n".join(report.left_out)
             for word in outputs2.NAMED.get(name, ()):
@@ -390,14 +390,16 @@ class AnswersTest(testcase.TestCase):
     def test_refusals_say_why(self):
         for name, words in REFUSED.items():
             data, _answer = case(name)
-            error = self.assertRaises(errors.PerfTuningError, plugins.recognise, base.decode(data))
+            error = self.assertRaises(
+                errors.PerfTuningError, plugins.recognise, pasted.decode(data)
+            )
             for word in words:
                 with self.subTest(name=name, word=word):
                     self.assertIn(word, str(error))
 
     def test_several_runs_have_no_judged_figure(self):
         for name, (_kind, _metrics) in READ.items():
-            text = base.decode(case(name)[0])
+            text = pasted.decode(case(name)[0])
             judged = [
                 item for item in plugins.recognise(text).report(text).readings if item.primary
             ]
@@ -409,7 +411,7 @@ class AnswersTest(testcase.TestCase):
         source = random.Random(7)
         for name, (kind, _metrics) in READ.items():
             data, _answer = case(name)
-            text = base.decode(data)
+            text = pasted.decode(data)
             tool = plugins.load_reader(kind)
             whole = {round(reading.value, 9) for reading in tool.report(text).readings}
             places = [source.randrange(len(text)) for _time in range(60)]
@@ -426,7 +428,7 @@ class AnswersTest(testcase.TestCase):
         for name, (kind, _metrics) in READ.items():
             data, _answer = case(name)
             tool = plugins.load_reader(kind)
-            text = base.decode(data)
+            text = pasted.decode(data)
             whole = tool.report(text)
             quoted = "\n".join(f"> {line}" for line in text.split("\n"))
             logged = "\n".join(f"2026-11-29T10:00:00Z {line}" for line in text.split("\n"))
@@ -444,4 +446,4 @@ class AnswersTest(testcase.TestCase):
                 ("UTF-16", windows.encode("utf-16")),
             ):
                 with self.subTest(name=name, form=form):
-                    self.assertEqual(whole.readings, tool.report(base.decode(changed)).readings)
+                    self.assertEqual(whole.readings, tool.report(pasted.decode(changed)).readings)

@@ -3,7 +3,7 @@
 
 import json
 
-from nova_perf_tuning.validation.bench import base, plugins, rt_tests, sysbench
+from nova_perf_tuning.validation.bench import base, pasted, plugins, rt_tests, sysbench
 from tests.support import testcase
 from tests.unit.validation.bench import test_field_outputs, test_parsers
 
@@ -179,7 +179,7 @@ T: 0 (148604) P:98 I:1000 C:    998 Min:     10 Act:   17 Avg:   12 Max:      13
 class OslatTest(testcase.TestCase):
     def test_which_buckets_are_interruptions(self):
         data, _answer = test_field_outputs.case("outputs2/56")
-        report, _figures = shown(base.decode(data), "oslat")
+        report, _figures = shown(pasted.decode(data), "oslat")
         self.assertIn("above that of 2 µs", report.remarks["interruptions"])
         self.assertEqual("SCHED_FIFO:1", report.workload["priority"])
         self.assertEqual("4 (KiB)", report.workload["memory of the workload"])
@@ -189,7 +189,7 @@ class OslatTest(testcase.TestCase):
 
     def test_buckets_that_are_missing_or_wrapped(self):
         """Interruptions are counted in all of them."""
-        text = base.decode(test_field_outputs.case("outputs2/56")[0])
+        text = pasted.decode(test_field_outputs.case("outputs2/56")[0])
         whole = shown(text, "oslat")[1]
         without = {name: value for name, value in whole.items() if name != "interruptions"}
         self.assertNotEqual(whole, without)

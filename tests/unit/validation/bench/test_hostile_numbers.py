@@ -13,6 +13,7 @@ from nova_perf_tuning.validation.bench import (
     iperf3,
     netperf,
     own,
+    pasted,
     plugins,
     rt_tests,
     sysbench,
@@ -34,7 +35,7 @@ def outputs():
     found["sysbench"] = [2 * test_parsers.GOOD[sysbench.Cpu]]
     for name, (kind, _metrics) in test_field_outputs.READ.items():
         data, _answer = test_field_outputs.case(name)
-        found.setdefault(kind, []).append(base.decode(data))
+        found.setdefault(kind, []).append(pasted.decode(data))
     return found
 
 

@@ -3,7 +3,7 @@
 
 import re
 
-from nova_perf_tuning.validation.bench import base, plugins
+from nova_perf_tuning.validation.bench import pasted, plugins
 from tests.support import testcase
 from tests.unit.validation.bench import test_field_outputs
 
@@ -35,7 +35,7 @@ class LeftOutTest(testcase.TestCase):
     def reports(self):
         for name, (kind, _metrics) in test_field_outputs.READ.items():
             data, _answer = test_field_outputs.case(name)
-            text = base.decode(data)
+            text = pasted.decode(data)
             yield name, kind, text, plugins.recognise(text).checked_report(text)
 
     def test_every_report_names_what_is_left_out(self):

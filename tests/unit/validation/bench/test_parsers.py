@@ -19,6 +19,7 @@ from nova_perf_tuning.validation.bench import (
     iperf3,
     netperf,
     own,
+    pasted,
     plugins,
     rt_tests,
     sysbench,
@@ -399,7 +400,7 @@ class DocumentsTest(testcase.TestCase):
             for encoding in ("utf-8", "utf-8-sig", "utf-16"):
                 data = good.replace("\n", "\r\n").encode(encoding)
                 with self.subTest(kind=kind.kind, encoding=encoding):
-                    self.assertEqual(figures(kind, good), figures(kind, base.decode(data)))
+                    self.assertEqual(figures(kind, good), figures(kind, pasted.decode(data)))
 
 
 class WorkloadTest(testcase.TestCase):

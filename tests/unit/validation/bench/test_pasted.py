@@ -58,31 +58,31 @@ class PastedTest(testcase.TestCase):
     def test_every_form_of_every_output(self):
         for name, (kind, _metrics) in test_field_outputs.READ.items():
             data, _answer = test_field_outputs.case(name)
-            text = base.decode(data)
+            text = pasted.decode(data)
             tool = plugins.load_reader(kind)
             whole = tool.report(text).readings
             for form, change in FORMS.items():
                 with self.subTest(name=name, form=form):
-                    changed = base.decode(change(text).encode())
+                    changed = pasted.decode(change(text).encode())
                     self.assertEqual(whole, tool.report(changed).readings)
 
     def test_utf_16_without_its_mark(self):
         data, _answer = test_field_outputs.case("outputs2/31")
-        text = base.decode(data)
-        self.assertEqual(text, base.decode(text.encode("utf-16-le")))
+        text = pasted.decode(data)
+        self.assertEqual(text, pasted.decode(text.encode("utf-16-le")))
 
     def test_lines_that_a_mail_has_wrapped(self):
         """The figures are the same, or there are none; of fio's percentiles some may be missing."""
         read = 0
         for name, (kind, _metrics) in test_field_outputs.READ.items():
             data, _answer = test_field_outputs.case(name)
-            text = base.decode(data)
+            text = pasted.decode(data)
             tool = plugins.load_reader(kind)
             whole = {reading.value for reading in tool.report(text).readings}
             for width in (60, 72, 80):
                 wrapped = "\n".join(_wrapped(line, width) for line in text.split("\n"))
                 try:
-                    readings = tool.report(base.decode(wrapped.encode())).readings
+                    readings = tool.report(pasted.decode(wrapped.encode())).readings
                 except base.BenchmarkOutputError:
                     continue
                 read += 1

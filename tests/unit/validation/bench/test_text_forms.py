@@ -7,6 +7,7 @@ from nova_perf_tuning.validation.bench import (
     iperf2,
     iperf3,
     netperf_text,
+    pasted,
     plugins,
     rt_tests,
 )
@@ -503,7 +504,7 @@ class UnixBenchTest(testcase.TestCase):
 >                                                                    ========
 > System Benchmarks Index Score (Partial Only)                         6996.0
 """
-        quoted = base.decode(text.encode())
+        quoted = pasted.decode(text.encode())
         tool = plugins.recognise(quoted)
         report = tool.report(quoted)
         shown = {reading.metric: reading.value for reading in report.readings}

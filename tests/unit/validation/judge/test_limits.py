@@ -6,7 +6,7 @@ import json
 import pathlib
 import xml.etree.ElementTree as ElementTree
 
-from nova_perf_tuning.validation.bench import base, plugins
+from nova_perf_tuning.validation.bench import base, pasted, plugins
 from nova_perf_tuning.validation.judge import budget_file, fleet, quantities, verdict
 from nova_perf_tuning.validation.report import data, junit, ndjson
 from nova_perf_tuning.validation.results import messages, reasons, schema
@@ -345,7 +345,7 @@ class QuantityTest(testcase.TestCase):
         """By this a budget file is checked before anything is measured."""
         seen = set()
         for path in OUTPUTS.iterdir():
-            text = base.decode(path.read_bytes())
+            text = pasted.decode(path.read_bytes())
             try:
                 readings = plugins.recognise(text).checked_figures(text)
             except base.BenchmarkOutputError:
