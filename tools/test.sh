@@ -26,7 +26,7 @@ finish() {
     trap '' HUP INT TERM PIPE # what is called then ignores them too
     trap - EXIT
     [[ ! -d $logs/lab ]] || NOVA_PERF_LAB=$logs/lab tools/lab/down
-    [[ ! -d $logs/cloud ]] || tools/cloud/down --state "$logs/cloud"
+    [[ ! -d $logs/cloud ]] || tools/cloud/down --state "$logs/cloud" >/dev/null
     [[ -n $ended$libvirt_before || ! -e /run/nova-perf-libvirt/libvirtd.pid ]] || tools/libvirt/down
     rm -rf "$logs"
     exit "$1"
