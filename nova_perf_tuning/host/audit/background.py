@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final
 
 from nova_perf_tuning import cpulist
+from nova_perf_tuning.host.audit import managed_interrupts
 from nova_perf_tuning.host.audit.base import HostRule, sysctl_path
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.input.facts import reader
@@ -257,7 +258,10 @@ class WatchdogOnDedicated(BackgroundRule):
 
 
 class DeviceIrqOnDedicated(HostRule):
-    """Interrupts of disks and other devices are off CPUs that belong to guests."""
+    """Interrupts of disks and other devices are off CPUs that belong to guests.
+
+    Those that the kernel is known to place itself have a rule of their own.
+    """
 
     id = "device-irq-on-dedicated"
     why = "Each of them preempts a vCPU. Of NVMe and of some adapters nobody may move them."
@@ -276,6 +280,8 @@ class DeviceIrqOnDedicated(HostRule):
             serving = cpulist.find(irq.effective)
             if serving is None:
                 unknown.append(irq.name or str(irq.number))
+            elif managed_interrupts.managed_device(host, irq) is not None:
+                continue
             elif serving and serving <= reserved:
                 wrong.append(irq)
                 cpus |= serving

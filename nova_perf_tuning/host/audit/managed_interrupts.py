@@ -43,7 +43,7 @@ class ManagedOnDedicated(HostRule):
         by_device: dict[str, list[host_model.Irq]] = {}
         for number in sorted(host.facts.irqs):
             irq = host.facts.irqs[number]
-            device = _managed_device(host, irq)
+            device = managed_device(host, irq)
             if device is not None:
                 by_device.setdefault(device, []).append(irq)
         need(by_device, "no interrupt that the kernel is known to manage")
@@ -80,7 +80,7 @@ class ManagedOnDedicated(HostRule):
         )
 
 
-def _managed_device(host: Host, irq: host_model.Irq) -> str | None:
+def managed_device(host: Host, irq: host_model.Irq) -> str | None:
     """Return what a device is called whose interrupt the kernel manages; None: it is not known to."""
     match = _MANAGED.fullmatch(irq.name or "")
     if match is not None:

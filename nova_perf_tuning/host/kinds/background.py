@@ -5,6 +5,7 @@
 """
 
 import errno
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from nova_perf_tuning import bounded_read, cpulist
@@ -76,6 +77,13 @@ class WorkCpus(base.SettingKind):
             except FileNotFoundError:
                 pass
 
+    def undo(
+        self, target: str, identity: str, original: str, ours: Sequence[str]
+    ) -> base.UndoStep:
+        file = self._file(target)
+        form = "text" if file.is_list else "mask"
+        return base.UndoStep("asked", (form, file.reads, file.path, original, *ours))
+
     def describe(self, target: str, value: str) -> str:
         return f"echo {value} > {self.prefix}{self._file(target).path}"
 
@@ -122,6 +130,12 @@ class KernelThreadAffinity(base.SettingKind):
             if error.errno != errno.EINVAL:
                 raise
             raise OSError(error.errno, "the kernel keeps this thread where it is") from None
+
+    def undo(
+        self, target: str, identity: str, original: str, ours: Sequence[str]
+    ) -> base.UndoStep:
+        thread = host_model.KernelThreadTarget.parse(target, identity)
+        return base.UndoStep("thread", (str(thread.tid), str(thread.start), original, *ours))
 
     def describe(self, target: str, value: str) -> str:
         return f"taskset -pc {value} {host_model.KernelThreadTarget.parse(target).tid}"

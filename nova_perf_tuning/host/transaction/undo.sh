@@ -136,11 +136,28 @@ file() {
     of_boot "$1" || return 0
     form=$2 path=$root$3 original=$4
     shift 4
-    first_line "$path" || { is_gone; return 0; }
+    seen=$path
+    put_back "$@"
+}
+
+# asked BOOT FORM READS PATH ORIGINAL OURS...: READS, where it is there, has what was asked for, PATH what is in force.
+asked() {
+    of_boot "$1" || return 0
+    form=$2 path=$root$4 original=$5 seen=$root$4
+    [ -z "$3" ] || [ ! -e "$root$3" ] || seen=$root$3
+    shift 5
+    put_back "$@"
+}
+
+# put_back OURS...: the value that $seen shows and $path takes.
+put_back() {
+    first_line "$seen" || { is_gone; return 0; }
     decide "$form" "$path" "$line" "$original" "$@" || return 0
     text=$original
     [ -z "$root" ] || [ "$form" != choice ] || bracketed "$line" "$original"
-    if { printf '%s\n' "$text" >"$path"; } 2>/dev/null && first_line "$path"; then
+    if { printf '%s\n' "$text" >"$path"; } 2>/dev/null; then
+        [ -z "$root" ] || [ "$seen" = "$path" ] || printf '%s\n' "$text" >"$seen"
+        first_line "$seen" || line=
         done_if "$form" "$path" "$line" "$original"
     else
         not_done "$path" "the kernel refused $original"

@@ -252,7 +252,7 @@ def _mixed(runs: Sequence[_Run]) -> Reason | None:
     if not differing:
         return None
     first, *others = differing
-    return reason(_C.MIXED_WORKLOADS, name=first, values=differing[first], others=others)
+    return reason(_C.MIXED_WORKLOADS, name=first, by_file=differing[first], others=others)
 
 
 def _common(workloads: Sequence[Mapping[str, str]]) -> dict[str, str]:

@@ -112,7 +112,7 @@ def _short_runs(params: _Params) -> str:
 
 def _mixed(params: _Params) -> str:
     values: list[str] = []
-    for value, file in params["values"].items():
+    for value, file in params["by_file"].items():
         values.append(f"{value or 'none'} ({file})")
     line = f"the files are of different workloads: {params['name']} is {' and '.join(values)}"
     if params["others"]:

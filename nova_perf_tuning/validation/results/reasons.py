@@ -53,7 +53,7 @@ class ReasonCode(enum.StrEnum):
     NO_DURATION = "no_duration"  # metric: a maximum whose limit names no length of runs
     SHORT_RUNS = "short_runs"  # count, of, seconds (the shortest), needed
     DURATION_UNKNOWN = "duration_unknown"  # count, of, needed
-    MIXED_WORKLOADS = "mixed_workloads"  # name, values (value -> file), others
+    MIXED_WORKLOADS = "mixed_workloads"  # name, by_file (value -> file), others
     OTHER_WORKLOAD = "other_workload"  # arm, name, found, asked
     WORKLOADS_DIFFER = "workloads_differ"  # name, values (what it is -> first arm with it)
 

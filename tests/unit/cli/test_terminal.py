@@ -135,6 +135,7 @@ class HostTest(directories.DirectoryCase):
             yield name, ("--sysroot", self.changed_host())
         yield "record", (f"{self.directory}/{HOSTILE}.tar.xz",)
         yield "paths", (HOSTILE,)
+        yield "interference", ("--cpus", HOSTILE)
         yield "explain", ("--vcpus", "2", "--image-property", f"hw_perf_iothreads={HOSTILE}")
         yield "explain", ("--vcpus", "2", "--spec", f"perf:profile={HOSTILE}")
         yield "xml", (self.domain,)

@@ -23,7 +23,8 @@ class ManagedTest(testcase.TestCase):
     ) -> rules.Report:
         """Judge the good host with interrupts: name, CPU that serves it, CPUs of its queue."""
         tree: dict[str, str | None] = {**_BUS, "proc/cmdline": f"{cmdline}\n"}
-        for number, (name, cpu, queue) in enumerate(irqs, 50):
+        tree |= dict.fromkeys(hosts.irq(50, "nvme0q1", 0, hosts.NVME))  # its own
+        for number, (name, cpu, queue) in enumerate(irqs, 90):
             tree |= hosts.irq(number, name, cpu, _DEVICE, allowed=queue)
         options = {"refused": refused} if refused else {}
         view = hosts.view(hosts.changed(hosts.good(), {**tree, **changes}), **options)
@@ -70,7 +71,7 @@ class ManagedTest(testcase.TestCase):
                 self.assertEqual("not_applicable", unjudged.code)
 
     def test_what_refused_a_write_is_managed(self) -> None:
-        target = host_model.IrqTarget(50, "0000:02:00.0", "hba-7")
+        target = host_model.IrqTarget(90, "0000:02:00.0", "hba-7")
         refused = Refused(managed=frozenset({target}))
         report = self.report(("hba-7", 2, "0-15"), refused=refused)
         self.assertEqual(["0000:02:00.0"], self.subjects(report))
@@ -90,7 +91,7 @@ class ManagedTest(testcase.TestCase):
         )
 
     def test_unknown_cpus_silence_one_interrupt_alone(self) -> None:
-        gone = {"proc/irq/51/effective_affinity_list": None}
+        gone = {"proc/irq/91/effective_affinity_list": None}
         irqs = ("nvme0q1", 2, "1-2"), ("nvme0q2", 3, "0,3")
         self.assertEqual(["nvme0"], self.subjects(self.report(*irqs, **gone)))
         (unjudged,) = self.report(("nvme0q0", 0, "0"), irqs[1], **gone).unknown

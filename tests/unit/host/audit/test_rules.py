@@ -61,7 +61,6 @@ class TableTest(testcase.TestCase):
         report = runner.run(hosts.view(hosts.good(), **audit_cases.PATH), strict=True)
         self.assertEqual([], report.findings)
         unknown = {"cpu-governor", "bridge-netfilter-off", "machine-slice-cpus"}
-        unknown |= {"managed-irq-on-dedicated"}
         unknown |= {"new-irqs-on-dedicated"}  # the good host is judged by its command line
         unknown |= {"ovs-pmd-not-isolated", "ovs-threads-on-dedicated"}
         unknown |= {"migration-threads-on-dedicated", "numa-balancing-beyond-node"}

@@ -99,7 +99,11 @@ class ScriptTest(transaction_case.TransactionCase):
         self.assertIn(f"'{device}'", pathlib.Path(self.script).read_text())
         for path in pathlib.Path(self.root).glob("sys/devices/pci*/*/*/msi_irqs/*"):
             path.unlink()
-        now = {path: data for path, data in sysroots.content(self.root).items() if "/irq/" in path}
+        now = {
+            path: data
+            for path, data in sysroots.content(self.root).items()
+            if path.endswith("_affinity_list")
+        }
         self.undo("--force")
         after = sysroots.content(self.root)
         self.assertEqual(now, {path: after[path] for path in now})

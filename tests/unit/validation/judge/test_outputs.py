@@ -210,12 +210,12 @@ class FilesTest(directories.DirectoryCase):
         report = outputs.base.BenchmarkReport(workload={"block size": "8k"})
         self.assertEqual(
             {"4k": "4k", "8k": "8k"},
-            outputs._mixed([runs[0], outputs._Run("8k", "", report)]).params["values"],
+            outputs._mixed([runs[0], outputs._Run("8k", "", report)]).params["by_file"],
         )
         report = outputs.base.BenchmarkReport()
         self.assertEqual(
             {"4k": "4k", "": "x"},
-            outputs._mixed([runs[0], outputs._Run("x", "", report)]).params["values"],
+            outputs._mixed([runs[0], outputs._Run("x", "", report)]).params["by_file"],
         )
 
     def test_the_command_of_a_run_is_compared_where_the_report_does_not_repeat_it(self):

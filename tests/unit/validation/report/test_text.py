@@ -90,7 +90,7 @@ _ANY = {
     **{"name": "pattern", "asked": "read", "values": {"read": "untuned", "write": "tuned"}},
     "outcomes": [{"benchmark": "cpu", "outcome": "gain", "ratio": 1.2}],
     **{"written": "40us", "bound": "max", "runs": 12, "broken": 1, "boot": 9, "file": ""},
-    **{"name": "depth", "values": {"1": "a", "": "b"}, "others": ["jobs"], "error": "no space"},
+    **{"by_file": {"1": "a", "": "b"}, "others": ["jobs"], "error": "no space"},
 }
 _VALUE = {"figure": "value", "metric": "latency_max", "value": 47.0, "unit": "µs"}
 _RATE = {"figure": "value", "metric": "throughput", "value": 9412.3, "low": 9300.0}
@@ -128,7 +128,7 @@ CASES = (
     (
         C.MIXED_WORKLOADS,
         {},
-        "the files are of different workloads: depth is 1 (a) and none (b); also different: jobs;",
+        "the files are of different workloads: pattern is 1 (a) and none (b); also different: jobs;",
     ),
     (C.TOO_FEW_BOOTS, {}, "-2.1%, allowed -5.0%: no interval from 1 boot; at least 2"),
     (C.FAILED, {"excluded": 0}, "3 of 9 trials of 'tuned' failed or are missing"),
