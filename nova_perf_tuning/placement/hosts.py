@@ -25,7 +25,7 @@ from nova_perf_tuning.placement import api
 #: again by it.
 REASON_PREFIX: Final = "nova-perf: "
 #: Why Nova itself disables a compute service that it sees for the first time, with ``[compute]
-#: enable_new_services = False`` (nova/objects/service.py, create).
+#: enable_new_services = False`` (Nova, objects.Service.create).
 NEW_SERVICE: Final = "New compute service disabled due to config option."
 #: An older result is refused; nova-compute's result_max_age is as long unless it is set otherwise.
 MAX_AGE: Final = datetime.timedelta(days=30)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.owners import CpuOwners, Owner
-from nova_perf_tuning.host.plan import guests, napi, nics, vectors
+from nova_perf_tuning.host.plan import background, guests, napi, nics, vectors
 
 _NO_CPUS: Final[frozenset[int]] = frozenset()
 #: Whose CPUs the host's work disturbs; interrupts disturb isolated ones, too.
@@ -29,7 +29,18 @@ class WorkKind(enum.Enum):
     IOTHREAD = ("d", "I/O thread")
     VCPU = ("c", "floating vCPU")
     PROGRAM = ("p", "program thread")
+    RPS = ("r", "queue with RPS")
+    KERNEL_THREAD = ("k", "kernel thread")
+    UNBOUND = ("w", "unbound work of the kernel, interrupts or devices that come later")
 
+
+#: Kinds of settings whose value is a list of CPUs, or a mask.
+_LISTS: Final = (
+    host_model.IrqTarget.kind,
+    host_model.ThreadTarget.kind,
+    host_model.KernelThreadTarget.kind,
+)
+_MASKS: Final = ("rps", "host_cpus")
 
 _RANKS: Final = {kind: rank for rank, kind in enumerate(WorkKind)}
 
@@ -97,6 +108,34 @@ def present(facts: host_model.HostFacts, owners: CpuOwners) -> Iterator[Work]:
             cpus = cpulist.find(thread.affinity) or _NO_CPUS
             yield Work(WorkKind.NAPI, nic.name, f"tid:{thread.tid}", cpus, _home(nic.node))
     yield from _interrupts(facts, own)
+    yield from _kernels_own(facts, owners.cpus(*_RESERVED))
+
+
+def _kernels_own(facts: host_model.HostFacts, reserved: frozenset[int]) -> Iterator[Work]:
+    """Yield the kernel's own work that may run on ``reserved`` CPUs; the rest would hide all else."""
+    for nic in facts.nics:
+        for queue, mask in enumerate(nic.rps):
+            cpus = _mask(mask)
+            if cpus & reserved:
+                yield Work(WorkKind.RPS, nic.name, f"{nic.name}/rx-{queue}", cpus)
+    for target, mask, name in (
+        (host_model.NEW_DEVICES, facts.sysctls.get(background.DEFAULT_RPS), "later devices"),
+        (host_model.NEW_IRQS, facts.new_irq_mask, "later interrupts"),
+        (host_model.WORKQUEUE, facts.workqueue_mask, "unbound work"),
+    ):
+        cpus = _mask(mask)
+        if cpus & reserved:
+            yield Work(WorkKind.UNBOUND, name, target, cpus)
+    for thread in facts.kernel_threads or ():
+        cpus = cpulist.find(thread.affinity) or _NO_CPUS
+        if cpus & reserved:
+            yield Work(WorkKind.KERNEL_THREAD, thread.name, f"tid:{thread.tid}", cpus)
+
+
+def _mask(text: str | None) -> frozenset[int]:
+    if text is None or not cpulist.is_mask(text):
+        return _NO_CPUS
+    return cpulist.parse_mask(text)
 
 
 def _guest_threads(
@@ -157,8 +196,10 @@ def planned(work: Iterable[Work], settings: Iterable[host_model.Setting]) -> lis
     """Return the work with the CPUs that settings give it."""
     cpus: dict[str, frozenset[int]] = {}
     for setting in settings:
-        if setting.kind in (host_model.IrqTarget.kind, host_model.ThreadTarget.kind):
+        if setting.kind in _LISTS:
             cpus[setting.target] = cpulist.parse(setting.value)
+        elif setting.kind in _MASKS:
+            cpus[setting.target] = _mask(setting.value)
     return [item._replace(cpus=cpus.get(item.target, item.cpus)) for item in work]
 
 

@@ -18,7 +18,8 @@ from nova_perf_tuning.host.plan.layout import CpuLayout
 
 #: Classes of this work, as sets of a plan are named.
 WORK: Final = ("rps", "new_irq", "workqueue", "kthread")
-_DEFAULT_RPS: Final = "net.core.rps_default_mask"
+#: Mask of the RPS of devices that come later.
+DEFAULT_RPS: Final = "net.core.rps_default_mask"
 #: Name of the devices that come later, among those that RPS serves.
 _LATER: Final = "devices that come later"
 
@@ -86,7 +87,7 @@ class _Work:
 
     def defaults(self) -> Iterator[host_model.Setting]:
         """Yield the masks of what has no CPUs of its own, where they name guests' CPUs."""
-        later = self.facts.sysctls.get(_DEFAULT_RPS)
+        later = self.facts.sysctls.get(DEFAULT_RPS)
         for target, mask, what in (
             (host_model.NEW_DEVICES, later, "RPS of devices that come later"),
             (host_model.NEW_IRQS, self.facts.new_irq_mask, "interrupts that come later"),
@@ -188,7 +189,7 @@ def users(facts: host_model.HostFacts, settings: Sequence[host_model.Setting]) -
         for mask in dict.fromkeys(masks):  # a host has thousands of queues with few masks
             add("rps", mask, nic.name)
     for work, target, mask, name in (
-        ("rps", host_model.NEW_DEVICES, facts.sysctls.get(_DEFAULT_RPS), _LATER),
+        ("rps", host_model.NEW_DEVICES, facts.sysctls.get(DEFAULT_RPS), _LATER),
         ("new_irq", host_model.NEW_IRQS, facts.new_irq_mask, ""),
         ("workqueue", host_model.WORKQUEUE, facts.workqueue_mask, ""),
     ):
