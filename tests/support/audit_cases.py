@@ -127,6 +127,15 @@ CASES: dict[str, Case] = {
             "from the scheduler; isolated now: CPUs 2-3,6-7,10-11,14-15"
         ),
     ),
+    "isolcpus-without-effect": Case(
+        {"proc/cmdline": "isolcpus=0,2-3 irqaffinity=0-1\n"},
+        "warning",
+        "isolcpus=0,2-3",
+        message=(
+            "isolcpus= asks for CPU 0, and the kernel isolates CPUs 2-3,6-7,10-11,14-15 only. The host's own work "
+            "and guests run on these CPUs as on any other."
+        ),
+    ),
     "irqaffinity-on-dedicated": Case(
         {"proc/cmdline": "isolcpus=managed_irq,2-3 irqaffinity=0-3\n"},
         "warning",

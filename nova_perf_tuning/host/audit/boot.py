@@ -32,6 +32,18 @@ def not_isolating(host: Host) -> list[tuple[str, str]]:
     return [(_CMDLINE, f"isolcpus={value} (without the flag domain)")]
 
 
+def _asked_to_isolate(host: Host) -> frozenset[int]:
+    """Return the CPUs of isolcpus=; those that the kernel keeps from the scheduler are its own list's.
+
+    Where the list is not in a record, or the parameter is about managed interrupts alone, what the
+    parameter says is all that is known.
+    """
+    asked = host.cpus_of_parameter(host.boot.get("isolcpus", "")) or frozenset()
+    if not_isolating(host) or not host.has(owners.ISOLATED_AT_BOOT[1:]):
+        return asked
+    return asked & cpulist.parse(host.facts.isolated)
+
+
 class NohzFull(HostRule):
     """nohz_full names dedicated CPUs only, and the kernel obeys it."""
 
@@ -83,6 +95,57 @@ class NohzFull(HostRule):
         return asked & host.present
 
 
+class IsolatedAtBoot(HostRule):
+    """The kernel isolates the CPUs that isolcpus= names."""
+
+    id = "isolcpus-without-effect"
+    why = "The host's own work and guests run on these CPUs as on any other."
+    remedy = (
+        "isolcpus= with CPUs of this host, and never all that are present when the kernel starts"
+    )
+    source = "kernel/sched/isolation.c, housekeeping_setup(): must include one present CPU, using boot CPU"
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        value = host.boot.get("isolcpus", "")
+        need(value, "no isolcpus= on the kernel's command line")
+        need(not not_isolating(host), "isolcpus= has no flag domain: it isolates no CPU")
+        host.need_isolation()
+        isolated = cpulist.parse(host.facts.isolated)
+        evidence = [
+            (_CMDLINE, f"isolcpus={value}"),
+            (owners.ISOLATED_AT_BOOT, host.facts.isolated or "none"),
+        ]
+        asked = host.cpus_of_parameter(value)
+        if asked is None:
+            why = "isolcpus= is no list of CPUs: the kernel passes it over"
+            if not isolated:
+                yield self.finding(evidence, f"{why}, and no CPU is isolated. {self.why}")
+            return
+        lost = asked - isolated
+        if host.present:
+            lost &= host.present
+        if lost:
+            now = f"isolates {cpulist.named(isolated)} only" if isolated else "isolates no CPU"
+            why = f"isolcpus= asks for {cpulist.named(lost)}, and the kernel {now}. {self.why}"
+            yield self.finding(evidence, why, self._remedy(host, lost))
+        elif asked and not isolated:
+            why = f"isolcpus= names {cpulist.named(asked)}, which this host lacks: no CPU is isolated"
+            yield self.finding(evidence, why)
+
+    def seen(self, host: Host) -> Iterator[tuple[str, object]]:
+        yield owners.ISOLATED_AT_BOOT, host.facts.isolated or "none"
+
+    def _remedy(self, host: Host, lost: frozenset[int]) -> str:
+        """Return what to do: CPU 0 alone starts the kernel where others come later, and is never isolated then."""
+        others = (host.sets.online | host.present) - {0}
+        if 0 in lost and others:
+            return (
+                f"isolcpus= with other CPUs than CPU 0 (here are {cpulist.format(others)}), or without it: the "
+                "kernel needs a CPU that is present when it reads its command line (dmesg | grep -i housekeeping)"
+            )
+        return "dmesg | grep -i housekeeping says what the kernel refused; correct isolcpus= and reboot"
+
+
 class BootParameters(HostRule):
     """Parameters of the kernel are spelt as it knows them."""
 
@@ -126,7 +189,7 @@ class BootIrqAffinity(HostRule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         isolcpus = host.boot.get("isolcpus", "")
-        isolated = host.sets.quiet | (host.cpus_of_parameter(isolcpus) or frozenset())
+        isolated = host.sets.quiet | _asked_to_isolate(host)
         taken = isolated | host.sets.reserved
         if not taken:
             host.need_isolation()
@@ -144,7 +207,8 @@ class BootIrqAffinity(HostRule):
             also = "; isolcpus=managed_irq keeps off only those that the kernel itself places"
         level = Level.WARNING
         by_default = "irqaffinity" not in host.boot
-        if by_default and (not isolated or self._are_moved(host, wrong)):
+        owned = wrong & host.sets.reserved
+        if by_default and (not owned or not isolated or self._are_moved(host, wrong)):
             level = Level.INFO
         yield self.finding(
             evidence,

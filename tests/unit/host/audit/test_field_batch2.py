@@ -56,7 +56,7 @@ _FOUND = {
     "49": [("warning", "nova-cpu-sets", "(0,20)")],
     "52": [
         ("warning", "isolated-half-cores", "CPUs 27-42"),
-        ("warning", "irqaffinity-on-dedicated", "irqaffinity=0-2,19-47"),
+        ("info", "irqaffinity-on-dedicated", "irqaffinity=0-2,19-47"),
     ],
     "54": [("warning", "isolated-half-cores", "CPUs 64-71")],
     "56": [("warning", "irqbalance-unaware", "leaves CPUs 0-3 open")],

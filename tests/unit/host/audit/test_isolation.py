@@ -86,6 +86,46 @@ class AbsentParametersTest(testcase.TestCase):
             with self.subTest(name):
                 self.assertEqual(expected, self.levels(changes))
 
+    def test_isolated_cpus_that_nobody_is_known_to_own(self) -> None:
+        nobody = {"etc/nova": None, "etc/libvirt": None, "run/libvirt": None, "proc/5000": None}
+        for flags in ("", "managed_irq,domain,"):
+            line = {"proc/cmdline": f"isolcpus={flags}{hosts.DEDICATED}\n"}
+            self.assertEqual([rules.Level.INFO], self.levels({**nobody, **line}))
+        on_purpose = {"proc/cmdline": f"isolcpus={hosts.DEDICATED} irqaffinity=0-3\n"}
+        self.assertEqual([rules.Level.WARNING], self.levels({**nobody, **on_purpose}))
+
+    def test_isolcpus_against_the_list_of_the_kernel(self) -> None:
+        isolated = f"{_CPU}/isolated"
+        for name, value, now, words in (
+            ("the first CPU", "0", "\n", "asks for CPU 0, and the kernel isolates no CPU"),
+            ("a part", "2-5", "2-3\n", "asks for CPUs 4-5, and the kernel isolates CPUs 2-3 only"),
+            ("not there", "90-91", "\n", "names CPUs 90-91, which this host lacks"),
+            ("no list", "2-x", "\n", "is no list of CPUs"),
+            ("all", "2-3", "2-3\n", ""),
+            ("offline ones", "2-3,90", "2-3\n", ""),
+            ("flags", "managed_irq,domain,2-3", "2-3\n", ""),
+        ):
+            with self.subTest(name):
+                changes = {isolated: now, "proc/cmdline": f"isolcpus={value}\n"}
+                report = audit_cases.judge("isolcpus-without-effect", changes)
+                found = [finding.why for finding in report.findings]
+                self.assertEqual(bool(words), len(found) == 1, found)
+                self.assertIn(words, "".join(found))
+                self.assertEqual([], report.unknown)
+        for value in ("", "managed_irq,2-3", "nohz,2-3"):
+            changes = {isolated: "\n", "proc/cmdline": f"quiet isolcpus={value}\n"}
+            report = audit_cases.judge("isolcpus-without-effect", changes)
+            self.assertEqual(["not_applicable"], [lack.code for lack in report.unknown], value)
+
+    def test_what_the_kernel_did_not_isolate_is_not_isolated(self) -> None:
+        bare = {f"{_CPU}/nohz_full": "\n", "etc/nova": None, "run/libvirt": None}
+        none = {**bare, f"{_CPU}/isolated": "\n", "proc/cmdline": "isolcpus=0\n"}
+        report = audit_cases.judge("irqaffinity-on-dedicated", none)
+        self.assertEqual([], [one for one in report.findings if "CPU 0" in one.why])
+        managed = {**none, "proc/cmdline": "isolcpus=managed_irq,2-3\n"}
+        (finding,) = audit_cases.judge("irqaffinity-on-dedicated", managed).findings
+        self.assertIn("CPUs 2-3", finding.why)
+
     def test_managed_interrupts_are_another_matter(self) -> None:
         for flags, words in (
             ("", "has no managed_irq"),

@@ -107,6 +107,7 @@ _NEEDED: dict[str, frozenset[str]] = {
     "irqaffinity-on-dedicated": frozenset({"cmdline"}),
     "irqbalance-unaware": frozenset({"comm"}),
     "isolated-half-cores": frozenset({"core_cpus_list", "isolated"}),
+    "isolcpus-without-effect": frozenset({"cmdline", "isolated"}),
     "isolated-not-dedicated": _NOVA | {"comm", "isolated"},
     "ksm-with-pinned-guests": frozenset({"xml", "run"}),
     "kvm-missing": frozenset(),
