@@ -127,6 +127,22 @@ CASES: dict[str, Case] = {
             "from the scheduler; isolated now: CPUs 2-3,6-7,10-11,14-15"
         ),
     ),
+    "tuned-isolated-cores": Case(
+        {
+            "etc/tuned/active_profile": "cpu-partitioning\n",
+            "etc/tuned/cpu-partitioning-variables.conf": "isolated_cores=14-17\n",
+        },
+        "error",
+        "14-17",
+        message=(
+            "isolated_cores names CPUs 16-17; this host has only CPUs 0-15. TuneD refuses the whole profile: nothing "
+            "is isolated or tuned by it."
+        ),
+        holds={
+            "etc/tuned/active_profile": "realtime\n",
+            "etc/tuned/realtime-variables.conf": f'isolated_cores="{hosts.DEDICATED}"\n',
+        },
+    ),
     "isolcpus-without-effect": Case(
         {"proc/cmdline": "isolcpus=0,2-3 irqaffinity=0-1\n"},
         "warning",

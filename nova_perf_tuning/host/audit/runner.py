@@ -23,6 +23,7 @@ from nova_perf_tuning.host.audit import (
     nic_interrupts,
     physnets,
     placement,
+    tuned,
     vswitch,
     writers,
 )
@@ -45,6 +46,7 @@ _MODULES = (
     nic_interrupts,
     physnets,
     placement,
+    tuned,
     vswitch,
     writers,
 )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The CPUs to which the host's services are confined: by systemd, or by a profile of TuneD."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.input.facts.root import Root
@@ -34,14 +34,44 @@ def read_services(root: Root, online: frozenset[int]) -> tuple[str, str]:
     if setting is not None:
         path, words = setting
         return _confined(words, online, f"/{path} CPUAffinity")
-    for profile in _content(root, f"{_TUNED}/active_profile").split():
-        if profile not in PARTITIONING:
-            continue
-        path = f"{_TUNED}/{profile}-variables.conf"
-        isolated = cpulist.find(_assigned(_content(root, path), "isolated_cores"))
-        if isolated and online - isolated:
-            return cpulist.format(online - isolated), f"/{path} isolated_cores"
+    tuned = isolated_cores(root)
+    if tuned is not None and tuned.cpus and online - tuned.cpus:
+        return cpulist.format(online - tuned.cpus), tuned.source
     return "", ""
+
+
+class IsolatedCores(NamedTuple):
+    """``isolated_cores=`` of TuneD's active profile: its file, and its text without quotes."""
+
+    profile: str
+    path: str
+    text: str
+
+    @property
+    def source(self) -> str:
+        """Where it is from, as evidence."""
+        return f"/{self.path} isolated_cores"
+
+    @property
+    def cpus(self) -> frozenset[int] | None:
+        """The CPUs as cpulist_unpack() of TuneD reads them: a list with ``^`` or a mask after 0x; None: neither."""
+        if self.text.lower().startswith("0x"):
+            mask = self.text[2:]
+            return cpulist.parse_mask(mask) if cpulist.is_mask(mask) else None
+        try:
+            return cpulist.parse_spec(self.text)
+        except cpulist.CpuListError:
+            return None
+
+
+def isolated_cores(root: Root) -> IsolatedCores | None:
+    """Return what the first active profile that isolates CPUs says; None where there is none."""
+    for profile in _content(root, f"{_TUNED}/active_profile").split():
+        if profile in PARTITIONING:
+            path = f"{_TUNED}/{profile}-variables.conf"
+            text = _assigned(_content(root, path), "isolated_cores").strip("\"'")
+            return IsolatedCores(profile, path, text)
+    return None
 
 
 def unit_setting(root: Root, path: str, key: str) -> tuple[str, str] | None:

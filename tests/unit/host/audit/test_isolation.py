@@ -266,3 +266,47 @@ class WideBanTest(testcase.TestCase):
                 self.assertEqual(expected, found)
                 for finding in findings:
                     self.assertIn("bans CPUs 1,9 as well", finding.why)
+
+
+class TunedTest(testcase.TestCase):
+    """What a profile of TuneD isolates, against the host and the kernel."""
+
+    def judge(self, profile: str, text: str, **more: str) -> rules.Report:
+        changes = {
+            "etc/tuned/active_profile": f"{profile}\n",
+            f"etc/tuned/{profile}-variables.conf": f"# CPUs\nisolated_cores={text}\n",
+        }
+        return audit_cases.judge("tuned-isolated-cores", {**changes, **more})
+
+    def test_cpus_that_are_not_there(self) -> None:
+        for profile, text, absent in (
+            ("realtime", "16-17", "16-17"),
+            ("cpu-partitioning", "2-3,40", "40"),
+            ("realtime-virtual-host", "0x30000", "16-17"),
+            ("realtime", "10-20,^20", "16-19"),
+        ):
+            with self.subTest(text):
+                (finding,) = self.judge(profile, text).findings
+                self.assertEqual(rules.Level.ERROR, finding.level)
+                self.assertIn(f"{absent}; this host has only CPUs 0-15", finding.why)
+
+    def test_the_kernel_does_not_isolate_them(self) -> None:
+        gone = {f"{_CPU}/isolated": "2-3\n"}
+        (finding,) = self.judge("realtime", hosts.DEDICATED, **gone).findings
+        self.assertEqual(rules.Level.WARNING, finding.level)
+        self.assertIn("isolates CPUs 6-7,10-11,14-15, and the kernel does not", finding.why)
+        self.assertEqual([], self.judge("cpu-partitioning", hosts.DEDICATED, **gone).findings)
+
+    def test_nothing_is_wrong(self) -> None:
+        for text in (hosts.DEDICATED, "", '""', "2-3"):
+            report = self.judge("realtime", text)
+            self.assertEqual((["tuned-isolated-cores"], []), (report.clean, report.findings), text)
+
+    def test_what_cannot_be_judged(self) -> None:
+        for profile, text, code in (
+            ("realtime", "${f:calc_isolated_cores:2}", "not_applicable"),
+            ("realtime", "2-x", "no_data"),
+            ("throughput-performance", "90", "not_applicable"),
+        ):
+            (lack,) = self.judge(profile, text).unknown
+            self.assertEqual(code, lack.code, text)

@@ -64,6 +64,7 @@ class TableTest(testcase.TestCase):
         unknown |= {"new-irqs-on-dedicated"}  # the good host is judged by its command line
         unknown |= {"ovs-pmd-not-isolated", "ovs-threads-on-dedicated"}
         unknown |= {"migration-threads-on-dedicated", "numa-balancing-beyond-node"}
+        unknown.add("tuned-isolated-cores")
         self.assertEqual(unknown, {lack.rule for lack in report.unknown})
 
     def test_an_empty_host_is_unknown_not_clean(self) -> None:
@@ -142,6 +143,7 @@ _NEEDED: dict[str, frozenset[str]] = {
     "tcp-autotuning-off": frozenset({"tcp_moderate_rcvbuf"}),
     "tcp-buffers-too-small": _NIC | {"speed", "tcp_rmem", "tcp_wmem"},
     "thp-never": frozenset({"xml", "enabled"}),
+    "tuned-isolated-cores": frozenset({"active_profile", "cpu-partitioning-variables.conf"}),
     "vhost-net-missing": frozenset({"kvm"}),
     "vhost-on-dedicated": _THREADS,
     "xen-pv-guest": frozenset({"type", "guest_type"}),
