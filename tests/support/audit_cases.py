@@ -127,6 +127,17 @@ CASES: dict[str, Case] = {
             "from the scheduler; isolated now: CPUs 2-3,6-7,10-11,14-15"
         ),
     ),
+    "nova-option-without-effect": Case(
+        {
+            _NOVA: f"[compute]\ncpu_dedicated_set = {hosts.DEDICATED}\ncpu_shared_set = {hosts.SHARED}\n"
+            "reserved_host_memory_mb = 2048\n"
+        },
+        "warning",
+        "2048",
+        message=(
+            "Nova reads reserved_host_memory_mb in [DEFAULT] alone: here it has no effect, and the default holds"
+        ),
+    ),
     "tuned-isolated-cores": Case(
         {
             "etc/tuned/active_profile": "cpu-partitioning\n",

@@ -7,6 +7,8 @@ are never followed.
 """
 
 import fnmatch
+import importlib.resources
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -64,6 +66,24 @@ DEDICATED: Final = ("compute", "cpu_dedicated_set")
 SHARED: Final = ("compute", "cpu_shared_set")
 PIN_SET: Final = ("DEFAULT", "vcpu_pin_set")
 _SETS: Final = (DEDICATED, SHARED, PIN_SET)
+#: Section -> the options that Nova reads in it, of those sections whose options are known.
+READ_BY_NOVA: Final[Mapping[str, frozenset[str]]] = {
+    section: frozenset(names.split())
+    for section, names in tomllib.loads(
+        importlib.resources.files(__package__)
+        .joinpath("nova_options.toml")
+        .read_text(encoding="utf-8")
+    ).items()
+}
+#: Sections whose options are all known; [DEFAULT] has those of libraries, too.
+_KNOWN_WHOLE: Final = ("compute", "libvirt")
+#: Options that a recorded host keeps wherever they are: what the host has for itself.
+_OF_THE_HOST: Final = (
+    "reserved_host_memory_mb",
+    "reserved_huge_pages",
+    "cpu_allocation_ratio",
+    "ram_allocation_ratio",
+)
 
 
 class NovaConfigError(errors.PerfTuningError):
@@ -175,6 +195,32 @@ def misplaced(options: Options) -> list[tuple[Value, tuple[str, str]]]:
             if key == option[1] and section != option[0] and option not in options:
                 wrong.append((value, option))
     return wrong
+
+
+def elsewhere(options: Options) -> list[tuple[Value, str, str]]:
+    """Return the options in sections where Nova does not look, each with its name and the section that it reads.
+
+    CPU sets are :func:`misplaced`; an option that is in its own section, too, is passed over.
+    """
+    wrong: list[tuple[Value, str, str]] = []
+    sets = {key for _section, key in _SETS}
+    for (section, key), value in options.items():
+        if section not in READ_BY_NOVA or key in sets or key in READ_BY_NOVA[section]:
+            continue
+        for place, names in READ_BY_NOVA.items():
+            if key in names and (place, key) not in options:
+                wrong.append((value, key, place))
+    return wrong
+
+
+def unknown(options: Options) -> list[tuple[Value, str, str]]:
+    """Return the options that Nova has in no section, each with its name and its section."""
+    every = frozenset[str]().union(*READ_BY_NOVA.values())
+    strange: list[tuple[Value, str, str]] = []
+    for (section, key), value in options.items():
+        if section in _KNOWN_WHOLE and key not in every:
+            strange.append((value, key, section))
+    return strange
 
 
 def find(root: Root, *, strict: bool = False) -> list[str]:
@@ -344,7 +390,7 @@ def recorded(text: str) -> str:
         known = _RECORDED.get(section, "")
         if section.startswith(PHYSNET):
             known = "numa_nodes"
-        if key in [name for _section, name in _SETS]:
+        if key in _OF_THE_HOST or key in [name for _section, name in _SETS]:
             known = key  # also where Nova does not look for it
         if key not in known.split() or not value.isprintable():
             continue

@@ -127,6 +127,7 @@ _NEEDED: dict[str, frozenset[str]] = {
     "nic-irq-remote-node": _NIC | _NODES | {"N", "numa_node"},
     "nohz-full-mismatch": frozenset({"nohz_full"}),
     "nova-cpu-sets": _NOVA | {"core_cpus_list"},
+    "nova-option-without-effect": _NOVA,
     "nova-physnet-numa-nodes": _NIC | _NODES | _NOVA | {"numa_node"},
     "nova-power-management-overlap": _NIC | _NOVA | {"N"},
     "nova-shared-set-missing": _NOVA,
