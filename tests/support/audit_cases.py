@@ -127,6 +127,19 @@ CASES: dict[str, Case] = {
             "from the scheduler; isolated now: CPUs 2-3,6-7,10-11,14-15"
         ),
     ),
+    "device-irqs-one-cpu": Case(
+        {
+            **_irqs(1, 1),
+            **hosts.irq(50, "nvme0q1", 1, "sys/devices/pci0000:00/0000:05:00.0"),
+            "proc/interrupts": "CPU0 CPU1\n40: 0 90000 eth0\n41: 0 9000 eth0\n50: 0 8000000 nvme0q1\n",
+        },
+        "warning",
+        "1 (nvme0q1)",
+        message=(
+            "3 interrupts of several devices are served by CPU 1, while CPUs 0,4-5,8-9,12-13 serve no device: "
+            "50 (nvme0q1), 40 (eth0-TxRx-0), 41 (eth0-TxRx-1)"
+        ),
+    ),
     "nova-option-without-effect": Case(
         {
             _NOVA: f"[compute]\ncpu_dedicated_set = {hosts.DEDICATED}\ncpu_shared_set = {hosts.SHARED}\n"

@@ -6,6 +6,7 @@ chose. Only then the counts are read: a large host must format millions of them.
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -35,13 +36,20 @@ class InterruptCounts:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._rows: Mapping[int, Mapping[int, int]] | None = None
+        self._rows: Mapping[int, _Row] | None = None
 
     def of(self, irq: host_model.Irq) -> Mapping[int, int]:
         """Return CPU -> how often it has served an interrupt, without zeros."""
+        return self._row(irq).counts
+
+    def name_of(self, irq: host_model.Irq) -> str:
+        """Return the names of an interrupt's handlers, of the file where its directory has none."""
+        return irq.name or self._row(irq).name or "no handler"
+
+    def _row(self, irq: host_model.Irq) -> "_Row":
         if self._rows is None:
             self._rows = _parsed(self._host.content(_FILE) or "")
-        return self._rows.get(irq.number, {})
+        return self._rows.get(irq.number, _NO_ROW)
 
     def served(self, irq: host_model.Irq) -> Served:
         """Return which CPUs serve an interrupt."""
@@ -73,17 +81,32 @@ class InterruptCounts:
         return [irq for irq in irqs if sum(self.of(irq).values()) >= least]
 
 
-def _parsed(text: str) -> dict[int, dict[int, int]]:
-    """Return number -> CPU -> count of the lines of numbered interrupts."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Row:
+    """One interrupt: CPU -> count, without zeros, and the names behind chip and hardware number."""
+
+    counts: Mapping[int, int]
+    name: str
+
+
+_NO_ROW: Final = _Row({}, "")
+
+
+def _parsed(text: str) -> dict[int, _Row]:
+    """Return number -> row of the lines of numbered interrupts."""
     head, *lines = text.splitlines() or [""]
     cpus = [int(word[3:]) for word in head.split() if word[:3] == "CPU" and word[3:].isdecimal()]
-    rows: dict[int, dict[int, int]] = {}
+    rows: dict[int, _Row] = {}
     for line in lines:
         number, colon, rest = line.partition(":")
-        counts = rest.split()[: len(cpus)]
+        words = rest.split(maxsplit=len(cpus))
+        counts = words[: len(cpus)]
         if not colon or not number.strip().isdecimal() or len(counts) < len(cpus):
             continue
         if all(count.isdecimal() for count in counts):
             row = {cpu: int(count) for cpu, count in zip(cpus, counts, strict=True)}
-            rows[int(number)] = {cpu: count for cpu, count in row.items() if count}
+            name = re.split(r"\s{2,}", words[-1].strip())[-1]
+            if not name.isprintable() or len(words) == len(cpus):
+                name = ""
+            rows[int(number)] = _Row({cpu: count for cpu, count in row.items() if count}, name)
     return rows

@@ -21,7 +21,7 @@ from lxml import etree
 
 from nova_perf_tuning import atomic_write
 from nova_perf_tuning.guest import parsing
-from nova_perf_tuning.host.audit import host
+from nova_perf_tuning.host.audit import device_interrupts, host
 from nova_perf_tuning.host.audit.configuration import MACHINE
 from nova_perf_tuning.host.input import novaconf
 from nova_perf_tuning.host.input.facts import (
@@ -194,12 +194,12 @@ def _add_tables(tree: Tree) -> None:
 
 
 def _needs_counts(facts: host_model.HostFacts) -> bool:
-    """Whether only counts say which CPU serves an interrupt of a NIC."""
-    for nic in facts.nics:
-        for number in nic.irqs:
-            irq = facts.irqs.get(number)
-            if irq is not None and not irq.effective and not (irq.affinity or "0").isdecimal():
-                return True
+    """Whether only counts say which CPU serves an interrupt of a device, or which of few devices fire."""
+    if facts.irqs and device_interrupts.wants_counts(facts):
+        return True
+    for irq in facts.irqs.values():
+        if irq.name and not irq.effective and not (irq.affinity or "0").isdecimal():
+            return True
     return False
 
 

@@ -4,7 +4,7 @@ network devices.
 
 /proc/interrupts is not read: on a large host the kernel must format millions of counters for it
 and takes every interrupt's lock while it does. (The audit reads it where the kernel does not say which
-CPU serves a NIC.) One listing of a network device's directory
+CPU serves a NIC, and where few CPUs serve all devices.) One listing of a network device's directory
 (Documentation/ABI/testing/sysfs-class-net*) shows its kind and memberships; only what is there is
 then read.
 """

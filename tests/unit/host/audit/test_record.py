@@ -56,7 +56,18 @@ class RecordingTest(testcase.TestCase):
         counts = {"proc/interrupts": "  CPU0 CPU1\n 40: 0 9  PCI-MSI 1-edge eth0-TxRx-0\n"}
         wide: dict[str, str | None] = {"proc/irq/40/smp_affinity_list": "0-15\n"}
         unsaid: dict[str, str | None] = {**wide, "proc/irq/40/effective_affinity_list": None}
+        many: dict[str, str | None] = {}
+        for number in range(50, 60):
+            many |= hosts.irq(number, f"disk{number}", number - 50, hosts.ETH0)
+        spread = hosts.changed(hosts.good(), {**counts, **many})
         for changes, expected in (({}, False), (wide, False), (unsaid, True)):
+            kept = record.collect(hosts.TreeRoot(hosts.changed(spread, changes))).entries
+            self.assertEqual(expected, "proc/interrupts" in kept, changes)
+
+    def test_counts_are_kept_where_few_cpus_serve_all_interrupts(self) -> None:
+        counts = {"proc/interrupts": "  CPU0 CPU1\n 40: 0 9  PCI-MSI 1-edge eth0-TxRx-0\n"}
+        without = {"proc/irq": None}
+        for changes, expected in (({}, True), (without, False)):
             tree = hosts.changed(hosts.good(), {**counts, **changes})
             kept = record.collect(hosts.TreeRoot(tree)).entries
             self.assertEqual(expected, "proc/interrupts" in kept, changes)

@@ -96,6 +96,7 @@ _NEEDED: dict[str, frozenset[str]] = {
     "watchdog-on-dedicated": frozenset({"watchdog", "watchdog_cpumask"}),
     "workqueues-on-dedicated": frozenset({"cpumask"}),
     "deep-idle-states": frozenset({"latency"}),
+    "device-irqs-one-cpu": frozenset({"N", "N_name", "interrupts"}),
     "emulator-on-dedicated": _THREADS,
     "guest-far-from-nic": _NIC | _BRIDGE | _NODES | {"numa_node", "tapN", "xml"},
     "guest-floats-on-isolated": _THREADS | {"isolated"},

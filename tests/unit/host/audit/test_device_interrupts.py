@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Interrupts of storage and of other devices beside NICs: which CPU serves them."""
+
+from nova_perf_tuning import rules
+from nova_perf_tuning.host.audit import runner
+from tests.support import audit_hosts as hosts
+from tests.support import field_hosts, testcase
+
+_RULE = "device-irqs-one-cpu"
+
+
+class DevicesTest(testcase.TestCase):
+    def judge(self, rows: str, online: str = "0-3", **more: str) -> rules.Report:
+        """Return what is said of a host with these lines of /proc/interrupts; masks allow all CPUs."""
+        head = "    ".join(f"CPU{cpu}" for cpu in range(4))
+        tree = field_hosts.machine(online) | {"proc/interrupts": f"   {head}\n{rows}", **more}
+        for row in rows.splitlines():
+            number, _, rest = row.partition(":")
+            tree[f"proc/irq/{number.strip()}/smp_affinity_list"] = f"{online}\n"
+            tree[f"proc/irq/{number.strip()}/{rest.split()[-1]}"] = hosts.DIRECTORY
+        return runner.run(hosts.view(tree), runner.chosen([_RULE]), strict=True)
+
+    def test_devices_that_share_a_cpu(self) -> None:
+        (finding,) = self.judge(
+            "0: 90 0 0 0 timer\n5: 40000 0 0 0 megasas\n6: 90000 0 0 0 em2-0\n7: 9000000 0 0 0 em2-1\n"
+        ).findings
+        self.assertEqual(rules.Level.WARNING, finding.level)
+        self.assertIn("served by CPU 0, while CPUs 1-3 serve no device", finding.why)
+        self.assertIn("7 (em2-1), 6 (em2-0)", finding.why)
+        self.assertNotIn("timer", finding.why)
+        first = "echo 1 > /proc/irq/6/smp_affinity_list\necho 2 > /proc/irq/5/smp_affinity_list"
+        self.assertEqual(first, finding.remedy)
+
+    def test_each_of_the_busiest_gets_a_cpu_of_its_own(self) -> None:
+        rows = "".join(f"{number}: 0 50000 0 0 disk{number}\n" for number in range(5, 9))
+        (finding,) = self.judge(rows).findings
+        commands = [f"echo {cpu} > /proc/irq/{irq}/" for cpu, irq in ((0, 6), (2, 7), (3, 8))]
+        for command, line in zip(commands, finding.remedy.splitlines(), strict=True):
+            self.assertIn(command, line)
+
+    def test_nothing_is_wrong(self) -> None:
+        for name, rows in (
+            ("two CPUs", "5: 40000 0 0 0 ahci\n6: 0 90000 0 0 eth0\n"),
+            ("all CPUs in turn", "5: 4000 4000 4000 4000 ahci\n6: 90000 90000 9000 9000 eth0\n"),
+        ):
+            with self.subTest(name):
+                self.assertEqual([_RULE], self.judge(rows).clean)
+        for name, rows in (
+            ("one interrupt", "79: 2506 0 0 0 megasas\n"),
+            ("one device fires", "5: 40000 0 0 0 ahci\n6: 30 0 0 0 eth0\n"),
+            ("they hardly fire", "5: 400 0 0 0 ahci\n6: 900 0 0 0 eth0\n"),
+        ):
+            with self.subTest(name):
+                (lack,) = self.judge(rows).unknown
+                self.assertEqual("not_applicable", lack.code)
+
+    def test_where_one_cpu_is_meant(self) -> None:
+        rows = "5: 40000 0 0 0 ahci\n6: 90000 0 0 0 eth0\n"
+        given = {"proc/cmdline": "irqaffinity=0\n"}
+        self.assertEqual("not_applicable", self.judge(rows, **given).unknown[0].code)
+        balanced = self.judge(rows, **{"proc/300/comm": "irqbalance\n"}).findings
+        self.assertEqual([rules.Level.INFO], [finding.level for finding in balanced])
+
+    def test_one_core_is_no_two_places(self) -> None:
+        """The other thread of the core that serves all comes last."""
+        siblings = {f"sys/devices/system/cpu/cpu{cpu}/topology/core_cpus_list" for cpu in (0, 1)}
+        rows = "5: 40000 0 0 0 ahci\n6: 90000 0 0 0 eth0\n"
+        (finding,) = self.judge(rows, **dict.fromkeys(siblings, "0-1\n")).findings
+        self.assertEqual("echo 2 > /proc/irq/5/smp_affinity_list", finding.remedy)
+
+    def test_without_counts(self) -> None:
+        gone = {"proc/interrupts": ""}
+        rows = "5: 0 0 0 0 ahci\n6: 0 0 0 0 eth0\n"
+        (lack,) = self.judge(rows, **gone).unknown
+        self.assertEqual("no_data", lack.code)
+        self.assertIn("5-6 (ahci, eth0) may be on CPUs 0-3", lack.text)
