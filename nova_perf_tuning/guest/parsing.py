@@ -139,7 +139,7 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
             pins[vcpu] = text
     emulator_pin = None
     emulator = next(grandchildren(root, "cputune", "emulatorpin"), None)
-    if emulator is not None:
+    if emulator is not None and emulator.get("cpuset") is not None:
         emulator_pin = cpuset(emulator.get("cpuset", ""), "emulatorpin")
     numad = attribute(root, "vcpu", "placement") == "auto"
     hostdevs = _HOSTDEVS(root)
@@ -419,9 +419,14 @@ def iothreads(domain: etree._Element) -> int:
 
 
 def _pins(root: etree._Element, kind: str, most: int) -> dict[int, str]:
-    """Return the pins of vCPUs or of I/O threads; DomainError: one has two, which libvirt refuses too."""
+    """Return the pins of vCPUs or of I/O threads; DomainError: one has two, which libvirt refuses too.
+
+    One that lacks an attribute pins nothing; it is among what :mod:`.shape` finds missing.
+    """
     pins: dict[int, str] = {}
     for pin in grandchildren(root, "cputune", f"{kind}pin"):
+        if pin.get(kind) is None or pin.get("cpuset") is None:
+            continue
         index = number(pin.get(kind, ""), 0, most, f"{kind}pin {kind}")
         if index in pins:
             raise DomainError(f"{kind} {index} has two <{kind}pin>; libvirt allows one")

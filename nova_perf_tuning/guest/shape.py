@@ -13,6 +13,12 @@ from nova_perf_tuning.specs import vocabulary
 
 #: Of a number in XML that is looked at; beyond it nothing is a number of a vCPU or a thread.
 _DIGITS: Final = 5
+#: Element of ``<cputune>`` -> the attributes that libvirt requires: virDomainDefTunablesParse().
+_PINS: Final = {
+    "vcpupin": ("vcpu", "cpuset"),
+    "emulatorpin": ("cpuset",),
+    "iothreadpin": ("iothread", "cpuset"),
+}
 
 
 class Dangling(NamedTuple):
@@ -82,6 +88,7 @@ def _number(element: etree._Element, name: str, otherwise: int) -> int:
 
 def _dangling(root: etree._Element, shape: Shape) -> Iterator[Dangling]:
     """Yield what libvirt refuses (``src/conf/domain_conf.c`` and ``domain_validate.c``)."""
+    yield from _incomplete(root)
     yield from _iothreads(root)
     for element in root.iterfind("cputune/vcpusched"):
         beyond = _beyond(element.get("vcpus", ""), shape.most)
@@ -101,10 +108,22 @@ def _dangling(root: etree._Element, shape: Shape) -> Iterator[Dangling]:
         yield Dangling(shape.topology, f"{seats} vCPUs, and <vcpu> says {shape.most}")
 
 
+def _incomplete(root: etree._Element) -> Iterator[Dangling]:
+    """Yield pins without an attribute that libvirt requires ("Missing required attribute")."""
+    for name, required in _PINS.items():
+        for element in root.iterfind(f"cputune/{name}"):
+            for attribute in required:
+                if element.get(attribute) is None:
+                    others = [key for key in required if key != attribute]
+                    shown = _shown(element, others[0]) if others else f"<{name}>"
+                    yield Dangling(shown, f"no attribute {attribute}")
+
+
 def _iothreads(root: etree._Element) -> Iterator[Dangling]:
     """Yield references to I/O threads that the domain does not have."""
     known = _iothread_ids(root)
-    places = [(element, "iothread") for element in root.iterfind("cputune/iothreadpin")]
+    pins = [pin for pin in root.iterfind("cputune/iothreadpin") if pin.get("iothread") is not None]
+    places = [(element, "iothread") for element in pins]
     for kind in ("disk", "controller"):
         for driver in root.iterfind(f"devices/{kind}/driver"):
             if driver.get("iothread") is not None:

@@ -453,7 +453,7 @@ CASES: dict[str, Case] = {
                 "<emulatorpin", "<iothreadpin iothread='1' cpuset='0'/><emulatorpin"
             )
         },
-        "warning",
+        "error",
         "<iothreadpin iothread='1'>: no such I/O thread",
         message=(
             "<iothreadpin iothread='1'> of instance-1: no such I/O thread. libvirt refuses to "

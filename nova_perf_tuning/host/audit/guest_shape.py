@@ -14,9 +14,10 @@ _LIBVIRT = "libvirt: domain XML format, CPU model and topology"
 
 
 class References(GuestRule):
-    """What a guest's XML refers to is in it."""
+    """What a guest's XML refers to is in it, and its pins are complete."""
 
     id = "guest-references"
+    level = Level.ERROR
     why = "libvirt refuses to define or start such a domain."
     remedy = "rebuild or resize it: Nova writes its XML anew"
     plain = "remove the element, or add what it names"

@@ -179,7 +179,7 @@ HOSTILE = [
         ("<cputune><vcpupin vcpu='x' cpuset='1'/></cputune>", "vcpupin"),
         ("<cputune><vcpupin vcpu='0' cpuset='1-'/></cputune>", "vcpupin cpuset"),
         ("<cputune><vcpupin vcpu='0' cpuset='0-4294967295'/></cputune>", "vcpupin cpuset"),
-        ("<cputune><vcpupin vcpu='0'/></cputune>", "vcpupin cpuset"),
+        ("<cputune><vcpupin vcpu='0' cpuset=''/></cputune>", "vcpupin cpuset"),
         ("<cputune><emulatorpin cpuset='$(id)'/></cputune>", "emulatorpin"),
         ("<cputune><iothreadpin iothread='99999' cpuset='1'/></cputune>", "iothreadpin"),
         ("<numatune><memory nodeset='a'/></numatune>", "numatune"),

@@ -2,6 +2,7 @@
 """References in domain XML, and vCPUs, cores and cells against pins and each other."""
 
 from nova_perf_tuning.guest import shape
+from nova_perf_tuning.host.audit import runner
 from tests.support import audit_cases, testcase
 from tests.support import audit_hosts as hosts
 
@@ -56,6 +57,27 @@ class ReferencesTest(testcase.TestCase):
         ):
             with self.subTest(name):
                 self.assertEqual(expected, found)
+
+    def test_pins_without_an_attribute_that_libvirt_requires(self) -> None:
+        io_threads = "<iothreads>1</iothreads>"
+        for tune, shown in (
+            ("<iothreadpin cpuset='0-1'/>", "<iothreadpin cpuset='0-1'>"),
+            ("<iothreadpin iothread='1'/>", "<iothreadpin iothread='1'>"),
+            ("<vcpupin cpuset='2'/>", "<vcpupin cpuset='2'>"),
+            ("<vcpupin vcpu='1'/>", "<vcpupin vcpu='1'>"),
+            ("<emulatorpin/>", "<emulatorpin>"),
+        ):
+            with self.subTest(tune):
+                self.assertEqual([shown], self.dangling(tune, io_threads))
+
+    def test_an_incomplete_pin_stops_nothing_else(self) -> None:
+        xml = hosts.domain().replace("<emulatorpin", "<iothreadpin cpuset='0'/><emulatorpin", 1)
+        tree = hosts.changed(hosts.good(), {"run/libvirt/qemu/instance-1.xml": xml})
+        report = runner.run(hosts.view(tree), strict=True)
+        found = [(one.level.value, one.rule) for one in report.findings]
+        self.assertEqual([("error", "guest-references")], found)
+        self.assertIn("no attribute iothread. libvirt refuses", report.findings[0].why)
+        self.assertIn("guest-pins", report.clean)
 
     def test_vcpus_and_cells(self) -> None:
         memory = "<numatune><memnode cellid='1' nodeset='0'/></numatune>"
