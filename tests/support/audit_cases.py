@@ -468,6 +468,20 @@ CASES: dict[str, Case] = {
             "vCPUs 0-1 of instance-1 are threads of one core for it, and pinned to CPUs 2-3 of different cores"
         ),
     ),
+    "guest-half-cores": Case(
+        {
+            **hosts.process(vcpus=("2", "10", "3", "7")),
+            _GUEST: hosts.domain(vcpus=4, pins=("2", "10", "3", "7")),
+            _SCSI: None,
+            _WINDOWS: None,
+        },
+        "info",
+        "vCPUs on CPUs 2-3,7,10",
+        message=(
+            "instance-1 has 1 whole core, and of further cores CPUs 3,7 without the other threads, CPUs 11,15: "
+            "whatever runs there takes half of a core"
+        ),
+    ),
     "guest-on-both-threads": Case(
         {
             **hosts.process(vcpus=("2", "10", "3", "11")),

@@ -11,6 +11,8 @@ from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, need
 
 _LIBVIRT = "libvirt: domain XML format, CPU model and topology"
+#: Guests that are shown where a rule holds.
+_SHOWN = 8
 
 
 class References(GuestRule):
@@ -61,7 +63,8 @@ class Topology(GuestRule):
     id = "guest-topology"
     why = "Its scheduler packs and spreads work by cores and nodes that are not there."
     remedy = "remove hw:cpu_sockets, hw:cpu_cores and hw:cpu_threads from the flavor: Nova then fits them to the pins"
-    plain = "<vcpupin> of vCPUs 2k and 2k+1 on threads of one core, or <topology threads='1'>"
+    plain = "<vcpupin> of vCPUs 2k and 2k+1 on threads of one core with <topology threads='2'>, or a core for each "
+    plain += "vCPU with threads='1'"
     source = f"{_LIBVIRT}; kernel: sched-domains, topology_sane() of x86"
 
     def guests(self, host: Host) -> Sequence[Guest]:
@@ -69,6 +72,12 @@ class Topology(GuestRule):
         judged = [guest for guest in host.guests if own_cpus(guest) or guest.shape.cells]
         need(judged, "no guest with CPUs of its own or NUMA cells")
         return judged
+
+    def seen(self, host: Host) -> Iterator[tuple[str, object]]:
+        for guest in self.guests(host)[:_SHOWN]:
+            own = own_cpus(guest)
+            if own:
+                yield guest.path, _places(host, own)
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         own = own_cpus(guest)
@@ -78,7 +87,7 @@ class Topology(GuestRule):
                 yield from self._torn(guest, own, core_of)
             elif guest.shape.threads or not guest.domain.specs.of_nova:
                 # Nova writes a topology for each guest; one without it was recorded without it.
-                yield from self._hidden(guest, own, core_of)
+                yield from self._hidden(host, guest, own, core_of)
         if guest.shape.fits:
             yield from self._cells(guest)
 
@@ -103,7 +112,7 @@ class Topology(GuestRule):
             yield self.of(guest, shown, why)
 
     def _hidden(
-        self, guest: Guest, own: Mapping[int, int], core_of: Mapping[int, str]
+        self, host: Host, guest: Guest, own: Mapping[int, int], core_of: Mapping[int, str]
     ) -> Iterator[Finding]:
         """Yield threads of a core of the host that the guest takes for cores."""
         of_core: dict[str, list[int]] = {}
@@ -116,6 +125,7 @@ class Topology(GuestRule):
             if len(shared) > 1:
                 why += f"; so do those of {counted(len(shared) - 1, 'more core')}"
             shown = [guest.shape.topology if guest.shape.threads else "no <topology>"]
+            shown.append(_places(host, own))
             yield self.of(
                 guest,
                 shown,
@@ -150,6 +160,60 @@ def _whole(vcpus: frozenset[int], size: int) -> bool:
     """Return whether ``vcpus`` consist of whole groups of ``size``."""
     groups = {vcpu // size for vcpu in vcpus}
     return len(vcpus) == len(groups) * size
+
+
+def _places(host: Host, own: Mapping[int, int]) -> str:
+    """Return on how many cores a guest's vCPUs are, and on which L3 caches where there are several."""
+    cpus = frozenset(own.values())
+    core_of = cores(host)
+    number = len({core_of.get(cpu, str(cpu)) for cpu in cpus})
+    shown = f"vCPUs on {cpulist.named(cpus)}: {counted(number, 'core')}"
+    caches = {cpu.l3 for cpu in host.facts.cpus if cpu.l3}
+    there = sorted((text for text in caches if cpulist.parse(text) & cpus), key=len)
+    if len(caches) > 1 and there:
+        shown += f", {counted(len(there), 'L3 cache')}"
+    return shown
+
+
+class HalfCores(GuestRule):
+    """A guest with both threads of some cores has whole cores throughout."""
+
+    id = "guest-half-cores"
+    level = Level.INFO
+    why = "Whatever runs on the other thread of a core takes half of it."
+    remedy = "hw:cpu_thread_policy=require in the flavor with an even number of vCPUs, or isolate"
+    plain = "<vcpupin> on both threads of each core, or on one thread of each, the other left idle"
+    source = (
+        "Nova's documentation of CPU topologies: threads of a core compete for shared resources"
+    )
+
+    def guests(self, host: Host) -> Sequence[Guest]:
+        need(host.guests, "no guests")
+        shared = [core for core in cores(host).values() if len(cpulist.parse(core)) > 1]
+        need(shared, "no core has two threads here")
+        pinned = [guest for guest in host.guests if own_cpus(guest)]
+        need(pinned, "no guest with CPUs of its own")
+        return pinned
+
+    def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
+        own = frozenset(own_cpus(guest).values())
+        core_of = cores(host)
+        if not core_of.keys() >= own:
+            return
+        half: set[int] = set()
+        others: set[int] = set()
+        whole = 0
+        for core in sorted({core_of[cpu] for cpu in own}):
+            rest = (cpulist.parse(core) & host.sets.online) - own
+            if rest:
+                half |= cpulist.parse(core) & own
+            others |= rest
+            whole += not rest
+        if whole and len(half) > 1:  # one is the last of an odd number
+            why = f"{guest.name} has {counted(whole, 'whole core')}, and of further cores {cpulist.named(half)} "
+            why += f"without the other threads, {cpulist.named(others)}: whatever runs there takes half of a core"
+            shown = [f"vCPUs on {cpulist.named(own)}"]
+            yield self.of(guest, shown, why)
 
 
 class BothThreads(GuestRule):

@@ -298,11 +298,26 @@ class _ThreadsOnDedicated(HostRule):
         for thread in list(disturbing.values())[:_SHOWN]:
             both = cpulist.parse(thread.cpus or "") & host.sets.reserved
             yield self.finding(
-                [thread.evidence],
+                [thread.evidence, *_free_beside(host, thread.guest)],
                 f"{self.threads} of {thread.guest} may run on {cpulist.named(both)}, which vCPUs or polling "
                 f"programs own{more}",
                 subject=thread.guest,
             )
+
+
+def _free_beside(host: Host, name: str) -> list[tuple[str, str]]:
+    """Return as evidence the CPUs that nobody owns on the nodes where a guest's vCPUs may run."""
+    for guest in host.guests:
+        if guest.name == name:
+            for node in sorted(host.nodes_of(host.cpus_of(guest)))[:_SHOWN]:
+                free = host.cpus_by_node[node] & host.sets.housekeeping
+                shown = (
+                    f"{cpulist.named(free)} of node {node} are nobody's"
+                    if free
+                    else "none is free"
+                )
+                return [(f"/sys/devices/system/node/node{node}/cpulist", shown)]
+    return []
 
 
 class EmulatorOnDedicated(_ThreadsOnDedicated):

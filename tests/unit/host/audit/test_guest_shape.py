@@ -150,6 +150,38 @@ class TopologyTest(testcase.TestCase):
             with self.subTest(name):
                 self.assertEqual(expected, self.levels(numa, pins))
 
+    def test_cores_of_which_a_guest_has_one_thread(self) -> None:
+        for name, pins, expected in (
+            ("whole ones", ("2", "10", "3", "11"), []),
+            ("one thread of each", ("2", "3", "6", "7"), []),
+            ("an odd number", ("2", "10", "3"), []),
+            ("two halves", ("2", "10", "3", "7"), ["info"]),
+            ("halves and their others", ("2", "10", "3", "15", "11", "7"), []),
+        ):
+            xml = hosts.domain(vcpus=len(pins), pins=pins)
+            found = wrong("guest-half-cores", xml, **{"run/libvirt/qemu/instance-1.pid": None})
+            with self.subTest(name):
+                self.assertEqual(expected, [level for level, _why in found])
+
+    def test_cores_and_caches_are_shown(self) -> None:
+        pins = ("2", "10", "4", "12")
+        xml = hosts.domain(numa=topology(1, 2, 2), vcpus=4, pins=pins)
+        caches: dict[str, str] = {}
+        for cpu in range(16):
+            first = cpu % 8 // 4 * 4
+            cache = f"sys/devices/system/cpu/cpu{cpu}/cache/index3"
+            caches[f"{cache}/level"] = "3\n"
+            caches[f"{cache}/shared_cpu_list"] = f"{first}-{first + 3},{first + 8}-{first + 11}\n"
+        report = audit_cases.judge("guest-topology", {_GUEST: xml, **_OTHERS, **caches})
+        shown = "vCPUs on CPUs 2,4,10,12: 2 cores, 2 L3 caches"
+        self.assertEqual([shown], [evidence.value for evidence in report.held["guest-topology"]])
+
+    def test_remedy_of_threads_that_a_guest_takes_for_cores(self) -> None:
+        xml = hosts.domain(numa=topology(4, 1, 1), vcpus=4, pins=("2", "10", "3", "11"))
+        xml = xml.replace("xmlns/libvirt/nova/1.1", "other")
+        (finding,) = audit_cases.judge("guest-topology", {_GUEST: xml, **_OTHERS}).findings
+        self.assertIn("<topology threads='2'>", finding.remedy)
+
     def test_offline_cpus_are_not_judged(self) -> None:
         xml = hosts.domain(numa=topology(1, 1, 2), pins=("2", "3"))
         off = {"sys/devices/system/cpu/online": "0-2,4-15\n"}

@@ -117,3 +117,14 @@ class HostCpusTest(testcase.TestCase):
         ):
             with self.subTest(name):
                 self.assertEqual(expected, found)
+
+
+class FreeCpusTest(testcase.TestCase):
+    def test_cpus_of_its_node_that_nobody_owns_are_named(self) -> None:
+        xml = hosts.domain().replace("<emulatorpin cpuset='", "<emulatorpin cpuset='2,", 1)
+        changes = {_GUEST: None, "run/libvirt/qemu/instance-1.pid": None, "proc/5000": None}
+        changes["etc/libvirt/qemu/instance-1.xml"] = xml
+        (finding,) = audit_cases.judge("emulator-on-dedicated", {**_OTHERS, **changes}).findings
+        shown = {evidence.path: evidence.value for evidence in finding.evidence}
+        free = shown["/sys/devices/system/node/node0/cpulist"]
+        self.assertEqual("CPUs 0-1,8-9 of node 0 are nobody's", free)
