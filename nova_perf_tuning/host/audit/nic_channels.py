@@ -13,6 +13,12 @@ from nova_perf_tuning.host.plan import vectors
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import GIVEN, Finding, Level, NoDataError, named, need
 
+#: Kind of queue -> what its CPU does.
+_SERVES: Final = {
+    "combined": "serves all of its packets",
+    "rx": "serves all packets that it receives",
+    "tx": "serves all packets that it sends",
+}
 #: So many queues are never too few: beyond, flows seldom fill them.
 _ENOUGH_QUEUES: Final = 8
 
@@ -69,8 +75,19 @@ class ChannelCount(HostRule):
                 yield from self._judge(host, nic, seen, "/proc/irq, seen")
         need(not unknown, f"channels unknown (ethtool): {named(unknown)}", NoDataError)
         need(not nowhere, f"nodes unknown: {named(nowhere)}", NoDataError)
-        if not taken:  # isolated CPUs would leave fewer to serve them
+        if not host.sets.online:
+            need(not self._more(host), "the CPUs of this host are not in this record", NoDataError)
+        elif not taken:  # isolated CPUs would leave fewer to serve them
             host.need_isolation()
+
+    def _more(self, host: Host) -> list[str]:
+        """Return the NICs that may have more queues than they have."""
+        names: list[str] = []
+        for name, link in host.ethtool.items():
+            for kind in _kinds(link.channels):
+                if link.channels.get(kind, 0) < link.channels.get(f"{kind}_max", 0):
+                    names.append(name)
+        return names
 
     def seen(self, host: Host) -> Iterator[tuple[str, object]]:
         for name, link in host.ethtool.items():
@@ -118,9 +135,13 @@ class ChannelCount(HostRule):
             now, most = channels.get(name, 0), channels.get(f"{name}_max", 0)
             if now == 1 < most:
                 command = f"ethtool -L {shlex.quote(nic.name)} {name} N"
+                shown: list[tuple[str, str]] = []
+                for kind in _kinds(channels):
+                    of = channels.get(f"{kind}_max", 0)
+                    shown.append((where, f"{kind} {channels.get(kind, 0)} of {of}"))
                 yield self.finding(
-                    [(where, f"{name} {now} of {most}")],
-                    f"{nic.name} has 1 {name} queue of {most}: one CPU serves all of its packets",
+                    shown,
+                    f"{nic.name} has 1 {name} queue of {most}: one CPU {_SERVES[name]}",
                     f"{command}  # N: at most the CPUs that may serve them",
                     subject=nic.name,
                 )

@@ -367,7 +367,7 @@ class OneCpu(NicInterruptRule):
         if not sure or not serving:
             return InterruptJudgement(sure=False)
         spare = f"{pool.where} has {counted(len(pool.cpus), 'housekeeping CPU')}"
-        where = f"of all {number} queues served by CPU {min(serving)}; {spare}"
+        where = f"of {_of_queues(nic, number)} served by CPU {min(serving)}; {spare}"
         return InterruptJudgement(carriers.irqs, where)
 
     def _uneven(
@@ -391,3 +391,13 @@ class OneCpu(NicInterruptRule):
         return InterruptJudgement(
             crowded, where, level=Level.INFO, moved=carriers.irqs, by_hand=by_hand
         )
+
+
+def _of_queues(nic: host_model.Nic, seen: int) -> str:
+    """Return how many queues are seen, of how many; where a NIC has no queues/ nobody knows of how many."""
+    number = max(nic.rx_queues, nic.tx_queues)
+    if not number:
+        return f"the {seen} queues that are seen"
+    if number > seen:
+        return f"{seen} of its {number} queues"
+    return f"all {seen} queues"

@@ -101,6 +101,20 @@ class UnknownPlacesTest(testcase.TestCase):
 
 
 class UnevenQueuesTest(testcase.TestCase):
+    def test_queues_that_are_seen_are_not_all(self) -> None:
+        for queues, words in (
+            ((), "the 2 queues that are seen"),
+            (range(2, 4), "2 of its 4 queues"),
+        ):
+            changes: dict[str, str | None] = dict(hosts.irq(40, "eth0-TxRx-0", 1, hosts.ETH0))
+            changes |= hosts.irq(41, "eth0-TxRx-1", 1, hosts.ETH0)
+            if not queues:
+                changes[f"{hosts.ETH0}/net/eth0/queues"] = None
+            for queue in queues:
+                changes[f"{hosts.ETH0}/net/eth0/queues/rx-{queue}/rps_cpus"] = "0\n"
+            (finding,) = audit_cases.judge("nic-irq-one-cpu", changes).findings
+            self.assertIn(f"of {words} served by CPU 1", finding.why)
+
     def test_queues_that_share_a_cpu_while_another_is_idle(self) -> None:
         for cpus, expected in (
             ((1, 1, 9, 9), "CPUs 1,9, while CPUs 0,8 serve none"),
