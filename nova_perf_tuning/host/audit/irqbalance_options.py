@@ -15,6 +15,9 @@ _ONLINE: Final = "sys/devices/system/cpu/online"
 _FILES: Final = ("etc/default/irqbalance", "etc/sysconfig/irqbalance")
 #: irqbalance looks at the mask first, as long as it knows it (before 1.8 it knows no list).
 _BANNED_CPUS: Final = ("IRQBALANCE_BANNED_CPUS", "IRQBALANCE_BANNED_CPULIST")
+#: Options that ban one interrupt each, and its number.
+_BANNED_ONE: Final = ("--banirq", "-i")
+_NUMBER: Final = re.compile(r"[0-9]{1,5}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,15 +77,24 @@ class IrqbalanceEnvironment:
 
     def says(self, host: Host) -> str:
         """Return in words which CPUs are banned, and which online ones are left."""
+        interrupts = ""
+        if self.banned_interrupts:
+            interrupts = f", and leaves {cpulist.named(self.banned_interrupts, 'interrupt')} alone"
         banned = self.banned
         if not banned:
-            return f"/{self.path} bans no CPU"
+            return f"/{self.path} bans no CPU{interrupts}"
         bans = f"{self.banning} bans {cpulist.named(banned)}"
         online = cpulist.find(host.text(_ONLINE) or "")
         if not online:
-            return bans
+            return f"{bans}{interrupts}"
         left = online - banned
-        return f"{bans} and leaves {cpulist.named(left) if left else 'none'}"
+        return f"{bans} and leaves {cpulist.named(left) if left else 'none'}{interrupts}"
+
+    @property
+    def banned_interrupts(self) -> frozenset[int]:
+        """The interrupts that ``--banirq`` or ``-i`` bans one by one."""
+        numbers = {value for option, value in _options(self.arguments) if option in _BANNED_ONE}
+        return frozenset(int(number) for number in numbers if _NUMBER.fullmatch(number))
 
     @property
     def arguments(self) -> str:
@@ -104,16 +116,21 @@ class IrqbalanceEnvironment:
         return _bans_interrupts(host, self.arguments)
 
 
+def _options(arguments: str) -> list[tuple[str, str]]:
+    """Return the options that leave interrupts alone, each with its value."""
+    return re.findall(r"(?:^|\s)(--\w+|-[ilm])[=\s]*([^\s-]\S*)", arguments)
+
+
 def _bans_interrupts(host: Host, arguments: str) -> bool:
     """Whether options leave all queues' interrupts alone: by a script, by modules or one by one."""
     modules: set[str] = set()
     numbers: set[str] = set()
-    for option, value in re.findall(r"(?:^|\s)(--\w+|-[ilm])[=\s]*([^\s-]\S*)", arguments):
+    for option, value in _options(arguments):
         if option in ("--policyscript", "--banscript", "-l"):
             return True
         if option in ("--banmod", "-m"):
             modules.add(value)
-        elif option in ("--banirq", "-i"):
+        elif option in _BANNED_ONE:
             numbers.add(value)
     some = False
     for nic in host.links:

@@ -152,6 +152,7 @@ _NEEDED: dict[str, frozenset[str]] = {
     "xen-pv-guest": frozenset({"type", "guest_type"}),
 }
 #: Fact -> the rules that find fault with its absence.
+_NOHZ_FULL = "sys/devices/system/cpu/nohz_full"
 _ABSENCE_IS_A_FAULT = {
     "kvm": {"kvm-missing"},
     "vhost-net": {"vhost-net-missing"},
@@ -395,6 +396,22 @@ class CautionTest(testcase.TestCase):
         }
         (finding,) = audit_cases.judge("irqbalance-unaware", empty).findings
         self.assertEqual(rules.Level.ERROR, finding.level)
+
+    def test_interrupts_that_irqbalance_leaves_alone(self) -> None:
+        bans = {
+            "proc/300/comm": "irqbalance\n",
+            "etc/default/irqbalance": 'IRQBALANCE_ARGS="-c 2 -t 10 -i 14 --banirq=27 -i 28"\n',
+        }
+        tree = {
+            path: text for path, text in hosts.good().items() if path.startswith("sys/devices")
+        }
+        isolated = dict.fromkeys(("sys/devices/system/cpu/isolated", _NOHZ_FULL), "\n")
+        report = runner.run(
+            hosts.view({**tree, **bans, **isolated}), runner.chosen(["irqbalance-unaware"])
+        )
+        (lack,) = report.unknown
+        words = "bans no CPU, and leaves interrupts 14,27-28 alone"
+        self.assertIn(words, lack.text)
 
     def test_irqbalance_that_may_run(self) -> None:
         """A record without programs: the file says what irqbalance would do; without it nothing is known."""
