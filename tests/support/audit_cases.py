@@ -769,7 +769,7 @@ CASES: dict[str, Case] = {
         {_NOVA: "[compute]\ncpu_dedicated_set = 2-40\ncpu_shared_set = 0-3\n"},
         "error",
         "2-40",
-        message="it names CPUs 16-40; this host has only CPUs 0-15",
+        message="it names CPUs 16-40; this host has only CPUs 0-15: Nova refuses the set, and the host offers no CPU",
     ),
     "nova-power-management-overlap": Case(
         _irqs(2, 9),

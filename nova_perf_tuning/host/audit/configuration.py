@@ -20,6 +20,7 @@ from nova_perf_tuning.rules import Finding, Level, known, named, need
 MACHINE = "machine.slice"
 #: An option of nova.conf: its section and its name.
 _Option: TypeAlias = tuple[str, str]
+_REFUSED = "Nova refuses the set, and the host offers no CPU"
 
 
 class NovaCpuSets(HostRule):
@@ -64,7 +65,9 @@ class NovaCpuSets(HostRule):
         for option, cpus in given.items():
             if cpus - host.present:
                 missing, there = cpulist.named(cpus - host.present), cpulist.named(host.present)
-                yield self._about(host, option, f"it names {missing}; this host has only {there}")
+                yield self._about(
+                    host, option, f"it names {missing}; this host has only {there}: {_REFUSED}"
+                )
         if host.pin_set is None:
             yield from self._contradictions(host, list(given))
             yield from self._without_memory(host)
@@ -89,6 +92,8 @@ class NovaCpuSets(HostRule):
         parts = [part.strip() for part in text.split(",") if part.strip()]
         if not all(part.startswith("^") for part in parts):
             why = "it names no CPU, or is no list of CPUs: nova-compute refuses to start"
+            if "#" in text or ";" in text:
+                why += "; a comment behind a value belongs to it: oslo.config has comments on lines of their own only"
             return self._about(host, option, why)
         why = "it only excludes CPUs, and from nothing: no CPU is left, and nova-compute refuses to start"
         remedy = ""

@@ -25,6 +25,13 @@ class MisplacedTest(testcase.TestCase):
                     text.splitlines()[1].partition(" = ")[2], report.findings[0].evidence[0].value
                 )
 
+    def test_a_comment_behind_a_value(self) -> None:
+        for comment, said in (("    # for guests", True), (" ; for guests", True), ("x", False)):
+            text = f"[compute]\ncpu_dedicated_set = 2-3{comment}\n"
+            (finding,) = audit_cases.judge("nova-cpu-sets", {_NOVA: text}).findings
+            self.assertEqual("error", finding.level.value)
+            self.assertEqual(said, "a comment behind a value" in finding.why, finding.why)
+
     def test_one_that_nova_reads_beside_it_is_in_force(self) -> None:
         text = "[DEFAULT]\ncpu_dedicated_set = 2-3\n" + hosts.NOVA_CONF
         report = audit_cases.judge("nova-cpu-sets", {_NOVA: text})
