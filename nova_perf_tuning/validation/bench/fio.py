@@ -146,6 +146,9 @@ class Fio(base.ReportBenchmark):
         found = fio_figures.report(self, groups)
         if any(group.old_units for group in groups):
             found.remarks["old_units"] = "fio before version 3 prints KB for 1024 bytes"
+        said = fio_text.stopped(text)
+        if said:
+            found.remarks["stopped"] = said
         for group in groups:
             found.remarks.update(_of_rates(group))
         return found

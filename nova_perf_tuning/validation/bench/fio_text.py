@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """fio's normal output, that of fio 3 and, with its older units, of fio 1 and 2."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -21,10 +22,11 @@ _AMOUNT: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)[ ]?([KkMGTP]?)(i?)B"
 VERSION: Final = re.compile(r"^fio[ -]([0-9]\.[0-9][0-9A-Za-z.+-]{0,30})$")
 _HEAD: Final = re.compile(
     r"^(.{0,200}?): \(g=([0-9]{1,5})\): rw=([a-z]{1,20}), bs=(.{1,100}?), ioengine=([\w:/.-]{1,60}),"
-    r" iodepth=([0-9]{1,9})$"
+    r" iodepth=([0-9]{1,9})(?: \.\.\.)?$"
 )
 #: Of --minimal and --output-format=terse.
 _TERSE: Final = re.compile(r"^[0-9];fio-[0-9]\.[0-9]{1,3}[^;]{0,30};")
+_SIGNAL: Final = re.compile(r"^[ \t]*fio: terminating on signal ([0-9]{1,2})\b", re.MULTILINE)
 _STARTED: Final = re.compile(r"^Starting (.{1,60}?)$")
 _COUNT: Final = re.compile(r"([0-9]{1,5}) (?:process|thread)")
 _GROUP: Final = re.compile(
@@ -146,8 +148,9 @@ def _runs(lines: Sequence[str]) -> list[list[str]]:
 
 def _read_run(tool: base.Benchmark, lines: Sequence[str]) -> list[JobGroup]:
     starts = [at for at, line in enumerate(lines) if _GROUP.match(line)]
-    if not starts and any(_TERSE.match(line) for line in lines):
-        raise tool.fault(f"the terse form of fio is not read{tool.wanted_form()}")
+    for line in lines:
+        if not starts and _TERSE.match(line):
+            raise _of_terse(tool, line)
     if not starts:
         raise tool.fault(f"the output has no line of a finished job{tool.wanted_form()}")
     heads = _heads(lines)
@@ -166,6 +169,28 @@ def _read_run(tool: base.Benchmark, lines: Sequence[str]) -> list[JobGroup]:
         _add_workload(heads, found, groups[-1], lines, section)
     _check_whole(tool, lines, jobs)
     return groups
+
+
+def _of_terse(tool: base.Benchmark, line: str) -> base.BenchmarkOutputError:
+    """Return why a line of the terse form is not read: its job failed, or its form."""
+    fields = line.split(";", 5)
+    code = None
+    if len(fields) > 5:
+        code = pasted.whole_number(fields[4])
+    if code:
+        return tool.fault(
+            f"the job ended with error {code}, '{os.strerror(code)}'; a run without an error is"
+            f" read, and not in the terse form{tool.wanted_form()}"
+        )
+    return tool.fault(f"the terse form of fio is not read{tool.wanted_form()}")
+
+
+def stopped(text: str) -> str:
+    """Return what to say of a run that a signal has ended; empty: none has."""
+    found = _SIGNAL.search(text)
+    if found is None:
+        return ""
+    return f"fio was ended by signal {found[1]}: the run is as long as somebody let it run"
 
 
 def has_summary_alone(text: str) -> bool:

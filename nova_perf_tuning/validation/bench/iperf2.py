@@ -147,6 +147,10 @@ class Iperf2(base.ForeignTool):
         self._add_rate(shown, lines, directions)
         if any(len(direction.reports) > 1 for direction in directions):
             shown.left_out.append("jitter: each stream has its own")
+            shown.remarks["sum_computed"] = (
+                "'throughput', 'lost' and 'lost_share' are calculated: the sums of the server's"
+                " reports of all streams"
+            )
         shown.left_out.append("single intervals and streams, windows, round trip times")
         return shown
 

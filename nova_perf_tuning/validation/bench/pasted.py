@@ -3,6 +3,7 @@
 
 import codecs
 import collections
+import quopri
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -40,7 +41,7 @@ MICROSECONDS: Final[Mapping[str, float]] = {
     "sec": 1e6,
 }
 #: What somebody has written behind the last number of a line.
-REMARK: Final = r"(?:[ \t]+(?:#|//|<|←|\().{0,200})?"
+REMARK: Final = r"(?:[\"'`;]{1,3}|[ \t]*(?:（|\().{0,200}|[ \t]+(?:#|//|<|←).{0,200})?"
 #: Of Windows, also twice as in transcripts of PowerShell, and of a line that is written anew.
 _LINE_END: Final = re.compile(r"\r{1,3}\n|\r")
 #: Colours, movements and titles of a terminal.
@@ -54,7 +55,8 @@ _SPACES: Final = str.maketrans(
 _QUOTE: Final = re.compile(r"^[ \t]*(?:>[ \t]?)+")
 #: A time that a log puts before each line.
 _STAMP: Final = re.compile(
-    r"^[ \t]*\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}[0-9.,:Z+-]{0,20}\]?[ \t]"
+    r"^[ \t]*\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}[0-9.,:Z+-]{0,20}"
+    r"(?: (?:UTC|GMT|[CEMP][SD]T|CES?T|EES?T|WES?T|BST|MSK|IST|JST|KST)(?=[ \t]))?\]?[ \t]"
 )
 #: The same of syslog, journalctl and ts, and with a weekday and a year of iperf3 --timestamps.
 _SYSLOG: Final = re.compile(
@@ -74,6 +76,14 @@ _TITLE: Final = re.compile(r"^[^\s:]{1,60}:[ \t]{1,4}")
 _LABEL: Final = re.compile(
     r"^[ \t]*(?:\[(?!SUM\])[A-Za-z][\w ./:-]{0,60}\][ \t]|[\w./-]{0,60}[ \t]*\|[ \t]|std(?:out|err):[ \t])"
 )
+#: A sign of a comment before each line, but for those that cyclictest prints itself.
+_COMMENT: Final = re.compile(r"^[ \t]*(?:#|//)[ \t]?")
+_OWN_COMMENT: Final = re.compile(r"^# (?:Total|Min Latencies|Max Latencies|/dev/cpu_dma_latency)")
+#: Each "=" of a mail in quoted-printable begins a code of two digits, or ends a line.
+_NO_CODE: Final = re.compile(r"=(?![0-9A-F]{2}|[ \t]{0,4}\n|[0-9A-F]?$)")
+#: Codes of HTML for signs that programs print.
+_ENTITY: Final = re.compile(r"&(?:#([0-9]{2,4})|(lt|gt|amp|quot|nbsp));")
+_ENTITIES: Final = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "nbsp": " "}
 #: What a line of a program's command has before it: the prompt of a shell.
 _PROMPT: Final = r"(?:^|[#$%>][ \t]*|[ \t/])"
 
@@ -81,17 +91,24 @@ _PROMPT: Final = r"(?:^|[#$%>][ \t]*|[ \t/])"
 def clean(text: str) -> str:
     """Return a paste without what stands before its lines: quotes of mails, times of logs, colours.
 
+    Codes of mails (quoted-printable) and of web pages are the signs that they stand for.
+
     Spaces around lines and further empty lines are left out, too: nothing depends on them, and a
     file of nothing else would take long to search.
     """
     shown = _ESCAPE.sub("", _LINE_END.sub("\n", text))
+    if "=3D" in shown and not _NO_CODE.search(shown):
+        shown = quopri.decodestring(shown.encode()).decode("utf-8", "replace")
+    if "&" in shown:
+        shown = _ENTITY.sub(_sign, shown)
     if not shown.isascii():
         shown = shown.translate(_SPACES)
     lines = shown.split("\n")
     if ">" in shown:
         lines = [_QUOTE.sub("", line, count=1) for line in lines]
     lines = _without_numbers(lines)
-    for prefix in (_STAMP, _SYSLOG, _CLOCK, _PROGRAM, _LABEL, _QUOTE):
+    lines = _without_comments(lines)
+    for prefix in (_STAMP, _SYSLOG, _CLOCK, _PROGRAM, _LABEL, _LABEL, _QUOTE):
         lines = _without(lines, prefix)
     lines = _without_title(lines)
     kept: list[str] = []
@@ -99,6 +116,23 @@ def clean(text: str) -> str:
         if line or not kept or kept[-1]:
             kept.append(line)
     return "\n".join(kept)
+
+
+def _sign(code: re.Match[str]) -> str:
+    """Return the sign that a code of HTML stands for."""
+    if code[1]:
+        return chr(int(code[1]))
+    return _ENTITIES[code[2]]
+
+
+def _without_comments(lines: Sequence[str]) -> list[str]:
+    """Return lines without the sign of a comment that all of them begin with, but empty ones."""
+    written = [line for line in lines if line.strip()]
+    if len(written) < 5 or any(_OWN_COMMENT.match(line) for line in written):
+        return list(lines)
+    if not all(_COMMENT.match(line) for line in written):
+        return list(lines)
+    return [_COMMENT.sub("", line, count=1) for line in lines]
 
 
 def _without_numbers(lines: Sequence[str]) -> list[str]:

@@ -24,6 +24,7 @@ _SUMMARY: Final = re.compile(
     rf"((?:[ \t]+[0-9]{{1,15}})+){pasted.REMARK}$"
 )
 _DMA_LATENCY: Final = re.compile(r"^# /dev/cpu_dma_latency set to ")
+_ANY_THREAD: Final = re.compile(r"^T(?::|$)")
 _THREAD_BEGIN: Final = re.compile(r"^T:[ ]*[0-9]{1,5} \([ ]*[0-9]{1,9}\)[ ]*P:")
 #: Each wake-up in a line of its own (-v).
 _VERBOSE: Final = re.compile(r"^[0-9]{1,5}:[ ]+[0-9]{1,12}:[ ]+[0-9]{1,12}$")
@@ -145,6 +146,9 @@ def read_cyclictest(tool: base.Benchmark, text: str) -> Cyclictest:
             thread = _thread(tool, found, line is lines[-1])
             _check_one_run(tool, by_number.get(found[1]), thread)
             by_number[found[1]] = thread
+    written = [line for line in lines if line]
+    if written and _ANY_THREAD.match(written[-1]) and not _THREAD.match(written[-1]):
+        raise tool.fault("the output is cut off within the line of a thread")
     summaries = _summaries(tool, lines)
     threads = list(by_number.values())
     if not threads and "Max Latencies" in summaries:

@@ -49,12 +49,32 @@ FORMS = {
     "spaces of web pages": lambda text: text.replace(" ", "\u00a0"),
     "quoted in prose": _quoted_in_prose,
     "iperf3 --timestamps": _each(lambda at, line: f"Sun Nov 29 14:25:27 2026 {line}"),
+    "zone": _each(lambda at, line: f"2025-02-28 13:26:47 CET {line}"),
+    "level and stream": _each(lambda at, line: f"12:06:53 DEBUG| [stdout] {line}"),
     "iperf3 -T": _each(lambda at, line: f"run-7:  {line}"),
     "line ends of a transcript": lambda text: text.replace("\n", "\r\r\n"),
 }
 
 
 class PastedTest(testcase.TestCase):
+    def test_codes_of_mails_and_web_pages(self):
+        """Codes are read only where each sign that would be one has its code."""
+        mail = "bw=3D4.5,=20\n lost =3D 84=25 of a =\nline =C3=A9\n"
+        self.assertEqual("bw=4.5,\nlost = 84% of a line é\n", base.decode(mail.encode()))
+        plain = "min=20, max=3D\nrw=read\n"
+        self.assertEqual(plain, base.decode(plain.encode()))
+        page = "(84&#37;) a &gt; b &copy; &amp;\n"
+        self.assertEqual("(84%) a > b &copy; &\n", base.decode(page.encode()))
+
+    def test_comments_before_all_lines(self):
+        lines = [f"line {at} # end" for at in range(5)]
+        text = "".join(f"#{line}\n" for line in lines)
+        self.assertEqual("\n".join(lines) + "\n", base.decode(text.encode()))
+        own = "".join(f"# Min Latencies: {at}\n" for at in range(6))
+        self.assertEqual(own, base.decode(own.encode()))
+        some = text + "no comment\n"
+        self.assertEqual(some, base.decode(some.encode()))
+
     def test_every_form_of_every_output(self):
         for name, (kind, _metrics) in test_field_outputs.READ.items():
             data, _answer = test_field_outputs.case(name)

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which metrics are the figures of the answers of ``tests/field/outputs3`` and ``outputs4``."""
+
+
+def _fio(way, prefix=""):
+    """Return answer's name -> metric of one direction of fio."""
+    return {
+        f"{way} iops": f"{prefix}iops",
+        f"{way} bandwidth": f"{prefix}bandwidth",
+        f"{way} completion latency mean": f"{prefix}latency_mean",
+        f"{way} completion latency p99": f"{prefix}latency_p99",
+        f"{way} completion latency p99.9": f"{prefix}latency_p999",
+    }
+
+
+_TCP = {
+    "throughput received": "throughput",
+    "throughput sent": "sent_throughput",
+    "retransmits": "retransmits",
+}
+
+#: Case -> kind, and the metric of each of the answer's figures.
+READ = {
+    "outputs3/61": ("fio", _fio("write")),
+    "outputs3/64": (
+        "fio",
+        {**_fio("socket0-md read", "socket0_md_"), **_fio("socket1-md read", "socket1_md_")},
+    ),
+    "outputs3/65": ("fio", _fio("read")),
+    "outputs3/66": ("iperf3", _TCP),
+    "outputs3/71": (
+        "iperf2",
+        {
+            "throughput received (ten reports added)": "throughput",
+            "lost (165741 of 247762)": "lost_share",
+        },
+    ),
+    "outputs3/85": ("tpcc_mysql", {"TpmC": "tpmc"}),
+    "outputs3/90": (
+        "unixbench6",
+        {"index, 1 copy": "copies1_score", "index, 2 copies": "copies2_score"},
+    ),
+    "outputs4/95": (
+        "fio",
+        {
+            **_fio("write"),
+            "sync latency mean": "sync_latency_mean",
+            "sync latency p99": "sync_latency_p99",
+        },
+    ),
+    "outputs4/111": (
+        "cyclictest",
+        {
+            "real-time kernel: latency max": "run1_latency_max",
+            "real-time kernel: latency mean": "run1_latency_mean",
+            "default kernel: latency max": "run2_latency_max",
+            "default kernel: latency mean": "run2_latency_mean",
+        },
+    ),
+    "outputs4/112": (
+        "cyclictest",
+        {"latency max": "latency_max", "latency mean": "latency_mean"},
+    ),
+    "outputs4/115": ("himenobmtxp", {"performance": "mflops"}),
+    "outputs4/116": ("tpcc_mysql", {"TpmC": "tpmc"}),
+    "outputs4/118": ("dd", {"read throughput": "throughput"}),
+    "outputs4/119": (
+        "unixbench",
+        {"index of 1 copy": "copies1_score", "index of 64 copies": "copies64_score"},
+    ),
+}
+#: Figures of an answer that stand in the workload or are left out by name.
+LEFT_OUT = {}
+#: Case -> how far a figure may be away where the answer rounds it.
+TOLERANCE = {"outputs4/111": 0.5}
+#: Cases of which no figure is judged.
+SEVERAL = {
+    *(f"outputs3/{at}" for at in (64, 90)),
+    *(f"outputs4/{at}" for at in (111, 119)),
+}
+#: Cases without the number of threads (cyclictest --smp): nothing shows that a line of one is missing.
+NO_END = {"outputs4/111", "outputs4/112"}
+#: Case -> code of what the answer wants to be said.
+REMARKS = {
+    "outputs3/64": "stopped",
+    "outputs3/85": "constraints_failed",
+    "outputs3/90": "other_version",
+    "outputs4/95": "synchronised",
+    "outputs4/116": "constraints_failed",
+    "outputs4/118": "page_cache",
+}
+#: Case -> words of what is named as left out.
+NAMED = {
+    "outputs3/65": ("single clients", "percentiles", "block size"),
+}
+#: Case -> facts of the workload.
+WORKLOAD = {
+    "outputs3/71": {"protocol": "UDP", "streams": "10", "rate asked for": "110m"},
+}
+#: Case -> values that no figure may have.
+NEVER = {
+    "outputs3/61": (19_205.0,),
+}
+#: Case -> what the refusal says.
+REFUSED = {
+    "outputs3/62": ("error 42",),
+    "outputs3/63": ("terse form", "--output-format=json"),
+    "outputs3/69": ("several tests",),
+    "outputs3/70": ("iperf2, dd",),
+    "outputs3/89": ("2 reports",),
+    "outputs4/93": ("cut off", "'rand-readwrite'"),
+    "outputs4/96": ("error 28", "terse form"),
+    "outputs4/98": ("unable to receive results",),
+    "outputs4/100": ("2 reports",),
+    "outputs4/109": ("too many clients",),
+    "outputs4/120": ("4 reports",),
+}
