@@ -77,9 +77,8 @@ class Netperf(base.Benchmark):
         others = netperf_text.chosen(self, output)
         readings = self.parse(output)
         readings += [reading for reading in others.figures if not reading.primary]
-        workload = {"protocol": "TCP", **others.workload}
         return base.BenchmarkReport(
-            readings, workload, dict(self.remarks(output)), others.left_out
+            readings, others.workload, dict(self.remarks(output)), others.left_out
         )
 
     def _report_table(self, text: str) -> base.BenchmarkReport:

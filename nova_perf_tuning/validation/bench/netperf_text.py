@@ -35,16 +35,22 @@ _UNITS: Final[Mapping[str, float]] = {
     "MBytes": 8 * 1.048576,
     "GBytes": 8 * 1073.741824,
 }
-_UNIT: Final = re.compile(r"(10\^[369]bits|[KMG]Bytes)[ ]?/[ ]?s(?:ec)?\b")
+_UNIT: Final = re.compile(r"(10\^[369]bits|[KMG]Bytes)[ ]{0,4}/[ ]?s(?:ec)?\b")
 _NUMBER: Final = r"([0-9]{1,15}\.[0-9]{2,3})"
+#: A rate; with one place only where another number follows: it may be cut off.
+_UDP_RATE: Final = r"([0-9]{1,15}\.(?:[0-9]{2,3}|[0-9](?=[ ]+-?[0-9])))"
 _STREAM_ROW: Final = re.compile(
     rf"^([0-9]{{1,12}})[ ]+([0-9]{{1,12}})[ ]+([0-9]{{1,12}})[ ]+{_NUMBER}[ ]+{_NUMBER}"
     rf"((?:[ ]+-?[0-9.]{{1,20}}){{0,9}}){pasted.REMARK}$"
 )
 _UDP_SENT: Final = re.compile(
-    rf"^[0-9]{{1,12}}[ ]+([0-9]{{1,9}})[ ]+{_NUMBER}[ ]+([0-9]{{1,15}})[ ]+([0-9]{{1,15}})[ ]+{_NUMBER}"
+    rf"^[0-9]{{1,12}}[ ]+([0-9]{{1,9}})[ ]+{_NUMBER}[ ]+([0-9]{{1,15}})[ ]+([0-9]{{1,15}})[ ]+{_UDP_RATE}"
+    rf"((?:[ ]+-?[0-9.]{{1,20}}){{0,4}})"
 )
-_UDP_RECEIVED: Final = re.compile(rf"^[0-9]{{1,12}}[ ]+{_NUMBER}[ ]+([0-9]{{1,15}})[ ]+{_NUMBER}")
+_UDP_RECEIVED: Final = re.compile(
+    rf"^[0-9]{{1,12}}[ ]+{_NUMBER}[ ]+([0-9]{{1,15}})[ ]+{_UDP_RATE}"
+)
+_INTERIM: Final = "Interim result"
 _RATE_ROW: Final = re.compile(
     rf"^[0-9]{{1,12}}[ ]+[0-9]{{1,12}}[ ]+([0-9]{{1,9}})[ ]+([0-9]{{1,9}})[ ]+{_NUMBER}[ ]+{_NUMBER}"
     rf"((?:[ ]+-?[0-9.]{{1,20}}){{0,9}}){pasted.REMARK}$"
@@ -56,7 +62,9 @@ _TABLE_HEAD: Final = re.compile(
 #: What each line that shows netperf's output has: quick to look for in long texts.
 _TRACES: Final = ("TEST", "Recv ", "Socket ", "atency", "hroughput", "ransaction")
 _CONFIDENCE: Final = re.compile(r"^!!! Desired confidence was not achieved")
-_FAILED: Final = re.compile(r"^(?:netperf: \w{2,40}: |establish control: |send_data: ).{1,200}$")
+_FAILED: Final = re.compile(
+    r"^(?:netperf: \w{2,40}: |establish control: |send_data: |recv_response: ).{1,200}$"
+)
 _KEY: Final = re.compile(r"^([A-Z][A-Z0-9_]{2,40})=(.{0,100})$")
 #: Names of omni's columns and keys -> metric, unit.
 _COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
@@ -75,6 +83,8 @@ _COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
     "p90_latency": ("latency_p90", "µs"),
     "p99_latency": ("latency_p99", "µs"),
 }
+#: A head of so many lines, and the row below it.
+_HEAD_LINES: Final = 12
 _TRANSACTIONS: Final = ("transaction rate tran/s", "transaction_rate")
 _THROUGHPUT: Final = "throughput"
 _THROUGHPUT_UNITS: Final = ("throughput units", "throughput_units")
@@ -83,6 +93,12 @@ _WORKLOAD: Final[Mapping[str, str]] = {
     "elapsed_time": "seconds",
     "protocol": "protocol",
     "direction": "direction",
+    "local_send_size": "message",
+    "local send size": "message",
+    "request_size": "request",
+    "response_size": "response",
+    "lss_size_end": "sending socket",
+    "rsr_size_end": "receiving socket",
 }
 #: Tests of bulk data -> their direction.
 _DIRECTIONS: Final[Mapping[str, str]] = {
@@ -98,6 +114,7 @@ class Test:
     """One test of netperf.
 
     :ivar figures: the figure that counts comes first.
+    :ivar fault: why it is not read, of one test of several; None: it is.
     """
 
     name: str
@@ -105,6 +122,7 @@ class Test:
     workload: dict[str, str] = dataclasses.field(default_factory=dict)
     remarks: dict[str, str] = dataclasses.field(default_factory=dict)
     left_out: list[str] = dataclasses.field(default_factory=list)
+    fault: base.BenchmarkOutputError | None = None
 
     @property
     def is_stream(self) -> bool:
@@ -135,9 +153,8 @@ def read(tool: base.Benchmark, text: str) -> list[Test]:
     lines = pasted.lines_of(text)
     starts = [at for at, line in enumerate(lines) if BANNER.match(line)]
     tool.check_runs(len(starts), "tests of netperf")
-    for line in lines:
-        if _FAILED.match(line):
-            raise tool.fault(f"it said '{one_line(line, 160)}'")
+    for line in lines[: (starts or [len(lines)])[0]]:
+        _check_said(tool, line)
     if not starts:
         raise tool.fault(
             f"the output has no banner of a test ('… TEST from …'){tool.wanted_form()}"
@@ -147,19 +164,38 @@ def read(tool: base.Benchmark, text: str) -> list[Test]:
         found = BANNER.match(lines[begin])
         assert found is not None
         name = _TESTS.get(found[1].upper(), found[1].replace(" ", "_"))
-        tests.append(_test(tool, name, lines[begin + 1 : end], whole=end < len(lines)))
+        own = lines[begin + 1 : end]
+        try:
+            tests.append(_test(tool, name, own, whole=end < len(lines)))
+        except base.BenchmarkOutputError as error:
+            if len(starts) == 1:
+                raise
+            tests.append(Test(name, fault=error))
+    if not any(test.figures for test in tests):
+        raise next(test.fault for test in tests if test.fault is not None)
     words = pasted.command(text, "netperf")
-    asked = pasted.option(words, "-l")
-    if asked is not None and len(tests) == 1:
-        tests[0].workload["seconds asked for"] = one_line(asked, 20)
+    for fact, option in (("seconds asked for", "-l"), ("CPUs (-T)", "-T")):
+        asked = pasted.option(words, option)
+        if asked is not None and len(tests) == 1:
+            tests[0].workload[fact] = one_line(asked, 20)
     return tests
+
+
+def _check_said(tool: base.Benchmark, line: str) -> None:
+    """Refuse a line in which netperf says why it failed."""
+    if _FAILED.match(line):
+        raise tool.fault(f"it said '{one_line(line, 160)}'")
 
 
 def report(tool: base.Benchmark, tests: Sequence[Test]) -> base.BenchmarkReport:
     """Return the figures of tests; those of several have the test's name before theirs."""
     names = pasted.distinct([test.name.lower() for test in tests])
     parts = {}
+    failed = []
     for name, test in zip(names, tests, strict=True):
+        if test.fault is not None:
+            failed.append(f"{name}: {test.fault}")
+            continue
         parts[name] = base.BenchmarkReport(
             test.figures, test.workload, test.remarks, test.left_out
         )
@@ -169,6 +205,7 @@ def report(tool: base.Benchmark, tests: Sequence[Test]) -> base.BenchmarkReport:
     else:
         shown = base.several(parts)
         shown.remarks["several_tests"] = f"the text has {len(tests)} tests: none of them is judged"
+        shown.left_out += failed
     asked = pasted.whole_number(shown.workload.get("seconds asked for"))
     took = shown.workload.get("seconds", "")
     if asked is not None and re.fullmatch(base.NUMBER, took) and float(took) < 0.9 * asked:
@@ -178,9 +215,14 @@ def report(tool: base.Benchmark, tests: Sequence[Test]) -> base.BenchmarkReport:
 
 def _test(tool: base.Benchmark, name: str, lines: Sequence[str], whole: bool) -> Test:
     """Return one test; ``whole``: another follows it, so its last line has its end."""
+    for line in lines:
+        _check_said(tool, line)
     test = _figures(tool, name, lines, whole)
-    if any(line.startswith("Interim result") for line in lines):
+    if any(line.startswith(_INTERIM) for line in lines):
         test.left_out.append("interim results")
+    heads = [at for at, line in enumerate(lines) if _TABLE_HEAD.match(line)]
+    if heads and any(line.startswith(_INTERIM) for line in lines[heads[-1] :]):
+        test.left_out.append("a further run, which has interim results alone and no end")
     if any(line.startswith("Histogram of ") for line in lines):
         test.left_out.append("the histogram")
     if any(_CONFIDENCE.match(line) for line in lines):
@@ -242,9 +284,25 @@ def _stream(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
     workload["sockets"] = f"{row[1]} and {row[2]} bytes"
     figures = [base.Reading("throughput", "Mbit/s", "higher", rate, primary=True)]
     test = Test(name, figures, workload)
-    if row[6]:
-        test.left_out.append("CPU utilisation and service demand")
+    _add_cpu(test, row[6])
     return test
+
+
+def _add_cpu(test: Test, columns: str) -> None:
+    """Add the CPU of both machines, the first of the columns behind a rate (-c and -C)."""
+    values = columns.split()
+    if not values:
+        return
+    if len(values) != 4:
+        test.left_out.append("CPU utilisation and service demand")
+        return
+    for name, value in zip(("local_cpu", "remote_cpu"), values, strict=False):
+        share = float(value)
+        if 0 <= share <= 100:
+            test.figures.append(base.Reading(name, "%", "lower", share))
+        else:
+            test.left_out.append(f"'{name}': netperf printed {one_line(value, 20)} %")
+    test.left_out.append("service demand")
 
 
 def _udp_stream(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
@@ -265,6 +323,8 @@ def _udp_stream(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
         ]
         workload = {"protocol": "UDP", "message": f"{sent[1]} bytes", "seconds": sent[2]}
         found = Test(name, figures, workload)
+        if sent[6]:
+            found.left_out.append("CPU utilisation and service demand")
         found.remarks["lost_computed"] = (
             "'lost_share' is calculated: messages that did not arrive by those that were sent"
         )
@@ -288,8 +348,7 @@ def _rate(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
     workload = {"request": f"{row[1]} bytes", "response": f"{row[2]} bytes", "seconds": row[3]}
     test = Test(name, [base.Reading(*TRANSACTIONS, "higher", rate, primary=True)], workload)
     test.left_out.append(f"percentiles of latency: the table of {name} has none")
-    if row[5]:
-        test.left_out.append("CPU utilisation and service demand")
+    _add_cpu(test, row[5])
     return test
 
 
@@ -316,6 +375,19 @@ def _omni_columns(tool: base.Benchmark, lines: Sequence[str]) -> dict[str, str]:
         columns = _row(names, row)
         if columns and any(_row(names, line) for line in lines[at + 2 :]):
             raise tool.fault("the text has several rows of figures below one head; keep one")
+        if columns:
+            return columns
+        columns = _below_wrapped_head(lines[at : at + _HEAD_LINES])
+        if columns:
+            return columns
+    return {}
+
+
+def _below_wrapped_head(lines: Sequence[str]) -> dict[str, str]:
+    """Return name -> value below a line of names that a mail has wrapped; empty: there is none."""
+    for end in range(2, len(lines)):
+        names = " ".join(lines[:end]).lower().split(",")
+        columns = _row(names, lines[end])
         if columns:
             return columns
     return {}
@@ -358,7 +430,7 @@ def _omni(tool: base.Benchmark, name: str, columns: Mapping[str, str]) -> Test:
                 figure = base.Reading(metric, unit, "lower", _number(tool, key, value))
                 test.figures.append(figure)
         elif key in _WORKLOAD:
-            test.workload[_WORKLOAD[key]] = one_line(value, 20)
+            test.workload[_WORKLOAD[key]] = _fact(value)
         elif key not in _THROUGHPUT_UNITS:
             test.left_out.append(f"'{one_line(key, 40)}'")
     if any(reading.primary and reading.value == 0 for reading in test.figures):
@@ -369,6 +441,14 @@ def _omni(tool: base.Benchmark, name: str, columns: Mapping[str, str]) -> Test:
             " (-k THROUGHPUT,THROUGHPUT_UNITS)"
         )
     return test
+
+
+def _fact(value: str) -> str:
+    """Return a value for the workload: what omni has whole is bytes."""
+    fact = one_line(value, 20)
+    if fact.isdigit():
+        return f"{fact} bytes"
+    return fact
 
 
 def _number(tool: base.Benchmark, name: str, text: str) -> float:

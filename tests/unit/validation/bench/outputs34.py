@@ -35,6 +35,23 @@ READ = {
             "lost (165741 of 247762)": "lost_share",
         },
     ),
+    "outputs3/72": (
+        "netperf",
+        {
+            "TCP_STREAM throughput": "tcp_stream_throughput",
+            "UDP_STREAM throughput received": "udp_stream_throughput",
+        },
+    ),
+    "outputs3/73": ("netperf_rr", {"transaction rate": "transactions_per_second"}),
+    "outputs3/74": (
+        "netperf_rr",
+        {
+            "transaction rate": "transactions_per_second",
+            "latency p50": "latency_p50",
+            "latency p90": "latency_p90",
+            "latency p99": "latency_p99",
+        },
+    ),
     "outputs3/85": ("tpcc_mysql", {"TpmC": "tpmc"}),
     "outputs3/90": (
         "unixbench6",
@@ -46,6 +63,20 @@ READ = {
             **_fio("write"),
             "sync latency mean": "sync_latency_mean",
             "sync latency p99": "sync_latency_p99",
+        },
+    ),
+    "outputs4/104": (
+        "netperf",
+        {"round 2: throughput (client to server)": "tcp_stream_2_throughput"},
+    ),
+    "outputs4/105": ("netperf", {"throughput (client to server)": "throughput"}),
+    "outputs4/106": (
+        "netperf",
+        {
+            "first run: throughput (client to server)": "tcp_stream_1_throughput",
+            "first run: CPU use, sender": "tcp_stream_1_local_cpu",
+            "first run: CPU use, receiver": "tcp_stream_1_remote_cpu",
+            "second run: throughput (client to server)": "tcp_stream_2_throughput",
         },
     ),
     "outputs4/111": (
@@ -75,8 +106,8 @@ LEFT_OUT = {}
 TOLERANCE = {"outputs4/111": 0.5}
 #: Cases of which no figure is judged.
 SEVERAL = {
-    *(f"outputs3/{at}" for at in (64, 90)),
-    *(f"outputs4/{at}" for at in (111, 119)),
+    *(f"outputs3/{at}" for at in (64, 72, 90)),
+    *(f"outputs4/{at}" for at in (104, 106, 111, 119)),
 }
 #: Cases without the number of threads (cyclictest --smp): nothing shows that a line of one is missing.
 NO_END = {"outputs4/111", "outputs4/112"}
@@ -86,20 +117,33 @@ REMARKS = {
     "outputs3/85": "constraints_failed",
     "outputs3/90": "other_version",
     "outputs4/95": "synchronised",
+    "outputs4/105": "protocol_unknown",
     "outputs4/116": "constraints_failed",
     "outputs4/118": "page_cache",
 }
 #: Case -> words of what is named as left out.
 NAMED = {
     "outputs3/65": ("single clients", "percentiles", "block size"),
+    "outputs3/72": ("'local_cpu'", "'remote_cpu'"),
+    "outputs3/73": ("interim results", "a further run"),
+    "outputs3/74": ("throughput confidence width",),
+    "outputs4/104": ("tcp_stream_1", "partial response received"),
 }
 #: Case -> facts of the workload.
 WORKLOAD = {
     "outputs3/71": {"protocol": "UDP", "streams": "10", "rate asked for": "110m"},
+    "outputs3/73": {"test": "TCP_RR", "CPUs (-T)": "1,1"},
+    "outputs3/74": {"test": "UDP_RR"},
+    "outputs4/105": {"message": "16384 bytes", "protocol": None},
 }
 #: Case -> values that no figure may have.
 NEVER = {
     "outputs3/61": (19_205.0,),
+    "outputs3/72": (140.06, 82.0),
+    "outputs3/73": (38_331.29, 64_818.97),
+    "outputs3/74": (133_024.0,),
+    "outputs4/104": (128.46, 118.14, 125.1, 120.97),
+    "outputs4/106": (286.45, 782.55),
 }
 #: Case -> what the refusal says.
 REFUSED = {

@@ -35,8 +35,43 @@ class NetperfFormsTest(testcase.TestCase):
         self.assertEqual(57.64, figures["tcp_crr_2_latency_mean"])
         self.assertFalse([reading for reading in report.readings if reading.primary])
         text = (runs + CRR.format(57.64, 17388.7)).rstrip("\n")
-        self.assertRaisesRegex(
-            base.BenchmarkOutputError, "add the line end", plugins.recognise, text
+        report, figures = shown(text)
+        self.assertNotIn("tcp_crr_2_latency_mean", figures)
+        self.assertIn("add the line end", "\n".join(report.left_out))
+
+    def test_runs_that_failed(self):
+        """A run of several that failed is named with what netperf said of it."""
+        failed = BANNER.format("STREAM") + "recv_response: partial response received: 0 bytes\n"
+        report, figures = shown(failed + STREAM.format(""))
+        self.assertEqual({"tcp_stream_2_throughput": 941.23}, figures)
+        self.assertIn("tcp_stream_1: netperf: it said", "\n".join(report.left_out))
+        for text in (failed, failed + failed):
+            self.assertRaisesRegex(
+                base.BenchmarkOutputError, "partial response", plugins.recognise, text
+            )
+
+    def test_units_whatever_the_spaces(self):
+        for unit in ("MBytes/sec", "MBytes  /s", "MBytes /s"):
+            _report, figures = shown(STREAM.format("").replace("10^6bits/sec", unit))
+            with self.subTest(unit):
+                self.assertAlmostEqual(941.23 * 8 * 1.048576, figures["throughput"])
+
+    def test_cpu_of_both_machines(self):
+        _report, figures = shown(STREAM.format("   40.20    25.28    5.482   3.448"))
+        self.assertEqual((40.2, 25.28), (figures["local_cpu"], figures["remote_cpu"]))
+        report, figures = shown(STREAM.format("   40.20    -1.00    5.482   -1.000"))
+        self.assertNotIn("remote_cpu", figures)
+        self.assertIn("'remote_cpu': netperf printed -1.00 %", report.left_out)
+
+    def test_names_of_columns_that_a_mail_has_wrapped(self):
+        text = BANNER.format("Connect/Request/Response") + (
+            "Throughput,Throughput Units,99th Percentile\nLatency Microseconds,Mean Latency\n"
+            "Microseconds\n2217.06,Trans/s,589,442.5\n\n"
+        )
+        _report, figures = shown(text)
+        self.assertEqual(
+            {"transactions_per_second": 2217.06, "latency_p99": 589, "latency_mean": 442.5},
+            figures,
         )
 
     def test_runs_of_keys(self):
@@ -49,7 +84,7 @@ class NetperfFormsTest(testcase.TestCase):
     def test_what_stands_beside_the_figures(self):
         for before, after, said in (
             ("", "", ""),
-            ("", "  2.10   3.40   1.1   2.2", "CPU utilisation"),
+            ("", "  2.10   3.40   1.1   2.2", "service demand"),
             ("Interim result: 930.10 10^6bits/s over 1.000 seconds\n", "", "interim"),
             ("", "\n\nHistogram of request/response times\nUNIT_USEC :  0: 1: 2", "histogram"),
             ("", "   # the slow path", ""),
@@ -57,7 +92,7 @@ class NetperfFormsTest(testcase.TestCase):
             head, _, rest = STREAM.partition("\n")
             report, figures = shown(f"{head}\n{before}{rest.format(after)}")
             with self.subTest(before + after):
-                self.assertEqual({"throughput": 941.23}, figures)
+                self.assertEqual(941.23, figures["throughput"])
                 self.assertIn(said, "\n".join(report.left_out))
                 self.assertEqual("client to server", report.workload["direction"])
 
