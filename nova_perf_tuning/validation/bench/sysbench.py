@@ -26,9 +26,11 @@ _COUNT: Final = r"([0-9]{1,15})[ \t]+\("
 _PER_SECOND: Final = rf"[0-9]{{1,15}}[ \t]+\({base.NUMBER} per sec\.\)"
 #: A percentile of the latencies.
 _PERCENTILE: Final = re.compile(
-    rf"^[ \t]*(?:approx\.[ \t]+)?([0-9]{{1,3}})(?:st|[nr]d|th)? percentile:[ \t]*{base.NUMBER}(?:ms)?{END}",
+    rf"^[ \t]*(?:approx\.[ \t]+)?([0-9]{{1,3}})(?:st|[nr]d|th)? percentile:[ \t]*{base.NUMBER}(?:m?s)?{END}",
     re.M,
 )
+_IN_SECONDS: Final = re.compile(rf"^[ \t]*avg:[ \t]*{base.NUMBER}s{END}", re.M)
+_OLD_REQUESTS: Final = r"^[ \t]*read/write requests:[ \t]+[0-9]"
 _TARGET: Final = re.compile(r"^[ \t]*Target transaction rate: ([0-9]{1,12})", re.M)
 #: A run that comes so near to a rate was held back by it.
 _REACHED: Final = 0.95
@@ -47,14 +49,30 @@ COMMON: Final = (
 )
 
 
+def _command(text: str) -> list[str]:
+    """Return the words of the last command line that runs sysbench; none where there is none."""
+    for line in reversed(text.split("\n")):
+        if "sysbench" in line:
+            words = pasted.command(line, "sysbench")
+            if "run" in words:
+                return words
+    return []
+
+
 class Sysbench(base.Benchmark):
     """A benchmark whose output is sysbench's.
 
     :cvar options: name in the workload -> pattern of a line with it.
+    :cvar chosen: name in the workload -> options of the command line.
+    :cvar needed: names in the workload without which figures do not compare.
+    :cvar reads_old: whether reports of sysbench 0.4 and 0.5 are read, too.
     """
 
     options: ClassVar[Sequence[tuple[str, str]]] = ()
     tool = "sysbench"
+    chosen: ClassVar[Sequence[tuple[str, Sequence[str]]]] = ()
+    needed: ClassVar[Sequence[str]] = ()
+    reads_old: ClassVar[bool] = False
 
     def asked(self, given: Mapping[str, str]) -> dict[str, str]:
         return {"threads": self.values(given).text("threads")}
@@ -64,7 +82,8 @@ class Sysbench(base.Benchmark):
         self.check_length(text)
         if fatal := re.search(r"^[ \t]*FATAL: .*$", text, re.MULTILINE):
             raise self.fault(f"sysbench ended with '{one_line(fatal[0].strip(), 200)}'")
-        if old := re.search(r"^[ \t]*sysbench (0\.[0-9.]{1,9})", text, re.MULTILINE):
+        old = re.search(r"^[ \t]*sysbench (0\.[0-9.]{1,9})", text, re.MULTILINE)
+        if old and not self.reads_old:
             raise self.fault(
                 f"the output of sysbench {old[1].rstrip('.')} is not read; use 1.0 or later"
             )
@@ -72,14 +91,34 @@ class Sysbench(base.Benchmark):
         if reports > 1:
             raise self.fault(f"the text has {reports} reports of sysbench; keep one")
 
-    def check_rate(self, text: str) -> None:
-        """Refuse a whole report whose run came to the rate that was set (--rate): it shows no speed."""
+    def readings(self, status: int, output: str, errors: str) -> list[base.Reading]:
+        """Return the figures of a run; OutputError: it was held to a rate (--rate), or it failed."""
+        if status == 0:
+            self.checked_figures(output)
+            said = self._held(output)
+            if said:
+                raise self.fault(said)
+        return super().readings(status, output, errors)
+
+    def without_speed(self, text: str, readings: list[base.Reading]) -> list[base.Reading]:
+        """Return the figures of a report that say something: of a run that was held to a rate no speed does."""
+        said = self._held(text)
+        if not said:
+            return readings
+        others = [reading for reading in readings if not reading.unit.endswith("/s")]
+        if not others:
+            raise self.fault(said)
+        return others
+
+    def _held(self, text: str) -> str:
+        """Return what to say of a run that came to the rate that was set (--rate); empty: none was."""
         asked, done = self._rates(text)
-        if asked and done >= _REACHED * asked:
-            raise self.fault(
-                f"the run was held to {asked:g} a second (--rate), and did {done:.5g}:"
-                " it shows no speed"
-            )
+        if not asked or done < _REACHED * asked:
+            return ""
+        return (
+            f"the run was held to {asked:g} a second (--rate), and did {done:.5g}:"
+            " it shows no speed"
+        )
 
     def _rates(self, text: str) -> tuple[float, float]:
         """Return the events a second that were asked for and done; 0 and 0: no rate was set."""
@@ -119,7 +158,10 @@ class Sysbench(base.Benchmark):
         mean, tails, _most = self._times(text)
         remarks = {}
         asked, done = self._rates(text)
-        if asked:
+        held = self._held(text)
+        if held:
+            remarks["held_to_a_rate"] = held
+        elif asked:
             remarks["rate_not_reached"] = (
                 f"a rate of {asked:g} events a second was set (--rate), and the run did {done:.5g}"
             )
@@ -141,6 +183,13 @@ class Sysbench(base.Benchmark):
             "single reports, counts of operations and queries, the least latency and the sum,"
             " the threads' shares"
         ]
+        if "held_to_a_rate" in report.remarks:
+            report.left_out.append("figures a second: the run was held to a rate (--rate)")
+        absent = [
+            name for name in ("version", "threads", *self.needed) if name not in report.workload
+        ]
+        if absent:
+            report.left_out.append(f"{', '.join(absent)}: the lines of the head are missing")
         return report
 
     def workload(self, text: str) -> dict[str, str]:
@@ -150,6 +199,11 @@ class Sysbench(base.Benchmark):
             found = re.search(pattern, text, re.MULTILINE)
             if found:
                 workload[name] = one_line(found[1], 60)
+        words = _command(text)
+        for name, options in (("threads", ("--threads", "--num-threads")), *self.chosen):
+            value = pasted.option(words, *options)
+            if value is not None:
+                workload.setdefault(name, one_line(value, 60))
         workload["seconds"] = f"{self.seconds(text):g}"
         return workload
 
@@ -158,6 +212,8 @@ class Sysbench(base.Benchmark):
         count, rate = (self.figure(text, "transactions", form) for form in (_COUNT, _PER_SECOND))
         if count == 0:
             raise self.fault("no transaction was finished; give it more seconds")
+        if re.search(_OLD_REQUESTS, text, re.MULTILINE):
+            return self._old_transactions(text, rate)
         failed, lost = (
             self.figure(text, name, _COUNT) for name in ("ignored errors", "reconnects")
         )
@@ -173,19 +229,38 @@ class Sysbench(base.Benchmark):
             base.Reading("errors", "transactions", "lower", failed),
             *self.latencies(text),
         ]
-        self.check_rate(text)
-        return readings
+        return self.without_speed(text, readings)
+
+    def _old_transactions(self, text: str, rate: float) -> list[base.Reading]:
+        """Return the figures of sysbench 0.4 and 0.5, which count requests instead of queries."""
+        requests = self.figure(text, "read/write requests", _PER_SECOND)
+        others = self.figure(text, "other operations", _PER_SECOND)
+        deadlocks = self.labelled(
+            text, rf"^[ \t]*(?:deadlocks|ignored errors):[ \t]*{_COUNT}", "deadlocks"
+        )
+        readings = [
+            base.Reading(*self.primary, rate, primary=True),
+            base.Reading("requests_per_second", "1/s", "higher", requests),
+            base.Reading("other_operations_per_second", "1/s", "higher", others),
+            base.Reading("errors", "transactions", "lower", deadlocks),
+            *self.latencies(text),
+        ]
+        return self.without_speed(text, readings)
 
     def _times(self, text: str) -> tuple[float, dict[float, float], float]:
         """Return the mean latency, the percentiles, none with ``--percentile=0``, and the maximum."""
         mean = self.figure(text, "avg")
+        factor = 1.0
+        if _IN_SECONDS.search(text):
+            factor = 1000.0  # sysbench before 0.4.9 prints seconds
         tails = {}
         for share, value in _PERCENTILE.findall(text):
             if float(value) > 0:
-                tails[float(share)] = float(value)
+                tails[float(share)] = float(value) * factor
         if not _PERCENTILE.search(text):
             self.figure(text, "sum")  # what follows the maximum, where there is no percentile
-        least, most = self.figure(text, "min"), self.figure(text, "max")
+        least, most = self.figure(text, "min") * factor, self.figure(text, "max") * factor
+        mean *= factor
         self.check_latencies(tails, mean, least, most, _ROUNDING_MS)
         return mean, tails, most
 
@@ -217,7 +292,16 @@ class Cpu(Sysbench):
     work_metric = "events"
     work_unit = "1,000 events"
     marks = r"^[ \t]*(?:Prime numbers limit:|Maximum prime number|CPU speed:)"
-    options = (("largest number", r"^[ \t]*Prime numbers limit:[ \t]*([0-9]{1,12})"),)
+    options = (
+        (
+            "largest number",
+            r"^[ \t]*(?:Prime numbers limit|Maximum prime number checked in CPU test):[ \t]*"
+            r"([0-9]{1,12})",
+        ),
+    )
+    chosen = (("largest number", ("--cpu-max-prime",)),)
+    needed = ("largest number",)
+    reads_old = True
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = self.values(given)
@@ -254,8 +338,7 @@ class Cpu(Sysbench):
             *self.latencies(text),
             base.Reading("events", self.work_unit, "higher", events / 1e3),
         ]
-        self.check_rate(text)
-        return readings
+        return self.without_speed(text, readings)
 
     def _has_rate(self, text: str) -> bool:
         """Return whether the report has the rate, which sysbench 1.0.7 and before do not print."""
@@ -295,8 +378,13 @@ class Oltp(_Database):
     kind = "oltp"
     summary = "database transactions per second: sysbench oltp_read_write on MariaDB"
     form = "sysbench oltp_read_write run"
-    marks = r"^[ \t]*SQL statistics:"
+    marks = r"^[ \t]*(?:SQL|OLTP test) statistics:"
+    reads_old = True
     options = (
+        ("test", r"^[ \t]*Running (.{1,30}) OLTP test"),
+        ("mode", r"^[ \t]*Doing (.{1,30}) test$"),
+        ("distribution", r"^[ \t]*Using (.{1,30}) distribution"),
+        ("skips", r"^[ \t]*Skipping (.{1,30})$"),
         ("reads", r"^[ \t]*read:[ \t]*([0-9]{1,15})"),
         ("writes", r"^[ \t]*write:[ \t]*([0-9]{1,15})"),
     )

@@ -5,7 +5,7 @@ import abc
 import re
 from typing import Final
 
-from nova_perf_tuning.validation.bench import base, sysbench
+from nova_perf_tuning.validation.bench import base, pasted, sysbench
 
 _SIZE: Final = r"([0-9]{1,15}[KMGT]?i?B)"
 #: fileio's lines of sysbench 1.1: "read:  IOPS=3042.12 47.53 MiB/s (49.84 MB/s)".
@@ -48,6 +48,7 @@ class MemoryReport(_Report):
     primary = ("throughput", "MiB/s", "higher")
     form = "sysbench memory run"
     marks = r"^[ \t]*(?:Running memory speed test|Total operations: [0-9])|MiB transferred \("
+    needed = ("operation", "block size")
     options = (
         ("block size", rf"^[ \t]*block size:[ \t]*{_SIZE}"),
         ("total size", rf"^[ \t]*total size:[ \t]*{_SIZE}"),
@@ -75,8 +76,7 @@ class MemoryReport(_Report):
             base.Reading("operations_per_second", "1/s", "higher", operations),
             *self.latencies(output),
         ]
-        self.check_rate(output)
-        return readings
+        return self.without_speed(output, readings)
 
 
 class FileIo(_Report):
@@ -87,7 +87,8 @@ class FileIo(_Report):
     primary = ("requests_per_second", "1/s", "higher")
     form = "sysbench fileio run"
     marks = (
-        r"^[ \t]*(?:File operations:|Extra file open flags:|Doing .{1,30} test$|fsync:[ \t]+IOPS=)"
+        r"^[ \t]*(?:File operations:|Extra file open flags:|fsync:[ \t]+IOPS="
+        r"|Doing (?:random|sequential|combined|mixed) .{1,30} test$)"
     )
     options = (
         ("pattern", r"^[ \t]*Doing (.{1,30}) test"),
@@ -102,6 +103,14 @@ class FileIo(_Report):
         ("fsync", r"calling fsync\(\) (?:each|after each) ([0-9]{1,9} requests)"),
         ("open flags", r"^[ \t]*Extra file open flags: (.{1,40})"),
     )
+    chosen = (
+        ("pattern", ("--file-test-mode",)),
+        ("total size", ("--file-total-size",)),
+        ("block size", ("--file-block-size",)),
+        # The report has the word fsync for each of them.
+        ("sync call", ("--file-fsync-mode",)),
+    )
+    needed = ("pattern", "block size", "total size")
 
     def parse(self, output: str) -> list[base.Reading]:
         self.check(output)
@@ -118,8 +127,7 @@ class FileIo(_Report):
         if readings[0].value == 0:
             raise self.fault("the run has neither read nor written")
         readings += self.latencies(output)
-        self.check_rate(output)
-        return readings
+        return self.without_speed(output, readings)
 
     def report(self, output: str) -> base.BenchmarkReport:
         report = super().report(output)
@@ -161,6 +169,7 @@ class Sql(_Report):
     primary = ("transactions_per_second", "1/s", "higher")
     form = "sysbench oltp_read_only run"
     marks = sysbench.Oltp.marks
+    reads_old = True
     options = sysbench.Oltp.options
 
     def parse(self, output: str) -> list[base.Reading]:
@@ -173,8 +182,8 @@ class Sql(_Report):
 
 #: How a report begins, whatever of its head was pasted.
 _BEGIN: Final = re.compile(
-    r"^[ \t]*(?:sysbench [0-9]\.|Running |Initializing |CPU speed:|SQL statistics:|File operations:"
-    r"|Total operations:|Throughput:|General statistics:)"
+    r"^[ \t]*(?:sysbench [0-9]\.|Running |Initializing |CPU speed:|SQL statistics:"
+    r"|OLTP test statistics:|File operations:|Total operations:|Throughput:|General statistics:)"
 )
 #: The test in a command line.
 _COMMAND: Final = re.compile(
@@ -225,13 +234,16 @@ class Several(_Report):
         parts: list[list[str]] = [[]]
         ended = False
         for line in text.split("\n"):
-            if ended and _BEGIN.match(line):
+            begins = _BEGIN.match(line) or "run" in pasted.command(line, "sysbench")
+            if ended and begins:
                 parts.append([])
                 ended = False
             elif _EVENTS.match(line):
                 ended = True
             parts[-1].append(line)
         reports = []
+        for part in parts[:-1]:
+            part.append("")  # the last line of a report that another follows is whole
         for part in parts:
             if any(_EVENTS.match(line) for line in part):
                 reports.append("\n".join(part))

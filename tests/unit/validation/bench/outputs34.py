@@ -13,6 +13,26 @@ def _fio(way, prefix=""):
     }
 
 
+def _cpu(run, prefix):
+    """Return answer's name -> metric of one run of sysbench cpu."""
+    return {
+        f"{run}: events": f"{prefix}_events_per_second",
+        f"{run}: latency mean": f"{prefix}_latency_mean",
+        f"{run}: latency p95": f"{prefix}_latency_p95",
+    }
+
+
+def _files(run, prefix):
+    """Return answer's name -> metric of one run of sysbench fileio."""
+    return {
+        f"{run}: reads": f"{prefix}_reads_per_second",
+        f"{run}: writes": f"{prefix}_writes_per_second",
+        f"{run}: read throughput": f"{prefix}_read_throughput",
+        f"{run}: write throughput": f"{prefix}_write_throughput",
+        f"{run}: latency p95": f"{prefix}_latency_p95",
+    }
+
+
 _TCP = {
     "throughput received": "throughput",
     "throughput sent": "sent_throughput",
@@ -52,6 +72,29 @@ READ = {
             "latency p99": "latency_p99",
         },
     ),
+    "outputs3/75": ("cpu", {"latency mean": "latency_mean", "latency p95": "latency_p95"}),
+    "outputs3/76": (
+        "oltp",
+        {
+            "transactions": "transactions_per_second",
+            "read and write requests": "requests_per_second",
+            "latency mean": "latency_mean",
+            "latency p99": "latency_p99",
+        },
+    ),
+    "outputs3/77": (
+        "sysbench_fileio",
+        {
+            "reads": "reads_per_second",
+            "writes": "writes_per_second",
+            "fsyncs": "fsyncs_per_second",
+            "read throughput": "read_throughput",
+            "write throughput": "write_throughput",
+            "latency mean": "latency_mean",
+            "latency p95": "latency_p95",
+        },
+    ),
+    "outputs3/78": ("oltp", {"latency mean": "latency_mean", "latency p95": "latency_p95"}),
     "outputs3/85": ("tpcc_mysql", {"TpmC": "tpmc"}),
     "outputs3/90": (
         "unixbench6",
@@ -79,6 +122,28 @@ READ = {
             "second run: throughput (client to server)": "tcp_stream_2_throughput",
         },
     ),
+    "outputs4/107": (
+        "sysbench_oltp",
+        {
+            "transactions": "transactions_per_second",
+            "latency mean": "latency_mean",
+            "latency p95": "latency_p95",
+        },
+    ),
+    "outputs4/108": (
+        "sysbench",
+        {
+            **_cpu("first", "run1_cpu"),
+            **_cpu("second", "run2_cpu"),
+        },
+    ),
+    "outputs4/110": (
+        "sysbench",
+        {
+            **_files("fsync", "run1_fileio"),
+            **_files("fdatasync", "run2_fileio"),
+        },
+    ),
     "outputs4/111": (
         "cyclictest",
         {
@@ -101,19 +166,24 @@ READ = {
     ),
 }
 #: Figures of an answer that stand in the workload or are left out by name.
-LEFT_OUT = {}
+LEFT_OUT = {
+    "outputs3/75": ("total time",),
+    "outputs3/78": ("transactions", "queries"),
+}
 #: Case -> how far a figure may be away where the answer rounds it.
 TOLERANCE = {"outputs4/111": 0.5}
 #: Cases of which no figure is judged.
 SEVERAL = {
-    *(f"outputs3/{at}" for at in (64, 72, 90)),
-    *(f"outputs4/{at}" for at in (104, 106, 111, 119)),
+    *(f"outputs3/{at}" for at in (64, 72, 78, 90)),
+    *(f"outputs4/{at}" for at in (104, 106, 108, 110, 111, 119)),
 }
 #: Cases without the number of threads (cyclictest --smp): nothing shows that a line of one is missing.
 NO_END = {"outputs4/111", "outputs4/112"}
 #: Case -> code of what the answer wants to be said.
 REMARKS = {
     "outputs3/64": "stopped",
+    "outputs3/75": "rate_computed",
+    "outputs3/78": "held_to_a_rate",
     "outputs3/85": "constraints_failed",
     "outputs3/90": "other_version",
     "outputs4/95": "synchronised",
@@ -127,6 +197,9 @@ NAMED = {
     "outputs3/72": ("'local_cpu'", "'remote_cpu'"),
     "outputs3/73": ("interim results", "a further run"),
     "outputs3/74": ("throughput confidence width",),
+    "outputs3/77": ("threads", "block size"),
+    "outputs3/78": ("figures a second",),
+    "outputs4/108": ("threads", "largest number"),
     "outputs4/104": ("tcp_stream_1", "partial response received"),
 }
 #: Case -> facts of the workload.
@@ -134,6 +207,10 @@ WORKLOAD = {
     "outputs3/71": {"protocol": "UDP", "streams": "10", "rate asked for": "110m"},
     "outputs3/73": {"test": "TCP_RR", "CPUs (-T)": "1,1"},
     "outputs3/74": {"test": "UDP_RR"},
+    "outputs3/75": {"largest number": "20000", "threads": "1", "seconds": "26.47"},
+    "outputs3/76": {"threads": "32", "version": "0.5"},
+    "outputs3/77": {"pattern": "rndrw", "total size": "20G"},
+    "outputs4/107": {"test": "simple", "mode": "read-only", "skips": "BEGIN/COMMIT"},
     "outputs4/105": {"message": "16384 bytes", "protocol": None},
 }
 #: Case -> values that no figure may have.
@@ -142,6 +219,11 @@ NEVER = {
     "outputs3/72": (140.06, 82.0),
     "outputs3/73": (38_331.29, 64_818.97),
     "outputs3/74": (133_024.0,),
+    "outputs3/75": (26.468, 10_000.0),
+    "outputs3/76": (934.8, 57.62),
+    "outputs3/77": (1_027.76,),
+    "outputs3/78": (143.01, 2_860.17),
+    "outputs4/107": (2_085_654.0, 34_753.0),
     "outputs4/104": (128.46, 118.14, 125.1, 120.97),
     "outputs4/106": (286.45, 782.55),
 }

@@ -73,6 +73,66 @@ General statistics:
                 self.assertIn("cut off", said)
                 self.assertNotIn("--rate", said)
 
+    OLD_SQL = """sysbench 0.4.12:  multi-threaded system evaluation benchmark
+Number of threads: 8
+Doing read-only test
+OLTP test statistics:
+    queries performed:
+        read:                            1400
+        write:                           0
+    transactions:                        100    (10.00 per sec.)
+    deadlocks:                           2      (0.20 per sec.)
+    read/write requests:                 1400   (140.00 per sec.)
+    other operations:                    200    (20.00 per sec.)
+Test execution summary:
+    total time:                          10.0s
+    total number of events:              100
+    per-request statistics:
+         min:                            0.0100s
+         avg:                            0.0500s
+         max:                            0.2000s
+         approx.  95 percentile:         0.1000s
+"""
+
+    def test_versions_before_1_0(self):
+        """Their times have a unit: seconds before 0.4.9."""
+        report, figures = shown(self.OLD_SQL, "sysbench_oltp")
+        self.assertEqual(
+            {
+                "transactions_per_second": 10,
+                "requests_per_second": 140,
+                "other_operations_per_second": 20,
+                "errors": 2,
+                "latency_mean": 50,
+                "latency_p95": 100,
+                "latency_max": 200,
+            },
+            figures,
+        )
+        self.assertEqual("read-only", report.workload["mode"])
+        files = self.FILES.replace("sysbench 1.0:", "sysbench 0.4.12:")
+        self.assertIn("0.4.12 is not read", refusal(self, files))
+
+    def test_what_the_head_would_say_is_missing(self):
+        body = self.CPU[self.CPU.index("CPU speed") :]
+        report, _figures = shown(body, "cpu")
+        self.assertIn("version, threads, largest number: ", "\n".join(report.left_out))
+        report, _figures = shown(
+            f"$ sysbench cpu --threads=4 --cpu-max-prime=99 run\n{body}", "cpu"
+        )
+        self.assertEqual(
+            ("4", "99"), (report.workload["threads"], report.workload["largest number"])
+        )
+        self.assertIn("version: ", "\n".join(report.left_out))
+
+    def test_the_command_of_each_report(self):
+        """The report has the word fsync whatever call its command chose."""
+        command = "$ sysbench fileio --file-fsync-mode={} run\n"
+        text = command.format("fsync") + self.FILES + command.format("fdatasync") + self.FILES
+        report, _figures = shown(text, "sysbench")
+        self.assertIn("sync call fsync", report.workload["run1_fileio"])
+        self.assertIn("sync call fdatasync", report.workload["run2_fileio"])
+
     def test_a_rate_is_reached_or_not(self):
         head = "Target transaction rate: {}/sec\nInitializing worker"
         slow = self.CPU.replace("Initializing worker", head.format(300))
@@ -80,7 +140,13 @@ General statistics:
         self.assertEqual(100, figures["events_per_second"])
         self.assertIn("300", report.remarks["rate_not_reached"])
         held = self.CPU.replace("Initializing worker", head.format(100))
-        self.assertIn("held to 100 a second", refusal(self, held))
+        report, figures = shown(held, "cpu")
+        self.assertIn("held to 100 a second", report.remarks["held_to_a_rate"])
+        self.assertEqual({"latency_mean", "latency_p95", "latency_max", "events"}, set(figures))
+        error = self.assertRaises(
+            base.BenchmarkOutputError, plugins.load_reader("cpu").readings, 0, held, ""
+        )
+        self.assertIn("held to 100 a second", str(error))
         cut = refusal(self, slow[: slow.index("0.50\n")])
         self.assertNotIn("rate", cut)
 

@@ -23,6 +23,7 @@ from nova_perf_tuning.validation.bench import (
     plugins,
     rt_tests,
     sysbench,
+    sysbench_reports,
     tracers,
 )
 from nova_perf_tuning.validation.bench.unixbench import UnixBench
@@ -416,8 +417,9 @@ class WorkloadTest(testcase.TestCase):
             (iperf3.Iperf3, json.dumps(server), "server's"),
             (netperf.Netperf, GOOD[netperf.Netperf].replace("=TCP", "=UDP"), "of a UDP test"),
             (sysbench.Oltp, GOOD[sysbench.Oltp].replace("558", "0"), "'write'"),
-            (sysbench.Oltp, held, "held to 100 a second"),
         )
+        error = self.assertRaises(base.BenchmarkOutputError, sysbench.Oltp().readings, 0, held, "")
+        self.assertIn("held to 100 a second", str(error))
         for kind, text, words in others:
             with self.subTest(words):
                 self.assertIn(
@@ -499,7 +501,9 @@ class SysbenchTest(testcase.TestCase):
         ):
             with self.subTest(head):
                 error = self.assertRaises(
-                    base.BenchmarkOutputError, sysbench.Cpu().parse, f"{head}\n\ntotal time: 1s\n"
+                    base.BenchmarkOutputError,
+                    sysbench_reports.FileIo().parse,
+                    f"{head}\n\ntotal time: 1s\n",
                 )
                 self.assertIn(head.partition(":")[0], str(error))
 

@@ -60,20 +60,20 @@ class PastedTest(testcase.TestCase):
     def test_codes_of_mails_and_web_pages(self):
         """Codes are read only where each sign that would be one has its code."""
         mail = "bw=3D4.5,=20\n lost =3D 84=25 of a =\nline =C3=A9\n"
-        self.assertEqual("bw=4.5,\nlost = 84% of a line é\n", base.decode(mail.encode()))
+        self.assertEqual("bw=4.5,\nlost = 84% of a line é\n", pasted.decode(mail.encode()))
         plain = "min=20, max=3D\nrw=read\n"
-        self.assertEqual(plain, base.decode(plain.encode()))
+        self.assertEqual(plain, pasted.decode(plain.encode()))
         page = "(84&#37;) a &gt; b &copy; &amp;\n"
-        self.assertEqual("(84%) a > b &copy; &\n", base.decode(page.encode()))
+        self.assertEqual("(84%) a > b &copy; &\n", pasted.decode(page.encode()))
 
     def test_comments_before_all_lines(self):
         lines = [f"line {at} # end" for at in range(5)]
         text = "".join(f"#{line}\n" for line in lines)
-        self.assertEqual("\n".join(lines) + "\n", base.decode(text.encode()))
+        self.assertEqual("\n".join(lines) + "\n", pasted.decode(text.encode()))
         own = "".join(f"# Min Latencies: {at}\n" for at in range(6))
-        self.assertEqual(own, base.decode(own.encode()))
+        self.assertEqual(own, pasted.decode(own.encode()))
         some = text + "no comment\n"
-        self.assertEqual(some, base.decode(some.encode()))
+        self.assertEqual(some, pasted.decode(some.encode()))
 
     def test_every_form_of_every_output(self):
         for name, (kind, _metrics) in test_field_outputs.READ.items():
