@@ -68,7 +68,10 @@ class Iperf2(base.ForeignTool):
         self.check_length(output)
         lines = pasted.lines_of(output)
         if any(_CSV.match(line) for line in lines):
-            raise self.fault(f"the rows of -y C are not read{self.wanted_form()}")
+            beside = ""
+            if any(_CLIENT.match(line) or _SERVER.match(line) for line in lines):
+                beside = "the text has several runs, of one of them "
+            raise self.fault(f"{beside}the rows of -y C are not read{self.wanted_form()}")
         if not self.printed(output):
             raise self.fault(f"the output has no head of iperf 2{self.wanted_form()}")
         clients = [line for line in lines if _CLIENT.match(line)]
@@ -251,8 +254,10 @@ class Iperf2(base.ForeignTool):
         )
         wholes = [row for row in direction.rows if row.stream == total.stream]
         if _are_several(wholes):
+            heads = [line for line in lines if _CLIENT.match(line) or _SERVER.match(line)]
             raise self.fault(
-                f"the text has several tests: stream {total.stream} has more than one total; keep one"
+                f"the text has several tests: {_totals(direction.rows)} lines of a whole test and"
+                f" {len(heads)} heads ('Client connecting to …'); keep one with its head"
             )
         words = pasted.command("\n".join(lines), "iperf")
         interval = pasted.option(words, "-i", "--interval")
@@ -328,6 +333,18 @@ def _runs(lines: Sequence[str]) -> list[list[str]]:
     if not runs:
         return [heads]
     return [[*heads, *run] for run in runs]
+
+
+def _totals(rows: Sequence[IperfRow]) -> int:
+    """Return how many rows are as long as a test: those that begin at 0, less first intervals."""
+    later: dict[str, int] = {}
+    count = 0
+    for row in rows:
+        if row.begin > 0:
+            later[row.stream] = 1
+        else:
+            count += 1 - later.pop(row.stream, 0)
+    return count
 
 
 def _are_several(rows: Sequence[IperfRow]) -> bool:

@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.bench import base, iperf3_text, iperf_rows, own
+from nova_perf_tuning.validation.bench import (
+    base,
+    iperf3_parts,
+    iperf3_text,
+    iperf_rows,
+    own,
+    pasted,
+)
 
 _DIRECTION: Final = base.Choice(
     "direction", "forward", "forward: client sends; reverse: server sends", ("forward", "reverse")
@@ -97,6 +104,7 @@ class _Iperf(base.Benchmark):
         found = base.BenchmarkReport(self.parse(output), remarks=dict(self.remarks(output)))
         document = self.documents(output)[0]
         found.workload = self._workload(document)
+        self._add_command(found, output)
         if _is_bidirectional(document["end"]):
             found.workload["direction"] = "client to server and server to client"
             found.remarks["both_directions"] = (
@@ -111,6 +119,20 @@ class _Iperf(base.Benchmark):
 
     def add_calculated(self, found: base.BenchmarkReport, document: Mapping[str, Any]) -> None:
         """Say which figures are calculated, of what; of TCP none is."""
+
+    def _add_command(self, found: base.BenchmarkReport, output: str) -> None:
+        """Add the rate that the command before a document has, which iperf3 before 3.6 does not repeat."""
+        words = iperf3_parts.command(output[: output.index("{")])
+        rate = pasted.option(words, "-b", "--bitrate", "--bandwidth")
+        if rate is None:
+            return
+        found.workload["rate asked for"] = one_line(rate, 20)
+        sent = [item.value for item in found.readings if item.metric == "sent_throughput"]
+        asked = iperf_rows.asked_rate(rate)
+        if asked is not None and sent:
+            streams = int(found.workload.get("streams", "1"))
+            remarks = iperf_rows.rate_remarks(asked, streams, sent[0] * 1e6)
+            found.remarks = {**remarks, **found.remarks}
 
     def _workload(self, document: dict[str, Any]) -> dict[str, str]:
         """Return what the test was, as iperf3's JSON repeats it."""
@@ -129,6 +151,7 @@ class _Iperf(base.Benchmark):
             ("block size", "blksize"),
             ("seconds asked for", "duration"),
             ("bytes asked for", "bytes"),
+            ("blocks asked for", "blocks"),
             ("omitted seconds", "omit"),
         ):
             value = test.get(key)

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.bench import base, iperf_rows, pasted
+from nova_perf_tuning.validation.bench import base, iperf3_parts, iperf_rows, pasted
 from nova_perf_tuning.validation.bench.iperf_rows import IperfRow
 
 _MARKS: Final = re.compile(
     r"^(?:Connecting to host .{1,200}, port [0-9]{1,5}|iperf 3\.[0-9].*|iperf Done\.|iperf3: .{1,300}"
     r"|Server listening on [0-9]{1,5}.*"
     r"|\[ ?ID\](?:\[Role\])?[ ]+Interval[ ]+Transfer[ ]+Bitrate.*"
+    r"|Test Complete\. Summary Results:"
     r"|\[[ ]*(?:[0-9]{1,5}|SUM)\].{1,200}[ ](?:sender|receiver))$",
     re.MULTILINE,
 )
@@ -33,16 +34,12 @@ _RETRANSMITS: Final = re.compile(r"^([0-9]{1,12})[ ].*sender$|^([0-9]{1,12})[ ]*
 _CONNECTED: Final = re.compile(
     r"^\[[ ]*([0-9]{1,5})\] local \S{1,100} port [0-9]{1,5} connected to "
 )
-_CONNECTING: Final = re.compile(r"^Connecting to host .{1,200}, port [0-9]{1,5}$")
 _SAID: Final = re.compile(r"^iperf3: ((?:error|interrupt) - .{1,200})$")
 _FORWARD: Final = "client to server"
 _REVERSE: Final = "server to client"
 _ROLES: Final[Mapping[str, str]] = {"TX-C": _FORWARD, "RX-C": _REVERSE}
-_SENDER: Final = "sender"
-_RECEIVER: Final = "receiver"
 #: The end of a total's line, perhaps with somebody's remark behind.
 _ENDED: Final = re.compile(r"(?:^|[ ])(sender|receiver)(?:[ ]+\S.{0,200})?$")
-_ACCEPTED: Final = re.compile(r"^Accepted connection from .{1,200}$")
 _LISTENING: Final = re.compile(r"^Server listening on [0-9]{1,5}\b")
 _HEADING: Final = re.compile(
     r"^\[ ?ID\](?:\[Role\])?[ ]+Interval[ ]+Transfer[ ]+(?:Bitrate|Bandwidth)(.{0,60})$"
@@ -63,6 +60,7 @@ _TRACES: Final = (
     "Bitrate",
     "sender",
     "receiver",
+    iperf3_parts.SUMMARY,
 )
 
 
@@ -73,7 +71,7 @@ def printed(text: str) -> bool:
 
 
 def is_udp(text: str) -> bool:
-    return _UDP.search(text) is not None or "-u" in _command(text)
+    return _UDP.search(text) is not None or "-u" in iperf3_parts.command(text)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -117,9 +115,9 @@ class _TestText:
         """Whether the server sends; None: the text does not say."""
         if self.client and _reverse(self.lines):
             return True
-        known = any(_CONNECTING.match(line) for line in self.lines) or _command(
-            "\n".join(self.lines)
-        )
+        known = any(
+            iperf3_parts.CONNECTING.match(line) for line in self.lines
+        ) or iperf3_parts.command("\n".join(self.lines))
         if self.client and known:
             return False
         sends = _sends(self.lines)
@@ -144,19 +142,21 @@ def report(tool: base.Benchmark, text: str) -> base.BenchmarkReport:
     :raises base.BenchmarkOutputError: none of them can be read, or they are of two protocols.
     """
     tool.check_length(text)
-    parts = _tests(text)
+    parts = iperf3_parts.titled(text)
+    if len(parts) < 2:
+        parts = {f"test{at}": part for at, part in enumerate(iperf3_parts.tests(text), start=1)}
     if len(parts) == 1:
-        return _report_test(tool, parts[0])
+        return _report_test(tool, parts["test1"])
     tool.check_runs(len(parts), "tests of iperf3")
     found: dict[str, base.BenchmarkReport] = {}
     refusals: dict[str, base.BenchmarkOutputError] = {}
-    for number, part in enumerate(parts, start=1):
+    for name, part in parts.items():
         if is_udp("\n".join(part)) != is_udp(text):
             raise tool.fault("the text has tests of TCP and of UDP; keep those of one protocol")
         try:
-            found[f"test{number}"] = _report_test(tool, part)
+            found[name] = _report_test(tool, part)
         except base.BenchmarkOutputError as error:
-            refusals[f"test{number}"] = error
+            refusals[name] = error
     if not found:
         raise next(iter(refusals.values()))
     shown = base.several(found)
@@ -166,42 +166,13 @@ def report(tool: base.Benchmark, text: str) -> base.BenchmarkReport:
     return shown
 
 
-def _tests(text: str) -> list[list[str]]:
-    """Return the lines of each test, of a client with the command line before it."""
-    lines = _unwrapped(pasted.lines_of(text))
-    starts = []
-    for at, line in enumerate(lines):
-        if _CONNECTING.match(line):
-            if at and _command(lines[at - 1]):
-                starts.append(at - 1)
-            else:
-                starts.append(at)
-        elif _ACCEPTED.match(line):
-            starts.append(at)
-    if len(starts) < 2:
-        return [lines]
-    ends = [*starts[1:], len(lines)]
-    return [lines[begin:end] for begin, end in zip(starts, ends, strict=True)]
-
-
-def _unwrapped(lines: Sequence[str]) -> list[str]:
-    """Return lines with the word ``sender`` or ``receiver`` where it belongs, if a mail has wrapped it."""
-    whole: list[str] = []
-    for line in (line.removeprefix("^C") for line in lines):
-        if line in (_SENDER, _RECEIVER) and whole and iperf_rows.row(whole[-1]) is not None:
-            whole[-1] += f" {line}"
-        else:
-            whole.append(line)
-    return whole
-
-
 def _test_text(lines: Sequence[str]) -> _TestText:
     """Return what a test's lines say of the side that printed them."""
     client: bool | None = None
-    if any(_ACCEPTED.match(line) or _LISTENING.match(line) for line in lines):
+    if any(iperf3_parts.ACCEPTED.match(line) or _LISTENING.match(line) for line in lines):
         client = False
-    words = _command("\n".join(lines))
-    done = any(_CONNECTING.match(line) or line == "iperf Done." for line in lines)
+    words = iperf3_parts.command("\n".join(lines))
+    done = any(iperf3_parts.CONNECTING.match(line) or line == "iperf Done." for line in lines)
     if done or pasted.option(words, "-c", "--client") is not None:
         client = True
     found = _TestText(list(lines), client)
@@ -209,7 +180,7 @@ def _test_text(lines: Sequence[str]) -> _TestText:
     for line in lines:
         if _LISTENING.match(line):
             idle = True
-        elif _ACCEPTED.match(line):
+        elif iperf3_parts.ACCEPTED.match(line):
             idle = False
         stopped = _STOPPED.match(line)
         # A server that is stopped while it waits for the next test has not cut this one.
@@ -278,7 +249,7 @@ def _protocol(lines: Sequence[str]) -> str:
         starting = _STARTING.match(line)
         if starting:
             return starting[1]
-    words = _command("\n".join(lines))
+    words = iperf3_parts.command("\n".join(lines))
     if "--sctp" in words:
         return "SCTP"
     retransmits = any(_HEADING.match(line) and " Retr" in line for line in lines)
@@ -317,7 +288,7 @@ def _add_remarks(
     """Say what was set, stopped, calculated and left out."""
     if len(directions) > 1:
         shown.remarks["both_directions"] = "both directions ran at once: none of them is judged"
-    words = _command("\n".join(test.lines))
+    words = iperf3_parts.command("\n".join(test.lines))
     rate = pasted.option(words, "-b", "--bitrate", "--bandwidth")
     if rate is None and udp and pasted.option(words, "-c", "--client") is not None:
         rate = _DEFAULT_RATE
@@ -375,10 +346,14 @@ def _directions(tool: base.Benchmark, test: _TestText) -> list[_Direction]:
             raise tool.fault(
                 f"{test.stopped}: the test was stopped before it printed what the receiver counted"
             )
+        last = max((row.end for row in rows), default=0.0)
         raise tool.fault(
-            f"the output is cut off or no client's: no line of the receiver{tool.wanted_form()}"
+            f"the output is cut off or no client's: no line of the receiver{_after(test, last)}"
+            f"{tool.wanted_form()}"
         )
     _check_one_test(tool, rows[rows.index(ended[0]) :])
+    words = iperf3_parts.command("\n".join(lines))
+    asked = pasted.whole_number(pasted.option(words, "-P", "--parallel"))
     directions = []
     for role in dict.fromkeys(row.role for row in ended):
         name = _ROLES.get(role, test.direction)
@@ -386,11 +361,22 @@ def _directions(tool: base.Benchmark, test: _TestText) -> list[_Direction]:
         streams = {row.stream for row in rows if row.role == role} - {iperf_rows.SUM}
         if not role:
             streams |= {found[1] for found in map(_CONNECTED.match, lines) if found is not None}
-        directions.append(_direction(tool, test, name, own, len(streams)))
+        count = max(len(streams), asked or 1)
+        directions.append(_direction(tool, test, name, own, count))
     bidirectional = any("[Role]" in line for line in lines) or any(row.role for row in rows)
     if bidirectional and len(directions) == 1:
         raise tool.fault("the output is cut off: one direction of two has no totals")
     return directions
+
+
+def _after(test: _TestText, last: float) -> str:
+    """Return after how many of its seconds a text ends; ``last``: the end of its last whole interval."""
+    asked = pasted.option(iperf3_parts.command("\n".join(test.lines)), "-t", "--time")
+    if not last:
+        return ""
+    if asked is None:
+        return f", its intervals end at {last:g} s"
+    return f", its intervals end at {last:g} of {one_line(asked, 20)} s"
 
 
 def _check_one_test(tool: base.Benchmark, rows: Sequence[IperfRow]) -> None:
@@ -415,7 +401,7 @@ def _direction(
     """
     shown = name or "the test"
     totals: dict[str, IperfRow] = {}
-    for side in (_SENDER, _RECEIVER):
+    for side in (iperf3_parts.SENDER, iperf3_parts.RECEIVER):
         own = [row for row in rows if _side(row) == side]
         if own:
             totals[side] = iperf_rows.total(tool, own, f"'{shown}', {side}", streams)
@@ -424,23 +410,25 @@ def _direction(
         totals = {side: row for side, row in totals.items() if row.rate > 0}
         if not totals:
             raise tool.fault(f"nothing was transferred of '{shown}' (0 bit/s)")
-    elif _RECEIVER not in totals:
+    elif iperf3_parts.RECEIVER not in totals:
         raise tool.fault(
             f"the output is cut off: no whole line of the receiver of '{shown}',"
             " so what arrived is not known"
         )
     if test.client is False and not name and len(totals) == 1:
         name = _FORWARD
-        if _SENDER in totals:
+        if iperf3_parts.SENDER in totals:
             name = _REVERSE
-    return _Direction(name, totals.get(_SENDER), totals.get(_RECEIVER))
+    return _Direction(name, totals.get(iperf3_parts.SENDER), totals.get(iperf3_parts.RECEIVER))
 
 
 def _old_udp(tool: base.Benchmark, test: _TestText) -> _Direction | None:
     """Return the total of iperf3 3.0 and 3.1, which print one line: the sender's rate, the receiver's losses."""
     lines = test.lines
-    if "iperf Done." not in lines:
+    if "iperf Done." not in lines and iperf3_parts.SUMMARY not in lines:
         return None
+    if iperf3_parts.SUMMARY in lines:
+        lines = lines[lines.index(iperf3_parts.SUMMARY) :]
     rule = max((at for at, line in enumerate(lines) if line.startswith("- - -")), default=0)
     rows = [row for row in map(iperf_rows.row, lines[rule:]) if row is not None]
     totals = [row for row in rows if row.losses is not None]
@@ -532,13 +520,14 @@ def _workload(test: _TestText, directions: Sequence[_Direction]) -> dict[str, st
             workload["block size"] = f"{starting[3]} bytes"
             if starting[4] != "0":
                 workload["omitted seconds"] = starting[4]
-    words = _command("\n".join(lines))
+    words = iperf3_parts.command("\n".join(lines))
     for name, options in (
         ("rate asked for", ("-b", "--bitrate", "--bandwidth")),
         ("streams", ("-P", "--parallel")),
         ("block size", ("-l", "--length")),
         ("window", ("-w", "--window")),
         ("seconds asked for", ("-t", "--time")),
+        ("omitted seconds", ("-O", "--omit")),
     ):
         value = pasted.option(words, *options)
         if value is not None:
@@ -550,12 +539,8 @@ def _workload(test: _TestText, directions: Sequence[_Direction]) -> dict[str, st
 
 def _reverse(lines: Sequence[str]) -> bool:
     said = any(line.startswith("Reverse mode, remote host") for line in lines)
-    return said or "-R" in _command("\n".join(lines))
-
-
-def _command(text: str) -> list[str]:
-    return pasted.command(text, r"iperf3?[\w.-]{0,20}")
+    return said or "-R" in iperf3_parts.command("\n".join(lines))
 
 
 def _stripped(text: str) -> str:
-    return "\n".join(pasted.lines_of(text))
+    return "\n".join(iperf3_parts.TITLED.sub("", line) for line in pasted.lines_of(text))

@@ -92,7 +92,7 @@ def total(tool: base.Benchmark, rows: Sequence[IperfRow], what: str, streams: in
     """
     sums = [row for row in rows if row.stream == SUM]
     single = [row for row in rows if row.stream != SUM]
-    if len(sums) == 1:
+    if len(sums) == 1 and len({row.stream for row in single}) == len(single):
         return sums[0]
     if not sums and len(single) == 1 and streams <= 1:
         return single[0]

@@ -22,6 +22,11 @@ def _cpu(run, prefix):
     }
 
 
+def _datagrams(run, prefix):
+    """Return answer's name -> metric of one test of UDP."""
+    return {f"{run}: lost datagrams": f"{prefix}_lost_share", f"{run}: jitter": f"{prefix}_jitter"}
+
+
 def _files(run, prefix):
     """Return answer's name -> metric of one run of sysbench fileio."""
     return {
@@ -48,6 +53,19 @@ READ = {
     ),
     "outputs3/65": ("fio", _fio("read")),
     "outputs3/66": ("iperf3", _TCP),
+    "outputs3/67": (
+        "packets",
+        {"throughput sent": "sent_throughput", "lost": "lost_share", "jitter": "jitter"},
+    ),
+    "outputs3/68": (
+        "iperf3",
+        {
+            "run 1, throughput received": "test1_throughput",
+            "run 1, retransmits": "test1_retransmits",
+            "run 2, throughput received": "test2_throughput",
+            "run 2, retransmits": "test2_retransmits",
+        },
+    ),
     "outputs3/71": (
         "iperf2",
         {
@@ -106,6 +124,21 @@ READ = {
             **_fio("write"),
             "sync latency mean": "sync_latency_mean",
             "sync latency p99": "sync_latency_p99",
+        },
+    ),
+    "outputs4/97": (
+        "iperf3",
+        {
+            f"{title}: received throughput (server to client)": f"{title}_throughput"
+            for title in ("s1", "s2", "s3", "s4")
+        },
+    ),
+    "outputs4/99": (
+        "packets",
+        {
+            **_datagrams("1G", "test1"),
+            **_datagrams("20G", "test2"),
+            **_datagrams("100M", "test3"),
         },
     ),
     "outputs4/104": (
@@ -174,14 +207,15 @@ LEFT_OUT = {
 TOLERANCE = {"outputs4/111": 0.5}
 #: Cases of which no figure is judged.
 SEVERAL = {
-    *(f"outputs3/{at}" for at in (64, 72, 78, 90)),
-    *(f"outputs4/{at}" for at in (104, 106, 108, 110, 111, 119)),
+    *(f"outputs3/{at}" for at in (64, 68, 72, 78, 90)),
+    *(f"outputs4/{at}" for at in (97, 99, 104, 106, 108, 110, 111, 119)),
 }
 #: Cases without the number of threads (cyclictest --smp): nothing shows that a line of one is missing.
 NO_END = {"outputs4/111", "outputs4/112"}
 #: Case -> code of what the answer wants to be said.
 REMARKS = {
     "outputs3/64": "stopped",
+    "outputs3/67": "rate_not_reached",
     "outputs3/75": "rate_computed",
     "outputs3/78": "held_to_a_rate",
     "outputs3/85": "constraints_failed",
@@ -199,12 +233,14 @@ NAMED = {
     "outputs3/74": ("throughput confidence width",),
     "outputs3/77": ("threads", "block size"),
     "outputs3/78": ("figures a second",),
+    "outputs4/99": ("the receiver's rate",),
     "outputs4/108": ("threads", "largest number"),
     "outputs4/104": ("tcp_stream_1", "partial response received"),
 }
 #: Case -> facts of the workload.
 WORKLOAD = {
     "outputs3/71": {"protocol": "UDP", "streams": "10", "rate asked for": "110m"},
+    "outputs3/67": {"rate asked for": "1000M", "blocks asked for": "10000"},
     "outputs3/73": {"test": "TCP_RR", "CPUs (-T)": "1,1"},
     "outputs3/74": {"test": "UDP_RR"},
     "outputs3/75": {"largest number": "20000", "threads": "1", "seconds": "26.47"},
@@ -216,6 +252,8 @@ WORKLOAD = {
 #: Case -> values that no figure may have.
 NEVER = {
     "outputs3/61": (19_205.0,),
+    "outputs3/68": (5_070.0,),
+    "outputs4/97": (92_000.0,),
     "outputs3/72": (140.06, 82.0),
     "outputs3/73": (38_331.29, 64_818.97),
     "outputs3/74": (133_024.0,),
@@ -238,6 +276,9 @@ REFUSED = {
     "outputs4/96": ("error 28", "terse form"),
     "outputs4/98": ("unable to receive results",),
     "outputs4/100": ("2 reports",),
+    "outputs4/101": ("cut off", "3 of 10 s"),
+    "outputs4/102": ("several runs", "-y C"),
+    "outputs4/103": ("10 lines of a whole test and 1 heads",),
     "outputs4/109": ("too many clients",),
     "outputs4/120": ("4 reports",),
 }

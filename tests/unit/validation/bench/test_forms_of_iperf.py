@@ -91,6 +91,50 @@ class SideTest(testcase.TestCase):
             base.BenchmarkOutputError, "unable to receive", iperf3.Iperf3().parse, failed * 2
         )
 
+    def test_commands_begin_tests(self):
+        """The last of several commands before figures is theirs; sums of one hide no other."""
+        one = "$ iperf3 -c 192.0.2.1 -O 2\n$ iperf3 -c 192.0.2.1 -R\n" + TOTALS
+        four = "$ iperf3 -c 192.0.2.1 -P 2\n" + TOTALS
+        for stream in ("  5", "  7", "SUM"):
+            four += "".join(
+                f"[{stream}]   0.00-10.00  sec  559 MBytes   470 Mbits/sec    0    {side}\n"
+                for side in ("sender", "receiver")
+            )
+        four = four.replace(TOTALS, "")
+        report, figures = shown(one + four)
+        self.assertEqual(936, figures["test1_throughput"])
+        self.assertEqual(470, figures["test2_throughput"])
+        self.assertIn("server to client", report.workload["test1"])
+        self.assertIn("streams 2", report.workload["test2"])
+        self.assertEqual([], judged(report))
+        without = "\n".join(line for line in (one + four).split("\n") if "$" not in line)
+        self.assertRaisesRegex(
+            base.BenchmarkOutputError, "several tests", plugins.recognise, without
+        )
+
+    def test_titles_of_clients_side_by_side(self):
+        """Lines of clients with titles (-T) are mixed with each other's."""
+        lines = []
+        for line in TOTALS.splitlines():
+            lines += [f"s1:  {line}", f"s2:  {line.replace('936', '800')}"]
+        command = "$ iperf3 -c 192.0.2.1 -p 52{} -R -T s{} &\n"
+        text = command.format("01", 1) + command.format("02", 2) + "\n".join(lines) + "\n"
+        report, figures = shown(text)
+        self.assertEqual((936, 800), (figures["s1_throughput"], figures["s2_throughput"]))
+        self.assertIn("server to client", report.workload["s2"])
+        self.assertEqual([], judged(report))
+
+    def test_summaries_of_the_first_versions(self):
+        summary = "Test Complete. Summary Results:\n" + UDP.split("\n")[0] + "\n"
+        row = "[  4]   0.00-10.00  sec  1.24 MBytes  1.04 Mbits/sec  0.035 ms  {}/906 (1%)\n"
+        report, figures = shown(summary + row.format(9), "packets")
+        self.assertEqual(1.04, figures["sent_throughput"])
+        self.assertNotIn("throughput", figures)
+        self.assertIn("the receiver's rate", "\n".join(report.left_out))
+        report, figures = shown(summary + row.format(9) + summary + row.format(90), "packets")
+        self.assertEqual((9, 90), (figures["test1_lost"], figures["test2_lost"]))
+        self.assertEqual([], judged(report))
+
     def test_two_tests_without_heads(self):
         for text in (SERVED + SENT, SERVED + SERVED.replace("936", "900"), SENT + SERVED):
             with self.subTest(text):
@@ -235,6 +279,14 @@ class RateTest(testcase.TestCase):
                 self.assertIn(code, report.remarks)
         self.assertNotIn("held_to_a_rate", shown(CLIENT + UDP, "packets")[0].remarks)
 
+    def test_the_command_before_a_document(self):
+        document = test_parsers.GOOD[iperf3.Iperf3]
+        text = "$ iperf3 -c 192.0.2.1 -J -b 900000M\n" + document
+        report, _figures = shown(text)
+        self.assertEqual("900000M", report.workload["rate asked for"])
+        self.assertIn("rate_not_reached", report.remarks)
+        self.assertNotIn("rate asked for", shown(document)[0].workload)
+
     def test_in_json(self):
         document = json.loads(test_parsers.GOOD[iperf3.Iperf3])
         document["start"]["target_bitrate"] = 10**14
@@ -335,6 +387,13 @@ class Iperf2Test(testcase.TestCase):
         row = "20230101100000,192.0.2.2,54320,192.0.2.1,5001,3,0.0-10.0,1180000000,943000000\n"
         error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, row)
         self.assertIn("rows of -y C are not read", str(error))
+
+    def test_several_tests_are_counted(self):
+        head = "Client connecting to 192.0.2.1, TCP port 5001\n"
+        head += "[  1] local 192.0.2.2 port 43172 connected with 192.0.2.1 port 5001\n"
+        row = "[  1] 0.0000-10.0117 sec  27.3 GBytes  23.5 Gbits/sec\n"
+        error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, head + 3 * row)
+        self.assertIn("3 lines of a whole test and 1 heads", str(error))
 
     def test_columns_of_the_enhanced_report(self):
         rows = self.ROWS.split("[  5]")[0].replace("Bandwidth", "Bandwidth   Write/Err  Rtry")
