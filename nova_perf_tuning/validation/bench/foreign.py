@@ -25,6 +25,7 @@ TOOLS: Final[Sequence[type[base.Benchmark]]] = (
     own_reports.TpccMysql,
     own_reports.Dd,
     own_reports.Rtla,
+    own_reports.OtherRtTests,
     unixbench.UnixBench6,
 )
 #: Program of a command line -> the kind that reads its output.

@@ -54,6 +54,16 @@ _FLUSHING: Final = {
 }
 #: Chinese and Japanese texts: wide signs, and the unit of a second.
 _WIDE: Final = str.maketrans({"（": " (", "）": ")", "，": ", ", "秒": " s ", "字": " 字"})
+#: Programs of rt-tests beside cyclictest and oslat.
+_OTHERS: Final = (
+    "ptsematest|svsematest|sigwaittest|signaltest|pmqtest|pip_stress|pi_stress|rt-migrate-test"
+    "|hackbench|cyclicdeadline|deadline_test|ssdd|queuelat|get_cyclictest_snapshot"
+)
+_OTHER: Final = re.compile(
+    rf"(?:\"cmdline:?\"[ ]*:[ ]*\"(?:\S{{0,80}}/)?|^[ \t]*(?:.{{0,80}}[#$%>][ ])?(?:sudo )?)({_OTHERS})(?=[ ]-)",
+    re.M,
+)
+_PAIR: Final = r"^[ \t]*#[0-9]{1,4} -> #[0-9]{1,4}, Min\b"
 _RTLA: Final = (
     r"^[ \t]*(?:.{0,80}\brtla[ ]+(?:osnoise|timerlat|hwnoise)\b|Operating System Noise$"
     r"|Timer Latency[ \t]*$|RTLA timerlat|# RTLA (?:osnoise|timerlat))"
@@ -338,6 +348,31 @@ class Rtla(base.ForeignTool):
                 tool = f"rtla {name}"
         if not self.printed(output):
             raise self.fault(f"the output is not rtla's{self.wanted_form()}")
+        raise self.fault(
+            f"the output of {tool} is not read, and its figures are not oslat's or cyclictest's"
+            f"{self.wanted_form()}"
+        )
+
+
+class OtherRtTests(base.ForeignTool):
+    """Other programs of rt-tests; what they measure is not what oslat and cyclictest do."""
+
+    kind = "rt_tests"
+    summary = "other programs of rt-tests, such as ptsematest: not read; oslat and cyclictest are"
+    primary = ("latency_max", "µs", "lower")
+    form = "oslat --json=- or cyclictest --json=- --histogram=10000"
+
+    def printed(self, output: str) -> bool:
+        return _OTHER.search(output) is not None or re.search(_PAIR, output, re.M) is not None
+
+    def report(self, output: str) -> base.BenchmarkReport:
+        self.check_length(output)
+        found = _OTHER.search(output)
+        tool = "a program of rt-tests such as ptsematest"
+        if found:
+            tool = found[1]
+        if not self.printed(output):
+            raise self.fault(f"the output is of no such program{self.wanted_form()}")
         raise self.fault(
             f"the output of {tool} is not read, and its figures are not oslat's or cyclictest's"
             f"{self.wanted_form()}"

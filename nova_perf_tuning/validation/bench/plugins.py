@@ -4,6 +4,7 @@
 import dataclasses
 import logging
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -123,8 +124,17 @@ def recognise(text: str) -> base.Benchmark:
             raise reader.fault(
                 f"the text has its command, and no output of it that is read{reader.wanted_form()}"
             )
+    named = [
+        program
+        for program in foreign.COMMANDS
+        if re.search(rf"(?<![\w-]){program}(?![\w-])", text)
+    ]
+    own = ""
+    if len(named) == 1:
+        reader = load_reader(foreign.COMMANDS[named[0]])
+        own = f": it names {named[0]}, whose own output ('{reader.form}') is not in it"
     raise base.BenchmarkOutputError(
-        "no benchmark reads this output; name the one that printed it, as in 'nova-perf bench parse fio FILE',"
+        f"no benchmark reads this output{own}; name the one that printed it, as in 'nova-perf bench parse fio FILE',"
         f" to see what is wrong with it; outputs of {foreign.READ} are read"
     )
 

@@ -68,6 +68,15 @@ class _RtTests(base.Benchmark):
                 histogram[float(late)] = self.number(thread, "histogram", late)
             yield thread, histogram
 
+    def check_whole(self, text: str, count: str) -> None:
+        """Refuse a part of a document; ``count``: a key that its threads have."""
+        self.check_length(text)
+        if rt_text.is_fragment(text, count):
+            raise self.fault(
+                "the text is a part of the JSON: its head, with the number of threads and the unit"
+                f" of the times, is missing{self.wanted_form()} as a whole"
+            )
+
     def json_workload(self, text: str) -> dict[str, str]:
         """Return what the run was, as the document repeats it."""
         data = self.load_json(text)
@@ -168,6 +177,8 @@ class Cyclictest(_RtTests):
         return work
 
     def printed(self, output: str) -> bool:
+        if rt_text.is_fragment(output, "cycles"):
+            return True
         if self.has_json(output):
             return '"num_threads"' in output and "cyclictest" in output
         return rt_text.is_cyclictest(output)
@@ -179,6 +190,7 @@ class Cyclictest(_RtTests):
         return self.report(text).remarks
 
     def report(self, text: str) -> base.BenchmarkReport:
+        self.check_whole(text, "cycles")
         if self.has_json(text) or not rt_text.is_cyclictest(text):
             return self._report_json(text)
         parts = rt_text.runs(self, text)
@@ -205,7 +217,8 @@ class Cyclictest(_RtTests):
         if found.bins and count:
             self._add_tails(shown, found, count)
         else:
-            shown.left_out.append("percentiles: the output has no histogram (--histogram=10000)")
+            fault = found.fault or "the output has no histogram (--histogram=10000)"
+            shown.left_out.append(f"percentiles: {fault}")
         weights = [thread.cycles or 1.0 for thread in threads]
         total = sum(thread.mean * weight for thread, weight in zip(threads, weights, strict=True))
         mean = total / sum(weights)
@@ -379,12 +392,15 @@ class Oslat(_RtTests):
         return (base.Step(argv, "client", seconds + base.MARGIN_S),)
 
     def printed(self, output: str) -> bool:
-        return rt_text.is_oslat(output) or '"oslat ' in output
+        if rt_text.is_oslat(output) or '"oslat ' in output:
+            return True
+        return rt_text.is_fragment(output, "duration")
 
     def parse(self, text: str) -> list[base.Reading]:
         return self.report(text).readings
 
     def report(self, text: str) -> base.BenchmarkReport:
+        self.check_whole(text, "duration")
         if self.has_json(text) or not rt_text.is_oslat(text):
             readings, passes = self._parse_json(text)
             shown = base.BenchmarkReport(readings, self.json_workload(text), _of_gaps(passes))
@@ -393,28 +409,43 @@ class Oslat(_RtTests):
             if cpus > _MOST_SHOWN:
                 shown.left_out.append(f"the maxima of all but {_NOISIEST} of {cpus} CPUs")
             return shown
+        parts = rt_text.oslat_runs(self, text)
+        if len(parts) == 1:
+            return self._report_text(text)
+        self.check_runs(len(parts), "reports of oslat")
+        reports = {f"run{at}": self._report_text(part) for at, part in enumerate(parts, start=1)}
+        several = base.several(reports)
+        several.remarks["several_runs"] = f"the text has {len(parts)} runs: none of them is judged"
+        return several
+
+    def _report_text(self, text: str) -> base.BenchmarkReport:
         found = rt_text.read_oslat(self, text)
         maxima = {}
         for cpu, late in zip(found.cpus, found.longest, strict=True):
             maxima[f"cpu{cpu}"] = late
         readings = [
             base.Reading(*self.primary, max(found.longest), primary=True),
-            base.Reading("latency_mean", "µs", "lower", sum(found.means) / len(found.means)),
             *_maxima(maxima),
         ]
         left_out = ["the least and mean latency and the histogram of each CPU"]
+        remarks: dict[str, str] = {}
+        if found.means:
+            mean = sum(found.means) / len(found.means)
+            readings.insert(1, base.Reading("latency_mean", "µs", "lower", mean))
+        else:
+            left_out.append("latency_mean: this version of oslat does not print it")
         if len(maxima) > _MOST_SHOWN:
             left_out.append(f"the maxima of all but {_NOISIEST} of {len(maxima)} CPUs")
-        remarks: dict[str, str] = {}
         if found.fault:
             left_out.append(f"interruptions: {found.fault}")
         else:
             rate = found.gaps / found.seconds
             readings.insert(1, base.Reading("interruptions", "1/s", "lower", rate))
-            remarks = _of_gaps(found.usual)
-        remarks["passes"] = (
-            "'latency_mean' is of all passes of the loop on all CPUs, not of interruptions"
-        )
+            remarks.update(_of_gaps(found.usual))
+        if found.means:
+            remarks["passes"] = (
+                "'latency_mean' is of all passes of the loop on all CPUs, not of interruptions"
+            )
         return base.BenchmarkReport(readings, found.workload, remarks, left_out)
 
     def _parse_json(self, text: str) -> tuple[list[base.Reading], list[float]]:

@@ -41,11 +41,33 @@ _CYCLICTEST: Final = re.compile(
     r"^[ \t]*(?:T:[ ]*[0-9]{1,5} \([ ]*[0-9]{1,9}\) P:|# (?:Min|Max) Latencies:|# /dev/cpu_dma_latency)",
     re.M,
 )
-_OSLAT: Final = re.compile(r"^[ \t]*(?:oslat V [0-9]|Core:\s+[0-9])", re.MULTILINE)
+_OSLAT: Final = re.compile(r"^[ \t]*(?:oslat V [0-9]|Core:\s+[0-9]|core_i:\s+[0-9])", re.MULTILINE)
+#: Rows of oslat before it was a part of rt-tests -> their names today.
+_OLD_ROWS: Final[Mapping[str, str]] = {
+    "core_i": "Core",
+    "cpu_mhz": "Counter Freq",
+    "maxlat": "Maximum",
+    "runtime": "Duration",
+}
+_OLD_ROW: Final = re.compile(rf"^({'|'.join(_OLD_ROWS)})(?=:)")
+_OSLAT_HEAD: Final = re.compile(r"^(?:oslat V [0-9]|Version: v?[0-9])")
+_OSLAT_CPUS: Final = re.compile(r"^(?:Core|core_i):\s+[0-9]")
+#: A row below the CPUs of a report.
+_OSLAT_ROW: Final = re.compile(r"^(?:Counter Freq|cpu_mhz|[0-9]{3,6}(?:\.[0-9]{1,6})? \(us\)):")
+_OLD_VERSION: Final = re.compile(r"^[ \t]*Version: v?([0-9][0-9.]{1,12})$", re.MULTILINE)
+#: Of one thread's object in JSON, without the head of the document.
+_FRAGMENT: Final = re.compile(r'^[ \t]*"[0-9]{1,4}"\s*:\s*\{\s*"(?:histogram|cpu|cycles)"', re.M)
 
 
 def is_cyclictest(text: str) -> bool:
     return _CYCLICTEST.search(text) is not None
+
+
+def is_fragment(text: str, count: str) -> bool:
+    """Return whether a text is a part of rt-tests' JSON without its head; ``count``: a key of its threads."""
+    if '"num_threads"' in text or f'"{count}"' not in text:
+        return False
+    return _FRAGMENT.search(text) is not None
 
 
 def is_oslat(text: str) -> bool:
@@ -82,6 +104,7 @@ class Cyclictest:
     :ivar per_us: how many units of its times are a microsecond.
     :ivar bins: latency -> wake-ups of all threads; empty: no histogram was taken.
     :ivar beyond: wake-ups beyond the histogram, :ivar reach: where it ends.
+    :ivar fault: why the histogram is not read; empty: it is, or there is none.
     """
 
     threads: list[MeasuredThread]
@@ -90,6 +113,7 @@ class Cyclictest:
     bins: dict[float, float] = dataclasses.field(default_factory=dict)
     beyond: float = 0.0
     reach: float = 0.0
+    fault: str = ""
     workload: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -261,24 +285,36 @@ def _add_histogram(
             column[late] = number
     if beyond is None:
         raise tool.fault("the output is cut off: the histogram has no line 'Histogram Overflows'")
-    count = sum(found.bins.values())
     if totals is None:
-        _check_columns(tool, found, columns, beyond)
-    elif count != sum(totals[: len(found.threads)]):
-        raise tool.fault(
-            f"the histogram has {count:g} wake-ups, its total says {sum(totals):g}: lines are missing"
+        found.fault = _fault_of_columns(found, columns, beyond)
+    else:
+        found.fault = _fault_of_total(
+            tool, sum(found.bins.values()), sum(totals[: len(found.threads)])
         )
+    if found.fault:
+        found.bins = {}
+        if sum(beyond):
+            found.fault += f"; {sum(beyond):.0f} wake-ups lie beyond it"
+        return
     found.beyond = sum(beyond[: len(found.threads)])
     found.reach = max(found.bins) + 1.0
 
 
-def _check_columns(
-    tool: base.Benchmark,
-    found: Cyclictest,
-    columns: Sequence[Mapping[float, float]],
-    beyond: Sequence[float],
-) -> None:
-    """Refuse a histogram without its totals that has not all that the threads' lines have.
+def _fault_of_total(tool: base.Benchmark, count: float, total: float) -> str:
+    """Return why a histogram has fewer wake-ups than its total; empty: it has all."""
+    if count > total:
+        raise tool.fault(
+            f"the histogram has {count:.0f} wake-ups, more than its total says ({total:.0f})"
+        )
+    if count == total:
+        return ""
+    return f"the histogram has {count:.0f} wake-ups, its total says {total:.0f}: lines are missing"
+
+
+def _fault_of_columns(
+    found: Cyclictest, columns: Sequence[Mapping[float, float]], beyond: Sequence[float]
+) -> str:
+    """Return why a histogram without its totals has not all that the threads' lines have; empty: it has.
 
     They are printed a moment before it: it has as many wake-ups or more, and their least and
     longest.
@@ -288,10 +324,11 @@ def _check_columns(
         counted = sum(column.values()) + over
         whole = bool(seen) and min(seen) <= thread.least and counted >= (thread.cycles or 0.0)
         if not whole or (not over and max(seen) < thread.longest):
-            raise tool.fault(
+            return (
                 f"the histogram of thread {thread.number} has {counted:g} wake-ups, and has not"
                 " all of its line: lines are missing"
             )
+    return ""
 
 
 def _cyclictest_workload(
@@ -316,10 +353,12 @@ def _cyclictest_workload(
         ("duration", ("-D", "--duration")),
         ("affinity", ("-a", "--affinity")),
         ("loops", ("-l", "--loops")),
+        ("priority", ("-p", "--priority")),
+        ("interval in µs", ("-i", "--interval")),
     ):
         value = pasted.option(words, *options)
         if value is not None:
-            workload[name] = one_line(value, 40)
+            workload.setdefault(name, one_line(value, 200))
     slept = [thread.slept_s for thread in threads if thread.slept_s is not None]
     if len(slept) == len(threads):
         workload["seconds"] = f"{min(slept):g}"
@@ -336,7 +375,6 @@ class Oslat:
 
     cpus: list[int]
     longest: list[float]
-    least: list[float]
     means: list[float]
     seconds: float
     gaps: float
@@ -351,7 +389,7 @@ def read_oslat(tool: base.Benchmark, text: str) -> Oslat:
     rows: dict[str, str] = {}
     buckets: list[tuple[float, list[float]]] = []
     for line in pasted.lines_of(text):
-        found = _ROW.match(line)
+        found = _ROW.match(_OLD_ROW.sub(lambda row: _OLD_ROWS[row[1]], line))
         if not found:
             continue
         name, values = found[1], found[2]
@@ -365,7 +403,9 @@ def read_oslat(tool: base.Benchmark, text: str) -> Oslat:
     cpus = [int(number) for number in _numbers(tool, _needed(tool, rows, "Core"))]
     columns: dict[str, list[float]] = {}
     for name in ("Minimum", "Average", "Maximum"):
-        columns[name] = _times(tool, _needed(tool, rows, name))
+        # The first versions print the longest alone.
+        if name == "Maximum" or name in rows or not _OLD_VERSION.search(text):
+            columns[name] = _times(tool, _needed(tool, rows, name))
     durations = _times(tool, _needed(tool, rows, "Duration"))
     widths = {len(column) for column in (durations, *columns.values())}
     if widths != {len(cpus)} or not cpus:
@@ -381,7 +421,21 @@ def read_oslat(tool: base.Benchmark, text: str) -> Oslat:
         usual = max(counts, key=lambda late: counts[late], default=0.0)  # of the loop itself
         passes.append(usual)
         gaps += sum(count for late, count in counts.items() if late > usual)
-    workload = {"seconds": f"{min(durations) / 1e6:g}"}
+    return Oslat(
+        cpus,
+        longest,
+        columns.get("Average", []),
+        sum(durations) / 1e6,
+        gaps,
+        passes,
+        fault,
+        _oslat_workload(text, rows, min(durations) / 1e6),
+    )
+
+
+def _oslat_workload(text: str, rows: Mapping[str, str], seconds: float) -> dict[str, str]:
+    """Return what a run was, by its rows and its command."""
+    workload = {"seconds": f"{seconds:g}"}
     for row, name in (
         ("Total runtime", "duration"),
         ("Thread priority", "priority"),
@@ -393,20 +447,29 @@ def read_oslat(tool: base.Benchmark, text: str) -> Oslat:
         if row in rows:
             workload[name] = one_line(rows[row], 80)
     version = re.search(r"^[ \t]*oslat V ([0-9.]{1,12})", text, re.MULTILINE)
+    version = version or _OLD_VERSION.search(text)
     if version:
         workload["version"] = version[1]
-    seconds = sum(durations) / 1e6
-    return Oslat(
-        cpus,
-        longest,
-        columns["Minimum"],
-        columns["Average"],
-        seconds,
-        gaps,
-        passes,
-        fault,
-        workload,
-    )
+    priority = pasted.option(pasted.command(text, "oslat"), "--rtprio", "-f")
+    if priority is not None:
+        workload.setdefault("priority", one_line(priority, 20))
+    return workload
+
+
+def oslat_runs(tool: base.Benchmark, text: str) -> list[str]:
+    """Return the text of each report of oslat: it begins with its version, else with its CPUs."""
+    tool.check_length(text)
+    parts: list[list[str]] = [[]]
+    begun = False
+    for line in pasted.lines_of(text):
+        if _OSLAT_CPUS.match(line) or _OSLAT_HEAD.match(line):
+            if begun:
+                parts.append([])
+            begun = False
+        if _OSLAT_ROW.match(line):
+            begun = True
+        parts[-1].append(line)
+    return ["\n".join([*part, ""]) for part in parts]
 
 
 def _fault_of_buckets(buckets: Sequence[tuple[float, Sequence[float]]], cpus: int) -> str:

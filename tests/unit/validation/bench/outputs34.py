@@ -113,6 +113,15 @@ READ = {
         },
     ),
     "outputs3/78": ("oltp", {"latency mean": "latency_mean", "latency p95": "latency_p95"}),
+    "outputs3/79": (
+        "cyclictest",
+        {
+            "latency max": "latency_max",
+            "latency mean": "latency_mean",
+            "latency min": "latency_min",
+        },
+    ),
+    "outputs3/81": ("oslat", {"latency max": "latency_max"}),
     "outputs3/85": ("tpcc_mysql", {"TpmC": "tpmc"}),
     "outputs3/90": (
         "unixbench6",
@@ -207,7 +216,7 @@ LEFT_OUT = {
 TOLERANCE = {"outputs4/111": 0.5}
 #: Cases of which no figure is judged.
 SEVERAL = {
-    *(f"outputs3/{at}" for at in (64, 68, 72, 78, 90)),
+    *(f"outputs3/{at}" for at in (64, 68, 72, 78, 79, 90)),
     *(f"outputs4/{at}" for at in (97, 99, 104, 106, 108, 110, 111, 119)),
 }
 #: Cases without the number of threads (cyclictest --smp): nothing shows that a line of one is missing.
@@ -233,6 +242,8 @@ NAMED = {
     "outputs3/74": ("throughput confidence width",),
     "outputs3/77": ("threads", "block size"),
     "outputs3/78": ("figures a second",),
+    "outputs3/79": ("percentiles", "lines are missing", "19 wake-ups"),
+    "outputs3/81": ("latency_mean", "interruptions"),
     "outputs4/99": ("the receiver's rate",),
     "outputs4/108": ("threads", "largest number"),
     "outputs4/104": ("tcp_stream_1", "partial response received"),
@@ -246,6 +257,8 @@ WORKLOAD = {
     "outputs3/75": {"largest number": "20000", "threads": "1", "seconds": "26.47"},
     "outputs3/76": {"threads": "32", "version": "0.5"},
     "outputs3/77": {"pattern": "rndrw", "total size": "20G"},
+    "outputs3/79": {"threads": "16", "priority": "1", "interval in µs": "1000"},
+    "outputs3/81": {"version": "0.1.0", "seconds": "3600.74", "priority": "1"},
     "outputs4/107": {"test": "simple", "mode": "read-only", "skips": "BEGIN/COMMIT"},
     "outputs4/105": {"message": "16384 bytes", "protocol": None},
 }
@@ -261,6 +274,8 @@ NEVER = {
     "outputs3/76": (934.8, 57.62),
     "outputs3/77": (1_027.76,),
     "outputs3/78": (143.01, 2_860.17),
+    "outputs3/79": (30.0,),
+    "outputs3/81": (32.0, 31.0, 2_197.0, 1.0),
     "outputs4/107": (2_085_654.0, 34_753.0),
     "outputs4/104": (128.46, 118.14, 125.1, 120.97),
     "outputs4/106": (286.45, 782.55),
@@ -271,6 +286,10 @@ REFUSED = {
     "outputs3/63": ("terse form", "--output-format=json"),
     "outputs3/69": ("several tests",),
     "outputs3/70": ("iperf2, dd",),
+    "outputs3/80": ("part of the JSON", "head", "cyclictest --json"),
+    "outputs3/82": ("ptsematest", "oslat", "cyclictest"),
+    "outputs4/113": ("names oslat", "oslat --json=-"),
+    "outputs4/114": ("ptsematest", "cyclictest"),
     "outputs3/89": ("2 reports",),
     "outputs4/93": ("cut off", "'rand-readwrite'"),
     "outputs4/96": ("error 28", "terse form"),

@@ -203,13 +203,47 @@ T: 0 (148604) P:98 I:1000 C:    998 Min:     10 Act:   17 Avg:   12 Max:      13
         self.assertNotIn("beyond_histogram", report.remarks)
 
     def test_rows_that_are_missing(self):
-        """Without a total the threads' lines show it."""
+        """Without a total the threads' lines show it; maxima do not come from the histogram."""
         rows = self.TEXT.split("\n")[4:7]
-        for row in rows:
-            with self.subTest(row):
-                self.assertIn(
-                    "lines are missing", refusal(self, self.TEXT.replace(f"{row}\n", ""))
-                )
+        totals = self.TEXT.replace("# Min", "# Total: 000001000\n# Min")
+        for text in (self.TEXT, totals):
+            for row in rows:
+                report, figures = shown(text.replace(f"{row}\n", ""), "cyclictest")
+                with self.subTest(row):
+                    self.assertIn("lines are missing", "\n".join(report.left_out))
+                    self.assertEqual((10, 13), (figures["latency_min"], figures["latency_max"]))
+                    self.assertNotIn("latency_p99", figures)
+
+    def test_a_part_of_the_json(self):
+        """One thread's object has neither the unit nor the other threads."""
+        thread = {"histogram": {"2": 5}, "cycles": 5, "min": 2, "max": 2, "avg": 2, "cpu": 6}
+        cpu = {"cpu": 3, "duration": 10, "max": 9, "histogram": {"4": 1000}}
+        for words, part in (("cyclictest --json", thread), ("oslat --json", cpu)):
+            text = json.dumps({"0": part}, indent=2)
+            for shorter in (text, text[2:-2], text[2:]):
+                with self.subTest(words, text=shorter[:20]):
+                    said = refusal(self, shorter)
+                    self.assertIn("part of the JSON", said)
+                    self.assertIn(words, said)
+
+    def test_other_programs_of_rt_tests(self):
+        head = '{{\n "cmdline:": "{} -t 4 --json=x",\n "num_threads": 1\n}}\n'
+        pairs = "#1 -> #0, Min    1, Cur    1, Avg    2, Max   11\n"
+        for text, name in (
+            (head.format("ptsematest"), "ptsematest"),
+            (head.format("/usr/bin/svsematest"), "svsematest"),
+            ("# pmqtest -Sp99 -i100 -d0\n" + pairs, "pmqtest"),
+            (pairs, "ptsematest"),
+        ):
+            with self.subTest(text):
+                said = refusal(self, text)
+                self.assertIn(name, said)
+                self.assertIn("oslat --json=-", said)
+
+    def test_a_tool_that_is_named_without_its_output(self):
+        said = refusal(self, "Latency Test with the oslat image\ncurrent latency 304\n")
+        self.assertIn("names oslat, whose own output ('oslat --json=-') is not in it", said)
+        self.assertNotIn("names", refusal(self, "neither of cyclictest nor of oslat\n"))
 
     def test_a_line_that_a_mail_has_wrapped(self):
         for place in ("Max:", "     13", "Avg:"):
@@ -252,6 +286,34 @@ class OslatTest(testcase.TestCase):
         thread = {"cpu": 3, "duration": 10, "max": 9, "histogram": {"4": 1000, "5": 1, "9": 1}}
         found = rt_tests.Oslat().report(json.dumps({"thread": {"0": thread}}))
         self.assertIn("above that of 4 µs", found.remarks["interruptions"])
+
+    OLD = """Version: v0.1.0
+
+core_i:    2 3
+cpu_mhz:    2197 2197
+001 (us):    930 940
+002 (us):    51 50
+maxlat:    6 5 (us)
+runtime:    10.5 10.5 (sec)
+"""
+
+    def test_the_layout_before_rt_tests(self):
+        report, figures = shown(self.OLD, "oslat")
+        self.assertEqual((6, 5), (figures["latency_max"], figures["latency_max_cpu3"]))
+        self.assertNotIn("latency_mean", figures)
+        self.assertIn("latency_mean", "\n".join(report.left_out))
+        self.assertEqual("10.5", report.workload["seconds"])
+        cut = self.OLD[: self.OLD.index("(sec)")]
+        self.assertIn("no unit", refusal(self, cut))
+
+    def test_reports_one_after_the_other(self):
+        today = base.decode(test_field_outputs.case("outputs2/56")[0])
+        for text in (today + today, self.OLD + self.OLD, today + self.OLD):
+            report, figures = shown(text, "oslat")
+            with self.subTest(text[-20:]):
+                self.assertIn("run1_latency_max", figures)
+                self.assertIn("run2_latency_max", figures)
+                self.assertFalse([reading for reading in report.readings if reading.primary])
 
     def test_buckets_that_are_missing_or_wrapped(self):
         """Interruptions are counted in all of them."""

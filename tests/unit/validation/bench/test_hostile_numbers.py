@@ -140,7 +140,7 @@ class BorderTest(testcase.TestCase):
         kinds = {tool.kind for tool in [*plugins.load_all(), *foreign.TOOLS]}
         absent = kinds - set(outputs())
         self.assertLessEqual(
-            absent, {"rtla", "sysbench_memory", "sysbench_oltp", "netperf_udp"}, absent
+            absent, {"rtla", "rt_tests", "sysbench_memory", "sysbench_oltp", "netperf_udp"}, absent
         )
 
 
