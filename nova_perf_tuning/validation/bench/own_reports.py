@@ -18,6 +18,17 @@ _SCORE: Final = re.compile(rf"^Score based on (.{{1,60}}?)[ ]*:[ ]*{base.NUMBER}
 _GRID: Final = re.compile(
     r"^mimax[ ]*=[ ]*([0-9]{1,5})[ ]+mjmax[ ]*=[ ]*([0-9]{1,5})[ ]+mkmax[ ]*=[ ]*([0-9]{1,5})"
 )
+#: Of the programs with MPI: the grid of one process follows the second, how many there are the third.
+_WHOLE: Final = re.compile(r"^Sequential version array size")
+_PART: Final = re.compile(r"^Parallel version array size")
+_PROCESSES: Final = re.compile(
+    r"^I-decomp[ ]*=[ ]*([0-9]{1,5})[ ]+J-decomp[ ]*=[ ]*([0-9]{1,5})[ ]+K-decomp[ ]*=[ ]*([0-9]{1,5})"
+)
+_NODES: Final = re.compile(r"^([0-9]{1,5}) nodes? used\.?$")
+#: A command that runs one of the programs, behind a prompt.
+_HIMENO: Final = re.compile(
+    r"^(?:.{0,80}[#$%>][ ]+)?((?:[\w./=-]{1,60}[ ]){0,12}?(?:[\w./-]{0,60}/)?(?:himeno\w{0,20}|bmt)(?:[ ].{0,80})?)$"
+)
 _BEGIN: Final = re.compile(r"^(?:mimax[ ]*=|Start rehearsal measurement process)")
 #: MFLOPS of the machine that the score compares with: a score is the quotient.
 _PENTIUM_III: Final = (80.0, 85.0)
@@ -28,6 +39,7 @@ _RAW: Final = re.compile(
 )
 _TPMC: Final = re.compile(rf"^{base.NUMBER} TpmC$")
 _MEASURED: Final = re.compile(r"^\[measure\]:[ ]*([0-9]{1,9})\b")
+_TOOK: Final = re.compile(r"^in ([0-9]{1,9}) sec\.$")
 _CONSTRAINT: Final = re.compile(
     r"^([A-Z][A-Za-z-]{2,20}): ([0-9.]{1,10})%(?:[ ]+\(.{1,12}\))?[ ]+\[(OK|NG)\]"
 )
@@ -43,9 +55,15 @@ _COPIED: Final = re.compile(
 )
 #: Of BSD: "1073741824 bytes transferred in 0.585 secs (1835008922 bytes/sec)".
 _TRANSFERRED: Final = re.compile(
-    r"^([0-9]{1,18}) bytes transferred in ([0-9.]{1,20}) secs? \(([0-9]{1,18}) bytes/sec\)$"
+    r"^([0-9]{1,18}) bytes transferred in ([0-9.]{1,20}) (?:secs?|seconds) \(([0-9]{1,18}) bytes/sec\)$"
 )
-_RECORDS: Final = re.compile(r"^[^0-9+]{0,10}[0-9]{1,12}\+[0-9]{1,12}[ ]\S")
+_RECORDS: Final = re.compile(r"^[^0-9+]{0,10}([0-9]{1,12})\+([0-9]{1,12})[ ]\S")
+#: What dd says of a run that it did not end.
+_DD_SAID: Final = re.compile(r"^(?:[\w./-]{0,60}/)?dd: .{1,200}$")
+_DD_WARNING: Final = re.compile(r"^(?:[\w./-]{0,60}/)?dd: (?:warning|Warnung|attention)\b")
+#: A size as bs= has it; suffixes of two letters count in thousands.
+_DD_SIZE: Final = re.compile(r"([0-9]{1,12})(c|w|b|[kKmMgG](?:iB|B)?)?")
+_DD_SUFFIXES: Final = {"": 1.0, "c": 1.0, "w": 2.0, "b": 512.0}
 #: Operands of dd -> their values with which the time is that of the disk.
 _FLUSHING: Final = {
     "conv": {"fsync", "fdatasync"},
@@ -91,22 +109,19 @@ class Himenobmtxp(base.ForeignTool):
         shown = base.BenchmarkReport()
         ends = [*starts[1:], len(lines)]
         # What stands before the loops of a run holds for it and those after it.
-        seconds = points = ""
+        facts: dict[str, str] = {}
         before = 0
         for number, (begin, end) in enumerate(zip(starts, ends, strict=True), start=1):
-            for line in lines[before:begin]:
-                time, grid = _CPU.match(line), _GRID.match(line)
-                if time:
-                    seconds = time[1]
-                if grid:
-                    points = " x ".join(grid.groups())
+            facts.pop("command", None)
+            facts.update(_before_loops(lines[before:begin]))
             before = begin
             prefix = ""
             if len(starts) > 1:
                 prefix = f"run{number}_"
-            self._add_run(shown, lines[begin:end], prefix, seconds)
-            if points:
-                shown.workload[f"{prefix}grid"] = points
+            self._add_run(shown, lines[begin:end], prefix, facts.get("seconds", ""))
+            for fact in ("grid", "processes", "command"):
+                if fact in facts:
+                    shown.workload[f"{prefix}{fact}"] = facts[fact]
         if any(_BEGIN.match(line) for line in lines[before:]):
             raise self.fault("the output is cut off: its last run has no line 'Loop executed'")
         if len(starts) > 1:
@@ -148,6 +163,28 @@ class Himenobmtxp(base.ForeignTool):
             shown.workload[f"{prefix}seconds"] = f"{float(seconds):g}"
 
 
+def _before_loops(lines: Sequence[str]) -> dict[str, str]:
+    """Return what the lines before the loops of a run say of it."""
+    facts: dict[str, str] = {}
+    of_a_part = False
+    for line in lines:
+        if _PART.match(line) or _WHOLE.match(line):
+            of_a_part = _PART.match(line) is not None
+        time, grid, command = _CPU.match(line), _GRID.match(line), _HIMENO.match(line)
+        processes, nodes = _PROCESSES.match(line), _NODES.match(line)
+        if time:
+            facts["seconds"] = time[1]
+        if grid and not of_a_part:
+            facts["grid"] = " x ".join(grid.groups())
+        if processes:
+            facts["processes"] = " x ".join(processes.groups())
+        if nodes:
+            facts["processes"] = nodes[1]
+        if command:
+            facts["command"] = one_line(command[1], 120)
+    return facts
+
+
 class TpccMysql(base.ForeignTool):
     """tpcc-mysql's report; its own rule is that all constraints must be OK."""
 
@@ -159,17 +196,36 @@ class TpccMysql(base.ForeignTool):
 
     def report(self, output: str) -> base.BenchmarkReport:
         self.check_length(output)
-        lines = pasted.lines_of(output)
+        runs = _tpcc_runs(pasted.lines_of(output))
+        if not runs:
+            raise self.fault(f"the output is cut off: it has no line 'TpmC'{self.wanted_form()}")
+        if len(runs) == 1:
+            return self._report_run(runs[0])
+        self.check_runs(len(runs), "runs of tpcc-mysql")
+        found: dict[str, base.BenchmarkReport] = {}
+        refusals: dict[str, base.BenchmarkOutputError] = {}
+        for number, run in enumerate(runs, start=1):
+            try:
+                found[f"run{number}"] = self._report_run(run)
+            except base.BenchmarkOutputError as error:
+                refusals[f"run{number}"] = error
+        if not found:
+            raise next(iter(refusals.values()))
+        shown = base.several(found)
+        for name, refusal in refusals.items():
+            shown.left_out.append(f"{name}: {refusal}")
+        shown.remarks["several_runs"] = f"the text has {len(runs)} runs: none of them is judged"
+        return shown
+
+    def _report_run(self, lines: Sequence[str]) -> base.BenchmarkReport:
+        """Return the figures of one run."""
         rates = [found for found in map(_TPMC.match, lines) if found is not None]
-        if len(rates) != 1:
-            raise self.fault(
-                f"the output is cut off or of several runs: {len(rates)} lines 'TpmC'"
-                f"{self.wanted_form()}"
-            )
+        if not rates:
+            raise self.fault("the run is cut off: it has no line 'TpmC'")
         rate = float(rates[0][1])
-        rows = {
-            found[1]: found for found in map(_RAW.match, lines) if found is not None and found[6]
-        }
+        raw = [found for found in map(_RAW.match, lines) if found is not None]
+        # The second list of raw results has no latencies.
+        rows = {found[1]: found for found in raw if found[6]} or {found[1]: found for found in raw}
         if rate == 0 or "0" not in rows:
             raise self.fault("no New-Order was finished, or the raw results are cut off")
         shown = base.BenchmarkReport([base.Reading(*self.primary, rate, primary=True)])
@@ -192,16 +248,24 @@ class TpccMysql(base.ForeignTool):
             ("rampup", "ramp-up in seconds"),
             ("measure", "seconds"),
         ):
-            chosen = re.search(rf"\[{option}\]:[ ]*([0-9]{{1,9}})", output)
+            chosen = re.search(rf"\[{option}\]:[ ]*([0-9]{{1,9}})", "\n".join(lines))
             if chosen:
                 shown.workload[name] = chosen[1]
+        if seconds is not None:
+            shown.workload.setdefault("seconds", f"{seconds:g}")
+        absent = [name for name in ("warehouses", "connections") if name not in shown.workload]
+        if absent:
+            shown.left_out.append(f"{', '.join(absent)}: the lines of the head are missing")
+        if not rows["0"][6]:
+            shown.left_out.append("mean latencies: the lines of <Raw Results> are missing")
         return shown
 
     def _seconds(self, lines: Sequence[str]) -> float | None:
-        found = [float(line[1]) for line in map(_MEASURED.match, lines) if line is not None]
-        if len(found) != 1:
-            return None
-        return found[0]
+        for pattern in (_MEASURED, _TOOK):
+            found = [float(line[1]) for line in map(pattern.match, lines) if line is not None]
+            if len(found) == 1:
+                return found[0]
+        return None
 
     def _check_rate(self, row: re.Match[str], rate: float, seconds: float | None) -> None:
         """Refuse a rate that is not that of the New-Orders counted, in time and late."""
@@ -234,6 +298,19 @@ class TpccMysql(base.ForeignTool):
             )
 
 
+def _tpcc_runs(lines: Sequence[str]) -> list[list[str]]:
+    """Return the lines of each run, which ends with its line 'TpmC', and what is left of a last one."""
+    runs: list[list[str]] = [[]]
+    for line in lines:
+        runs[-1].append(line)
+        if _TPMC.match(line):
+            runs.append([])
+    rest = runs.pop()
+    if runs and any(_RAW.match(line) or _CONSTRAINT.match(line) for line in rest):
+        runs.append(rest)
+    return runs
+
+
 class Dd(base.ForeignTool):
     """What dd copied and how fast; rates are bytes by seconds, in 1,000,000 bytes a second."""
 
@@ -247,10 +324,18 @@ class Dd(base.ForeignTool):
         self.check_length(output)
         lines = [line for line in pasted.lines_of(output.translate(_WIDE)) if line]
         runs = []
+        counts: list[re.Match[str]] = []
+        for line in lines:
+            if _DD_SAID.match(line) and not _DD_WARNING.match(line):
+                raise self.fault(
+                    f"it said '{one_line(line, 120)}': a run that ended without an error is read"
+                )
         for before, line in zip(lines, lines[1:], strict=False):
             # Lines of status=progress have no records before them.
-            if _RECORDS.match(before) and not _RECORDS.match(line):
+            records = _RECORDS.match(before)
+            if records and not _RECORDS.match(line):
                 runs.append(self._run(line))
+                counts.append(records)
         if not runs:
             raise self.fault(f"the output has no result of dd{self.wanted_form()}")
         self.check_runs(len(runs), "runs of dd")
@@ -267,12 +352,31 @@ class Dd(base.ForeignTool):
             shown.workload[f"{prefix}bytes"] = f"{size:.0f}"
             shown.workload[f"{prefix}seconds"] = f"{seconds:g}"
             if len(commands) == len(runs):
-                command = commands[number - 1].partition("dd ")[2]
-                shown.workload[f"{prefix}command"] = one_line(f"dd {command}", 120)
+                self._add_command(shown, prefix, commands[number - 1], counts[number - 1], size)
         self._add_remarks(shown, commands, len(runs))
         shown.remarks["rate_computed"] = "'throughput' is calculated: the bytes by the seconds"
         shown.left_out.append("records, and the rate that dd has rounded")
         return shown
+
+    def _add_command(
+        self,
+        shown: base.BenchmarkReport,
+        prefix: str,
+        line: str,
+        records: re.Match[str],
+        size: float,
+    ) -> None:
+        """Add the command of a run, unless its records of bs= bytes are not the bytes that were copied."""
+        command = one_line("dd " + line.partition("dd ")[2].partition("`")[0].strip(), 120)
+        block = _block_size(command)
+        whole, cut_off = float(records[1]), float(records[2])
+        if block is not None and not whole * block <= size <= (whole + cut_off) * block:
+            shown.left_out.append(
+                f"{prefix}command: '{command}' is another run's: {records[1]}+{records[2]} records"
+                f" of it are not {size:.0f} bytes"
+            )
+        else:
+            shown.workload[f"{prefix}command"] = command
 
     def _run(self, line: str) -> tuple[float, float]:
         """Return bytes and seconds of a result."""
@@ -320,6 +424,27 @@ class Dd(base.ForeignTool):
             shown.remarks["random_source"] = (
                 "it reads /dev/urandom, which is slower than many disks"
             )
+
+
+def _block_size(command: str) -> float | None:
+    """Return the bytes of a record that dd's operands name; None: they are written in another way."""
+    text = "512"
+    for word in command.split():
+        name, _, value = word.partition("=")
+        if name in ("ibs", "obs", "cbs"):
+            return None
+        if name == "bs":
+            text = value
+    found = _DD_SIZE.fullmatch(text)
+    if found is None:
+        return None
+    suffix = found[2] or ""
+    if suffix in _DD_SUFFIXES:
+        return float(found[1]) * _DD_SUFFIXES[suffix]
+    factor = pasted.BINARY[suffix[0].upper().replace("K", "k")]
+    if suffix.endswith("B") and not suffix.endswith("iB"):
+        factor = pasted.DECIMAL[suffix[0]]
+    return float(found[1]) * factor
 
 
 def _reaches_the_disk(command: str) -> bool:

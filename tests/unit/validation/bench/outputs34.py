@@ -122,7 +122,14 @@ READ = {
         },
     ),
     "outputs3/81": ("oslat", {"latency max": "latency_max"}),
+    "outputs3/83": ("himenobmtxp", {"performance": "mflops"}),
+    "outputs3/84": (
+        "himenobmtxp",
+        {"run 1, performance": "run1_mflops", "run 2, performance": "run2_mflops"},
+    ),
     "outputs3/85": ("tpcc_mysql", {"TpmC": "tpmc"}),
+    "outputs3/86": ("tpcc_mysql", {"run 1, TpmC": "run1_tpmc", "run 2, TpmC": "run2_tpmc"}),
+    "outputs3/88": ("dd", {"write throughput": "throughput"}),
     "outputs3/90": (
         "unixbench6",
         {"index, 1 copy": "copies1_score", "index, 2 copies": "copies2_score"},
@@ -201,6 +208,7 @@ READ = {
     ),
     "outputs4/115": ("himenobmtxp", {"performance": "mflops"}),
     "outputs4/116": ("tpcc_mysql", {"TpmC": "tpmc"}),
+    "outputs4/117": ("dd", {"write throughput": "throughput"}),
     "outputs4/118": ("dd", {"read throughput": "throughput"}),
     "outputs4/119": (
         "unixbench",
@@ -216,7 +224,7 @@ LEFT_OUT = {
 TOLERANCE = {"outputs4/111": 0.5}
 #: Cases of which no figure is judged.
 SEVERAL = {
-    *(f"outputs3/{at}" for at in (64, 68, 72, 78, 79, 90)),
+    *(f"outputs3/{at}" for at in (64, 68, 72, 78, 79, 84, 86, 90)),
     *(f"outputs4/{at}" for at in (97, 99, 104, 106, 108, 110, 111, 119)),
 }
 #: Cases without the number of threads (cyclictest --smp): nothing shows that a line of one is missing.
@@ -228,6 +236,8 @@ REMARKS = {
     "outputs3/75": "rate_computed",
     "outputs3/78": "held_to_a_rate",
     "outputs3/85": "constraints_failed",
+    "outputs3/86": "constraints_failed",
+    "outputs3/88": "page_cache",
     "outputs3/90": "other_version",
     "outputs4/95": "synchronised",
     "outputs4/105": "protocol_unknown",
@@ -244,6 +254,8 @@ NAMED = {
     "outputs3/78": ("figures a second",),
     "outputs3/79": ("percentiles", "lines are missing", "19 wake-ups"),
     "outputs3/81": ("latency_mean", "interruptions"),
+    "outputs3/86": ("warehouses", "run2: mean latencies"),
+    "outputs4/117": ("bs=512k' is another run's",),
     "outputs4/99": ("the receiver's rate",),
     "outputs4/108": ("threads", "largest number"),
     "outputs4/104": ("tcp_stream_1", "partial response received"),
@@ -259,6 +271,11 @@ WORKLOAD = {
     "outputs3/77": {"pattern": "rndrw", "total size": "20G"},
     "outputs3/79": {"threads": "16", "priority": "1", "interval in µs": "1000"},
     "outputs3/81": {"version": "0.1.0", "seconds": "3600.74", "priority": "1"},
+    "outputs3/83": {"grid": "513 x 513 x 1025", "processes": "2 x 2 x 2"},
+    "outputs3/84": {"run1_command": "cpuset -l 79 ./himenobmtxpa L 127"},
+    "outputs4/115": {"grid": "65 x 65 x 129", "processes": "1"},
+    "outputs4/117": {"command": None},
+    "outputs4/118": {"command": "dd if=/dev/loop0 of=/dev/null"},
     "outputs4/107": {"test": "simple", "mode": "read-only", "skips": "BEGIN/COMMIT"},
     "outputs4/105": {"message": "16384 bytes", "protocol": None},
 }
@@ -276,6 +293,10 @@ NEVER = {
     "outputs3/78": (143.01, 2_860.17),
     "outputs3/79": (30.0,),
     "outputs3/81": (32.0, 31.0, 2_197.0, 1.0),
+    "outputs3/83": (16_116.97,),
+    "outputs3/84": (1_056.41, 673.11),
+    "outputs3/86": (979.0, 2_305.0),
+    "outputs4/118": (406_865.0,),
     "outputs4/107": (2_085_654.0, 34_753.0),
     "outputs4/104": (128.46, 118.14, 125.1, 120.97),
     "outputs4/106": (286.45, 782.55),
@@ -290,6 +311,7 @@ REFUSED = {
     "outputs3/82": ("ptsematest", "oslat", "cyclictest"),
     "outputs4/113": ("names oslat", "oslat --json=-"),
     "outputs4/114": ("ptsematest", "cyclictest"),
+    "outputs3/87": ("No space left on device",),
     "outputs3/89": ("2 reports",),
     "outputs4/93": ("cut off", "'rand-readwrite'"),
     "outputs4/96": ("error 28", "terse form"),
