@@ -34,6 +34,14 @@ OWN: Final[Mapping[str, Sequence[str]]] = {
 #: Directions of one job run as long as each other, but for what the last request of each takes.
 _SAME_TIME: Final = 0.1
 _SAME_SECONDS: Final = 0.1
+#: Engines that wait for each request, so that their depth is 1 whatever was asked for.
+_WAITING: Final = frozenset(
+    ("sync", "psync", "vsync", "pvsync", "pvsync2", "mmap", "splice", "falloc", "ftruncate")
+)
+#: Engines whose requests move no data.
+_NO_DATA: Final = frozenset(
+    ("falloc", "ftruncate", "null", "filecreate", "filestat", "filedelete")
+)
 #: fio's name of the sum of all clients (fio --client).
 ALL_CLIENTS: Final = "All clients"
 
@@ -134,6 +142,7 @@ def _of_group(tool: base.Benchmark, group: JobGroup) -> base.BenchmarkReport:
     if sum(way.iops for way in group.ways) == 0 and not any(way.requests for way in ways):
         raise tool.fault(f"the job '{pasted.metric(group.name)}' did no I/O (0 IOPS)")
     found = base.BenchmarkReport(workload=dict(group.workload))
+    _add_engine(found)
     at_once = _ran_at_once(ways)
     if at_once:
         found.readings += _sums(tool, ways)
@@ -162,6 +171,19 @@ def _of_group(tool: base.Benchmark, group: JobGroup) -> base.BenchmarkReport:
         " disk statistics"
     )
     return found
+
+
+def _add_engine(found: base.BenchmarkReport) -> None:
+    """Say what an engine makes of its depth, and whether it moves data."""
+    engine, depth = found.workload.get("engine", ""), found.workload.get("depth", "1")
+    if engine in _WAITING and depth != "1":
+        found.workload["depth"] = "1"
+        found.workload["depth asked for"] = depth
+    if engine in _NO_DATA:
+        found.remarks["no_data"] = (
+            f"the engine '{engine}' moves no data: 'bandwidth' is of the sizes that its calls name,"
+            " and of no disk"
+        )
 
 
 def _sums(tool: base.Benchmark, ways: Sequence[Way]) -> list[base.Reading]:
@@ -214,6 +236,8 @@ def _add_way(tool: base.Benchmark, found: base.BenchmarkReport, way: Way, prefix
         found.left_out.append(f"{prefix}iops: {_below_one(way)}")
     found.readings += readings
     times = [part for part in (way.clat, way.lat) if part is not None]
+    if times and way.clat is None:
+        found.left_out.append(f"completion latency of {way.name}: the output has none")
     if times and not any(part.tails for part in times):
         found.left_out.append(f"percentiles of {way.name}: the output has none")
     if not times:

@@ -13,6 +13,13 @@ _SHARE: Final = re.compile(r"[0-9]{1,3}\.[0-9]{1,6}")
 #: fio 2 fills its list of percentiles up with these.
 _NO_SHARE: Final = "0.00"
 _OLD_VERSION: Final = re.compile(r"fio-[12]\.")
+#: What fio says of a failed job before its JSON.
+_ERROR: Final = re.compile(r"^fio: pid=.{1,200}, error=(.{1,200})$", re.MULTILINE)
+#: Jobs of a group that run as long as each other are whole times its length.
+_ONE_MORE: Final = 0.5
+#: Options with which a job takes longer than its requests.
+_LONGER: Final = frozenset(("end_fsync", "fsync_on_close", "ramp_time", "thinktime"))
+_OF_ONE: Final = ("pattern", "block size", "block sizes", "depth", "jobs", "engine", "size")
 #: Options of a job -> their names in the workload.
 _OPTIONS: Final[Mapping[str, str]] = {
     "rw": "pattern",
@@ -52,18 +59,65 @@ def read(tool: base.Benchmark, text: str) -> list[JobGroup]:
         if not isinstance(job, dict):
             raise tool.fault("the output has a job that is no object")
         if code := tool.number(job, "error"):
-            raise tool.fault(f"the job ended with error {code:.0f} (errno)")
+            raise _of_error(tool, text, code)
         group = _group(tool, job, version)
         options = _options(common, job.get("job options"))
         group.workload = _workload(options, group, version)
         _check_pattern(group, options)
         if "group_reporting" in options:
             group.jobs = pasted.whole_number(group.workload.get("jobs")) or 1
-        for name in ("pattern", "block size", "version"):
-            if name not in group.workload and f"{name}s" not in group.workload:
-                group.missing.append(f"{name}: the output does not name it")
+        if not set(options) & _LONGER:
+            _check_jobs(tool, job, group)
+        _add_missing(group, len(jobs))
         groups.append(group)
     return groups
+
+
+def _of_error(tool: base.Benchmark, text: str, code: float) -> base.BenchmarkOutputError:
+    """Return the error of a job that failed, with what fio said of it before its JSON."""
+    said = _ERROR.search(text[: text.index("{")])
+    reason = " (errno)"
+    if said:
+        reason = f", '{one_line(said[1], 120)}'"
+    return tool.fault(
+        f"the job ended with error {code:.0f}{reason}; the output of a run whose jobs have error 0"
+        " is read"
+    )
+
+
+def _add_missing(group: JobGroup, groups: int) -> None:
+    """Name what a document does not say of a group's work; :param groups: how many it has."""
+    names = ["pattern", "block size", "version"]
+    if "pattern" not in group.workload and "engine" not in group.workload:
+        names += ["engine", "depth"]
+    for name in names:
+        if name not in group.workload and f"{name}s" not in group.workload:
+            group.missing.append(f"{name}: the output does not name it")
+    if group.name == fio_figures.ALL_CLIENTS and groups == 1:
+        group.missing.append("the reports of single clients: there is their sum alone")
+
+
+def _check_jobs(tool: base.Benchmark, job: dict[str, Any], group: JobGroup) -> None:
+    """Leave out options that are not of all: fio repeats those of one of the jobs it has added up.
+
+    That there are others shows their time: that of all jobs is more than that of so many.
+    """
+    phases = [way.seconds for way in group.ways]
+    seconds = max(phases, default=0.0)
+    if group.verifies:
+        seconds = sum(phases)
+    if "job_runtime" not in job or not seconds:
+        return
+    ran = tool.number(job, "job_runtime") / 1e3 / seconds
+    own = pasted.whole_number(group.workload.get("jobs")) or 1
+    if ran < own + _ONE_MORE:
+        return
+    absent = [name for name in _OF_ONE if group.workload.pop(name, None) is not None]
+    group.workload["direction"] = " and ".join(way.name for way in group.ways)
+    group.missing.append(
+        f"{', '.join(absent)}: about {ran:.0f} jobs are added up (group_reporting), and fio"
+        " repeats the options of one; give each a group of its own (new_group)"
+    )
 
 
 def _group(tool: base.Benchmark, job: dict[str, Any], version: object) -> JobGroup:

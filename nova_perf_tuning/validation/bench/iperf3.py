@@ -126,7 +126,7 @@ class _Iperf(base.Benchmark):
         rate = pasted.option(words, "-b", "--bitrate", "--bandwidth")
         if rate is None:
             return
-        found.workload["rate asked for"] = one_line(rate, 20)
+        found.workload.setdefault("rate asked for", one_line(rate, 20))
         sent = [item.value for item in found.readings if item.metric == "sent_throughput"]
         asked = iperf_rows.asked_rate(rate)
         if asked is not None and sent:

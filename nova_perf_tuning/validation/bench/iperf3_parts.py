@@ -30,7 +30,7 @@ def tests(text: str) -> list[list[str]]:
     for at, line in enumerate(lines):
         if iperf_rows.row(line) is not None:
             begun = False
-        elif "-c" in command(line):
+        elif "iperf" in line and "-c" in command(line):
             if begun:
                 starts.pop()
             starts.append(at)
@@ -57,7 +57,7 @@ def titled(text: str) -> dict[str, list[str]]:
         found = TITLED.match(line)
         if found:
             parts.setdefault(found[1], []).append(line[found.end() :])
-        elif command(line):
+        elif "iperf" in line and command(line):
             title = pasted.option(command(line), "-T", "--title")
             if title is not None:
                 commands[title] = line

@@ -170,7 +170,9 @@ def _before_loops(lines: Sequence[str]) -> dict[str, str]:
     for line in lines:
         if _PART.match(line) or _WHOLE.match(line):
             of_a_part = _PART.match(line) is not None
-        time, grid, command = _CPU.match(line), _GRID.match(line), _HIMENO.match(line)
+        time, grid, command = _CPU.match(line), _GRID.match(line), None
+        if "himeno" in line or "bmt" in line:
+            command = _HIMENO.match(line[:300])
         processes, nodes = _PROCESSES.match(line), _NODES.match(line)
         if time:
             facts["seconds"] = time[1]

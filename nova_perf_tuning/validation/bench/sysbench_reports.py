@@ -193,6 +193,11 @@ _READ: Final = ("cpu", "memory", "fileio")
 _EVENTS: Final = re.compile(r"^[ \t]*total number of events:")
 
 
+def _runs_sysbench(line: str) -> bool:
+    """Return whether a line is a command that begins a report."""
+    return "sysbench" in line and "run" in pasted.command(line, "sysbench")
+
+
 class Several(_Report):
     """Several reports in one text; of one report, only why it is not read."""
 
@@ -234,8 +239,7 @@ class Several(_Report):
         parts: list[list[str]] = [[]]
         ended = False
         for line in text.split("\n"):
-            begins = _BEGIN.match(line) or "run" in pasted.command(line, "sysbench")
-            if ended and begins:
+            if ended and (_BEGIN.match(line) or _runs_sysbench(line)):
                 parts.append([])
                 ended = False
             elif _EVENTS.match(line):

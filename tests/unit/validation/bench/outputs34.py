@@ -134,6 +134,28 @@ READ = {
         "unixbench6",
         {"index, 1 copy": "copies1_score", "index, 2 copies": "copies2_score"},
     ),
+    "outputs4/91": ("fio", _fio("write")),
+    "outputs4/92": (
+        "fio",
+        {
+            "iops (reads and writes together)": "iops",
+            "bandwidth (reads and writes together)": "bandwidth",
+            "latency mean": "mixed_total_latency_mean",
+        },
+    ),
+    "outputs4/94": (
+        "fio",
+        {
+            "group 0 (random writes, 4 KiB): iops": "hdd_4kws_iops",
+            "group 0: completion latency mean": "hdd_4kws_mixed_latency_mean",
+            "group 1 (random writes, 4 KiB): iops": "hdd_4kwd_iops",
+            "group 1: completion latency mean": "hdd_4kwd_mixed_latency_mean",
+            "group 2 (random reads, 4 KiB): iops": "hdd_4krd_iops",
+            "group 2: completion latency mean": "hdd_4krd_mixed_latency_mean",
+            "group 3 (writes, 1 MiB): bandwidth": "hdd_1mwd_1_bandwidth",
+            "group 4 (reads, 1 MiB): bandwidth": "hdd_1mwd_2_bandwidth",
+        },
+    ),
     "outputs4/95": (
         "fio",
         {
@@ -225,7 +247,7 @@ TOLERANCE = {"outputs4/111": 0.5}
 #: Cases of which no figure is judged.
 SEVERAL = {
     *(f"outputs3/{at}" for at in (64, 68, 72, 78, 79, 84, 86, 90)),
-    *(f"outputs4/{at}" for at in (97, 99, 104, 106, 108, 110, 111, 119)),
+    *(f"outputs4/{at}" for at in (94, 97, 99, 104, 106, 108, 110, 111, 119)),
 }
 #: Cases without the number of threads (cyclictest --smp): nothing shows that a line of one is missing.
 NO_END = {"outputs4/111", "outputs4/112"}
@@ -239,6 +261,9 @@ REMARKS = {
     "outputs3/86": "constraints_failed",
     "outputs3/88": "page_cache",
     "outputs3/90": "other_version",
+    "outputs4/91": "no_data",
+    "outputs4/92": "mixed_directions",
+    "outputs4/94": "mixed_directions",
     "outputs4/95": "synchronised",
     "outputs4/105": "protocol_unknown",
     "outputs4/116": "constraints_failed",
@@ -256,6 +281,7 @@ NAMED = {
     "outputs3/81": ("latency_mean", "interruptions"),
     "outputs3/86": ("warehouses", "run2: mean latencies"),
     "outputs4/117": ("bs=512k' is another run's",),
+    "outputs4/92": ("completion latency", "percentiles", "single clients", "depth", "engine"),
     "outputs4/99": ("the receiver's rate",),
     "outputs4/108": ("threads", "largest number"),
     "outputs4/104": ("tcp_stream_1", "partial response received"),
@@ -276,6 +302,7 @@ WORKLOAD = {
     "outputs4/115": {"grid": "65 x 65 x 129", "processes": "1"},
     "outputs4/117": {"command": None},
     "outputs4/118": {"command": "dd if=/dev/loop0 of=/dev/null"},
+    "outputs4/91": {"engine": "falloc", "depth": "1", "depth asked for": "32"},
     "outputs4/107": {"test": "simple", "mode": "read-only", "skips": "BEGIN/COMMIT"},
     "outputs4/105": {"message": "16384 bytes", "protocol": None},
 }
@@ -303,7 +330,7 @@ NEVER = {
 }
 #: Case -> what the refusal says.
 REFUSED = {
-    "outputs3/62": ("error 42",),
+    "outputs3/62": ("error 42", "Illegal byte sequence"),
     "outputs3/63": ("terse form", "--output-format=json"),
     "outputs3/69": ("several tests",),
     "outputs3/70": ("iperf2, dd",),

@@ -118,6 +118,57 @@ class PhasesTest(testcase.TestCase):
         self.assertNotIn("pattern", report.workload)
         self.assertIn("pattern", "\n".join(report.left_out))
 
+    def test_options_of_one_of_several_jobs(self):
+        """fio adds up different jobs of a group and repeats the options of one: their time shows it."""
+        data, job = document(iodepth="32")
+        whole, _figures = shown(json.dumps(data))
+        self.assertEqual(("32", "2"), (whole.workload["depth"], whole.workload["jobs"]))
+        job["job_runtime"] = 5000
+        report, figures = shown(json.dumps(data))
+        self.assertIn("iops", figures)
+        for name in ("pattern", "block size", "depth", "jobs", "engine"):
+            with self.subTest(name):
+                self.assertNotIn(name, report.workload)
+                self.assertIn(name, "\n".join(report.left_out))
+        self.assertIn("about 5 jobs", "\n".join(report.left_out))
+        for option in ("ramp_time", "end_fsync", "thinktime"):
+            job["job options"] = {**data["jobs"][0]["job options"], option: "3"}
+            with self.subTest(option):
+                self.assertEqual("32", shown(json.dumps(data))[0].workload["depth"])
+            del job["job options"][option]
+
+    def test_engines_that_wait_and_that_move_no_data(self):
+        for engine, depth, moves in (
+            ("psync", "1", True),
+            ("libaio", "8", True),
+            ("falloc", "1", False),
+            ("null", "8", False),
+        ):
+            data, _job = document(ioengine=engine, iodepth="8")
+            texts = (json.dumps(data), HEAD.replace("libaio", engine) + MIXED)
+            for text in texts:
+                report, _figures = shown(text)
+                with self.subTest(engine, text=text[:10]):
+                    self.assertEqual(depth, report.workload["depth"])
+                    self.assertEqual(depth == "1", "depth asked for" in report.workload)
+                    self.assertEqual(not moves, "no_data" in report.remarks)
+
+    def test_errors_and_signals(self):
+        data, job = document()
+        job["error"] = 42
+        said = "fio: pid=7, err=42/file:io_u.c:2074, func=io_u, error=Illegal byte sequence\n"
+        for text, words in (
+            (said + json.dumps(data), "error 42, 'Illegal byte sequence'"),
+            (json.dumps(data), "error 42 (errno)"),
+            ("3;fio-3.1;job;0;28;700;", "error 28, 'No space left on device'"),
+            ("3;fio-3.1;job;0;0;700;", "terse form"),
+        ):
+            error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text)
+            with self.subTest(words):
+                self.assertIn(words, str(error))
+        report, _figures = shown(HEAD + "fio: terminating on signal 2\n" + MIXED)
+        self.assertIn("signal 2", report.remarks["stopped"])
+
     def test_no_sum_of_what_ran_one_after_the_other(self):
         report, figures = shown(self.VERIFIED)
         self.assertEqual((2000, 1000), (figures["read_iops"], figures["write_iops"]))
