@@ -339,8 +339,10 @@ def _interrupts(facts: host_model.HostFacts, nic: host_model.Nic) -> str:
     if not firing:  # those of another port of the same device, or none is in this record
         return cpulist.format(nic.irqs)
     numbers = {irq.number for irq in firing}
-    running = _union(irq.effective or irq.affinity for irq in firing)
-    text = f"{cpulist.format(numbers)} on {running}"
+    text = cpulist.format(numbers)
+    if any(irq.effective or irq.affinity is not None for irq in firing):
+        running = _union(irq.effective or irq.affinity for irq in firing)
+        text += f" on {running}"
     asleep: list[int] = []
     for number in nic.irqs:
         irq = facts.irqs.get(number)

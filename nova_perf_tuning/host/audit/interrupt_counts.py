@@ -59,15 +59,17 @@ class InterruptCounts:
             shown = (f"{folder}/effective_affinity_list", f"{irq.effective} ({name})")
             return Served(cpulist.parse(irq.effective), True, shown)
         allowed = cpulist.parse(irq.affinity or "")
-        shown = (f"{folder}/smp_affinity_list", f"{irq.affinity} ({name})")
+        shown = (f"{folder}/smp_affinity_list", f"{irq.affinity or 'unknown'} ({name})")
         if len(allowed) == 1:
             return Served(allowed, True, shown)
         counts = self.of(irq)
         total = sum(counts.values())
         often = {cpu for cpu, count in counts.items() if count >= total * _SHARE}
-        if often & allowed:
+        if irq.affinity is not None:
+            often &= allowed
+        if often and total:
             where = f"{irq.number}: {total} on {cpulist.named(often)} ({name})"
-            return Served(frozenset(often & allowed), True, (f"/{_FILE}", where))
+            return Served(frozenset(often), True, (f"/{_FILE}", where))
         return Served(allowed, False, shown)
 
     def busiest(self, irqs: Sequence[host_model.Irq], number: int) -> Sequence[host_model.Irq]:

@@ -407,6 +407,7 @@ class TransparentPages(HostRule):
     safe = True
 
     def check(self, host: Host) -> Iterator[Finding]:
+        host.need_collected("sys/kernel/mm")
         text = known(host.text(_THP), "no transparent huge pages in this kernel")
         if "[never]" not in text:
             return
@@ -429,6 +430,7 @@ class Ksm(HostRule):
     appliable = True
 
     def check(self, host: Host) -> Iterator[Finding]:
+        host.need_collected("sys/kernel/mm")
         run = known(host.text(f"{_KSM}/run"), "no KSM in this kernel")
         need(host.guests, "no guests")
         pinned = _pinned(host)

@@ -408,6 +408,8 @@ class NapiOnDedicated(HostRule):
                 by_nic[nic.name] = threads
             elif nic.threaded:
                 lost.append(nic.name)
+        if not known:
+            host.need_collected("sys/class/net/*/threaded")
         need(
             known,
             "the kernel does not report whether the NAPI of NICs is threaded (it does since Linux 5.12)",

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from nova_perf_tuning import entry_points, errors, printing, rules
 from nova_perf_tuning.host.audit import (
@@ -54,6 +54,10 @@ _MODULES = (
     vswitch,
     writers,
 )
+
+
+#: Rules whose data an option gives alone.
+_ASKING: Final = ("tcp-buffers-too-small", "xen-pv-guest")
 
 
 class AuditError(errors.PerfTuningError):
@@ -108,6 +112,14 @@ def chosen(names: Iterable[str]) -> list[base.HostRule]:
         raise AuditError(f"there is no rule {error}; nova-perf audit --list names them") from None
 
 
+def _say_how_to_know(report: rules.Report) -> None:
+    """Add to the reasons of rules without data what collects it: sos does not."""
+    for index, unjudged in enumerate(report.unknown):
+        if unjudged.code == rules.NoDataError.code and unjudged.rule not in _ASKING:
+            text = f"{unjudged.text}; this sosreport does not have it (record the host with: nova-perf record FILE)"
+            report.unknown[index] = unjudged._replace(text=text)
+
+
 def run(
     host: Host, chosen: Sequence[base.HostRule] | None = None, *, strict: bool = False
 ) -> rules.Report:
@@ -115,6 +127,8 @@ def run(
     if chosen is None:
         chosen = load()
     report = rules.run(chosen, host, strict=strict)
+    if host.root.is_report:
+        _say_how_to_know(report)
     plain = {rule.id: rule.plain for rule in chosen if rule.plain}
     others = {guest.name for guest in host.guests if not guest.domain.specs.of_nova}
     for index, finding in enumerate(report.findings):

@@ -161,6 +161,8 @@ class MachineSlice(HostRule):
             configured = _configured_slice(host)
             if configured is not None:
                 where, groups[MACHINE] = configured
+        if not groups:
+            host.need_collected(claims.CGROUPS)
         need(groups or host.has(f"{claims.CGROUPS}/{MACHINE}"), f"there is no {MACHINE}")
         need(groups, f"{MACHINE} may use every CPU")
         invalid = [group for group in groups.values() if group.partition not in _PARTITIONS]

@@ -25,12 +25,13 @@ MAX_BYTES: Final = 4 << 20
 #: Where deployments keep nova-compute's files on the host, each in the order of reading.
 #: Containers come first, since packages that were removed leave their files. The first two are of
 #: RHOSO (role edpm_nova of edpm-ansible, now and in earlier releases), the third is of
-#: kolla-ansible (role nova-cell). Packages and OpenStack-Ansible have the last, where oslo.config
-#: looks by itself.
+#: kolla-ansible (role nova-cell), the fourth of TripleO (Red Hat OpenStack Platform to 17.1).
+#: Packages and OpenStack-Ansible have the last, where oslo.config looks by itself.
 PLACES: Final = (
     ("var/lib/openstack/nova/*nova*.conf",),
     ("var/lib/openstack/config/nova/*nova*.conf",),
     ("etc/kolla/nova-compute/nova.conf",),
+    ("var/lib/config-data/puppet-generated/nova_libvirt/etc/nova/nova.conf",),
     (
         "etc/nova/nova.conf",
         "etc/nova/nova-compute.conf",

@@ -61,6 +61,9 @@ TEXTS: Final[Mapping[NoteCode, str]] = {
     ),
     NoteCode.THREADS_LEFT_OUT: "more than {most} threads, {left} are left out",
     NoteCode.SLICES_LEFT_OUT: "more than {most} slices, {left} are left out",
+    NoteCode.REPORT_LACKS: (
+        "unknown, because this sosreport does not have them: {lacks} (record the host with: nova-perf record FILE)"
+    ),
     NoteCode.FILES_LEFT_OUT: "more than {most} configuration files, {left} are left out",
     NoteCode.NOVA_CONF_PASSED_OVER: (
         "nova.conf is passed over, since there is {taken} too (remove the stale one)"

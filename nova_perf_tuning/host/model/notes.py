@@ -57,6 +57,7 @@ class NoteCode(enum.StrEnum):
     BOUND_TO_ISOLATED = "bound_to_isolated"
     THREADS_LEFT_OUT = "threads_left_out"
     SLICES_LEFT_OUT = "slices_left_out"
+    REPORT_LACKS = "report_lacks"
     FILES_LEFT_OUT = "files_left_out"
     NOVA_CONF_PASSED_OVER = "nova_conf_passed_over"
 

@@ -205,6 +205,7 @@ APPLIED = {
 ELSEWHERE = {
     NoteCode.NOT_A_FILE,  # host/input/facts/test_root
     NoteCode.VECTORS_SHORT,  # host/plan/test_room
+    NoteCode.REPORT_LACKS,  # host/input/sosreport/test_report
     NoteCode.VECTORS_FULL,  # host/plan/test_refused, as those that follow
     NoteCode.NODE_WITHOUT_VECTORS,
     NoteCode.NO_VECTOR,

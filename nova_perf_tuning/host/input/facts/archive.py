@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recorded host as one file (``nova-perf record``, or any tar of /proc and /sys), read without
-unpacking it.
+"""A recorded host as one file (``nova-perf record``, a sosreport, or any tar of /proc and /sys),
+read without unpacking it.
 
 Nothing is written to disk, so no name or link in the archive can reach out of it. :mod:`tarfile`
 reads the headers. The members are read here, since tarfile takes extended headers and sparse maps
@@ -10,23 +10,28 @@ of any size into memory.
 import bz2
 import gzip
 import lzma
-import stat
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import BinaryIO, Final, cast
 
-from nova_perf_tuning.host.input.facts.root import VALUE_LIMIT, Directory, FactsError, Root
+from nova_perf_tuning.host.input.facts.entries import EntriesRoot
+from nova_perf_tuning.host.input.facts.root import FactsError
+from nova_perf_tuning.host.input.facts.unpacked import MAX_FILE, MAX_KEPT
+from nova_perf_tuning.host.input.sosreport import kept
+from nova_perf_tuning.host.input.sosreport.report import Entry
 
 #: A directory of 1,024 CPUs, 2,048 interrupts and 512 guests has 160,000 members and 130 MB as a
 #: tar file.
-MAX_MEMBERS: Final = 300_000
 MAX_BYTES: Final = 256 << 20
+#: A sosreport with all logs and journals has gigabytes, which are passed over.
+MAX_REPORT: Final = 16 << 30
 MAX_NAME: Final = 1024
 MAX_PARTS: Final = 40
 #: Headers before a member that hold its long name; nothing else in them is used.
 _MAX_EXTENDED: Final = 16 << 10
 _BLOCK: Final = tarfile.BLOCKSIZE
+_CHUNK: Final = 1 << 20
 #: Links, directories and devices, which have no content whatever their header says.
 _EMPTY: Final = frozenset(tarfile.SUPPORTED_TYPES).difference(
     tarfile.REGULAR_TYPES, tarfile.GNU_TYPES
@@ -56,12 +61,9 @@ _OPENERS: Final[Mapping[bytes, Callable[..., object]]] = {
     b"\x1f\x8b": gzip.open,
 }
 
-#: A file's content, a link's target, or the names in a directory.
-Entry = bytes | str | set[str]
 
-
-class ArchiveRoot(Root):
-    """A recorded host in a tar file, plain or compressed by xz, bzip2 or gzip.
+class ArchiveRoot(EntriesRoot):
+    """A recorded host or a sosreport in a tar file, plain or compressed by xz, bzip2 or gzip.
 
     One directory around ``sys`` and ``proc`` is looked through. Devices, FIFOs and hard links are
     left out.
@@ -73,93 +75,76 @@ class ArchiveRoot(Root):
         try:
             with open(path, "rb") as file:
                 magic = file.read(6)
+            found = _Found()
             with _opened(path, magic) as stream:
-                entries = dict(_members(stream))
-            self._hold(_without_top(entries))
+                _read_members(stream, found)
+            if found.is_report:
+                self._hold_report(found.entries, found.left_out)
+            else:
+                self._hold(_without_top(found.entries))
         except _BROKEN as error:
             reason = str(error).partition("\n")[0][:120] or type(error).__name__
             raise FactsError(
-                f"sysroot {path!r}: no recorded host, or damaged ({reason})"
+                f"sysroot {path!r}: no recorded host or sosreport, or damaged ({reason})"
             ) from None
 
-    def _hold(self, entries: dict[str, Entry]) -> None:
-        """Become the root of ``entries`` by their paths; directories around them need not be among
-        them.
+
+class _Found:
+    """What is kept of an archive: all of a recorded host, of a sosreport what facts are made of.
+
+    Which it is shows only when a directory that sos makes is met. Until then all is kept, within
+    the same bounds.
+
+    :ivar left_out: files of a sosreport that are too large to be read.
+    """
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Entry] = {}
+        self.left_out: list[str] = []
+        self.is_report = False
+        self._top = 0
+        self._read = 0
+        self._held = 0
+
+    def wants(self, parts: Sequence[str], size: int) -> bool:
+        """Whether the content of a member is to be read.
+
+        :raises ValueError: there is more than the bounds of this module.
         """
-        super().__init__("archive")
-        self._entries: dict[str, Entry] = {"": set()}
-        for path, entry in entries.items():
-            if not (isinstance(entry, set) and path in self._entries):
-                self._entries[path] = entry
-            while path:
-                path, _, name = path.rpartition("/")
-                names = self._entries.get(path)
-                if isinstance(names, set) and name in names:
-                    break
-                if not isinstance(names, set):
-                    names = self._entries[path] = set()
-                names.add(name)
-            if len(self._entries) > MAX_MEMBERS:
-                raise ValueError(f"more than {MAX_MEMBERS} files and directories")
+        self._read += _BLOCK + size
+        if not self.is_report:
+            self._look(parts)
+        most = MAX_REPORT if self.is_report else MAX_BYTES
+        if self._read > most:
+            raise ValueError(f"more than {most >> 20} MiB")
+        if not self.is_report:
+            return True
+        if not kept.keeps(parts[self._top :]):
+            return False
+        if size > MAX_FILE:
+            self.left_out.append("/".join(parts[self._top :]))
+            return False
+        self._held += size
+        if self._held > MAX_KEPT:
+            raise ValueError(f"more than {MAX_KEPT >> 20} MiB in the files that are read")
+        return True
 
-    def _kind(self, path: str) -> int:
-        entry = self._entries.get(path)
-        if entry is None:
-            return 0
-        if isinstance(entry, bytes):
-            return stat.S_IFREG
-        if isinstance(entry, str):
-            return stat.S_IFLNK
-        return stat.S_IFDIR
+    def add(self, parts: Sequence[str], entry: Entry) -> None:
+        """Keep a member."""
+        self.entries["/".join(parts[self._top :])] = entry
 
-    def _target(self, path: str) -> str:
-        entry = self._entries.get(path)
-        if isinstance(entry, str):
-            return entry
-        return ""
-
-    def names(self, directory: Directory | None) -> list[str]:
-        if directory is None:
-            return []
-        entry = self._entries.get(directory)
-        if isinstance(entry, set):
-            return sorted(entry)
-        return []
-
-    def names_in_each(self, directory: Directory | None, names: Sequence[str]) -> list[list[str]]:
-        found: list[list[str]] = []
-        for name in names:
-            place = None
-            if directory is not None:
-                place = Directory(f"{directory}/{name}")
-            found.append(self.names(place))
-        return found
-
-    def directories(self, directory: Directory | None) -> list[str]:
-        found: list[str] = []
-        for name in self.names(directory):
-            if isinstance(self._entries.get(f"{directory}/{name}"), set):
-                found.append(name)
-        return found
-
-    def each(
-        self, directory: Directory | None, names: Sequence[str], limit: int = VALUE_LIMIT
-    ) -> list[bytes | None]:
-        if directory is None:
-            return [None] * len(names)
-        return [self._value(None, directory, name, limit) for name in names]
-
-    def _value(
-        self, base: int | None, directory: Directory, name: str, limit: int, whole: bool = True
-    ) -> bytes | None:
-        entry = self._entries.get(f"{directory}/{name}")
-        if isinstance(entry, str):
-            entry = self._entries.get(self._resolve(f"{directory}/{name}") or "")
-        if not isinstance(entry, bytes):
-            return None
-        if len(entry) <= limit:
-            return entry
-        return self._cut(entry, limit, whole, directory, name)
+    def _look(self, parts: Sequence[str]) -> None:
+        """Take the archive for a sosreport from a member on that shows it; drop what it does not need."""
+        top = kept.top_of(parts)
+        if top is None:
+            return
+        self.is_report, self._top = True, top
+        before, self.entries = self.entries, {}
+        for path, entry in before.items():
+            names = path.split("/")
+            if kept.keeps(names[top:]):
+                self._held += len(entry)
+                self.add(names, entry)
 
 
 def _opened(path: str, magic: bytes) -> BinaryIO:
@@ -186,11 +171,8 @@ def _without_top(entries: dict[str, Entry]) -> dict[str, Entry]:
     return below
 
 
-def _members(stream: BinaryIO) -> Iterator[tuple[str, Entry]]:
-    """Yield path and content of each file, link and directory, while what was read stays within
-    the bounds.
-    """
-    budget = MAX_BYTES
+def _read_members(stream: BinaryIO, found: _Found) -> None:
+    """Read files, links and directories into ``found``, while what was read stays within the bounds."""
     long: dict[str, str] = {}
     while True:
         header = stream.read(_BLOCK)
@@ -199,31 +181,44 @@ def _members(stream: BinaryIO) -> Iterator[tuple[str, Entry]]:
         member = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
         extended = member.type in _EXTENDED
         size = 0 if member.type in _EMPTY else member.size
-        budget -= _BLOCK + size
-        beyond = budget < 0 or (extended and size > _MAX_EXTENDED)
-        if size < 0 or beyond:
-            raise ValueError(f"more than {MAX_BYTES >> 20} MiB, or names beyond all measure")
-        content = stream.read(size)
-        padding = -size % _BLOCK
-        if len(content) < size or len(stream.read(padding)) < padding:
-            raise EOFError("it ends in the middle")
+        if size < 0 or (extended and size > _MAX_EXTENDED):
+            raise ValueError("names beyond all measure")
         if extended:
-            long |= _long(member.type, content)
+            long |= _long(member.type, _content(stream, size))
             continue
         name, target = long.get("path", member.name), long.get("linkpath", member.linkname)
         long = {}
         parts = [part for part in name.split("/") if part not in ("", ".")]
         if len(name) > MAX_NAME or len(target) > MAX_NAME or len(parts) > MAX_PARTS:
             raise ValueError(f"a name has more than {MAX_NAME} bytes or {MAX_PARTS} parts")
-        if not parts or ".." in parts:
-            continue
-        path = "/".join(parts)
-        if member.isreg() and member.type != tarfile.GNUTYPE_SPARSE:
-            yield path, content
+        plain = member.isreg() and member.type != tarfile.GNUTYPE_SPARSE
+        usable = bool(parts) and ".." not in parts and (plain or member.issym() or member.isdir())
+        if not found.wants(parts, size) or not usable:
+            _pass_over(stream, size)
+        elif plain:
+            found.add(parts, _content(stream, size))
         elif member.issym():
-            yield path, target
-        elif member.isdir():
-            yield path, set()
+            found.add(parts, target)
+        else:
+            found.add(parts, set())
+
+
+def _content(stream: BinaryIO, size: int) -> bytes:
+    """Return the content of a member."""
+    content = stream.read(size)
+    padding = -size % _BLOCK
+    if len(content) < size or len(stream.read(padding)) < padding:
+        raise EOFError("it ends in the middle")
+    return content
+
+
+def _pass_over(stream: BinaryIO, size: int) -> None:
+    left = size + -size % _BLOCK
+    while left:
+        data = stream.read(min(left, _CHUNK))
+        if not data:
+            raise EOFError("it ends in the middle")
+        left -= len(data)
 
 
 def _long(kind: bytes, content: bytes) -> dict[str, str]:

@@ -16,8 +16,10 @@ from nova_perf_tuning.host.input.facts import (
     napi,
     services,
     topology,
+    unpacked,
 )
 from nova_perf_tuning.host.input.facts.root import FactsError, Root
+from nova_perf_tuning.host.input.sosreport import kept
 from nova_perf_tuning.host.model import host_model
 
 #: Kernel parameters that bear on guests and their traffic; those that a host lacks are left out.
@@ -72,8 +74,9 @@ def open_root(sysroot: str = "/") -> Root:
     try:
         path = os.path.realpath(sysroot, strict=True)
         if os.path.isdir(path):
-            os.listdir(path)
             root = Root(path)
+            if kept.is_report(os.listdir(path)):
+                root = unpacked.UnpackedReport(path)
         elif not os.path.isfile(path):  # opening a FIFO would wait for ever
             raise ValueError("it is neither a directory nor a file")
         else:
@@ -83,7 +86,7 @@ def open_root(sysroot: str = "/") -> Root:
         if isinstance(error, OSError) and error.strerror:
             reason = error.strerror
         raise FactsError(
-            f"sysroot {sysroot!r}: {reason}; give the directory or file of a recorded host"
+            f"sysroot {sysroot!r}: {reason}; give the directory or file of a recorded host or sosreport"
         ) from None
     if root.directory("sys") is None and root.directory("proc") is None:
         raise FactsError(

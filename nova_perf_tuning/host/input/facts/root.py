@@ -63,7 +63,10 @@ class Root:
 
     :param path: ``/`` is the live host; the kernel made its links, so they are followed as they are.
     :ivar live: True for the running host itself, where system calls may be asked instead of files.
+    :ivar is_report: whether it is a sosreport, which lacks much that a recorded host has.
     """
+
+    is_report = False
 
     def __init__(self, path: str = "/") -> None:
         self.live = path == "/"

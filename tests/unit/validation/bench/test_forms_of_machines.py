@@ -307,7 +307,7 @@ runtime:    10.5 10.5 (sec)
         self.assertIn("no unit", refusal(self, cut))
 
     def test_reports_one_after_the_other(self):
-        today = base.decode(test_field_outputs.case("outputs2/56")[0])
+        today = pasted.decode(test_field_outputs.case("outputs2/56")[0])
         for text in (today + today, self.OLD + self.OLD, today + self.OLD):
             report, figures = shown(text, "oslat")
             with self.subTest(text[-20:]):
