@@ -359,7 +359,11 @@ def _guest_rows(guests: Sequence[host_model.GuestProcess]) -> list[tuple[object,
         vcpus = sum(thread.kind == "vcpu" for thread in guest.threads)
         row: list[object] = [guest.name, guest.pid, vcpus]
         for kind in _THREAD_KINDS:
-            row.append(_union(thread.affinity for thread in guest.threads if thread.kind == kind))
+            affinities = [thread.affinity for thread in guest.threads if thread.kind == kind]
+            if affinities and not any(affinities):
+                row.append("unknown")
+            else:
+                row.append(_union(affinities))
         rows.append(tuple(row))
     return rows
 

@@ -46,11 +46,12 @@ large-receive-offload: off [fixed]
 """
 
 
-def write(host: str, out: str, *, sysfs: bool = True) -> str:
+def write(host: str, out: str, *, sysfs: bool = True, names: bool = True) -> str:
     """Write the report of the host below ``host`` to the new directory ``out``, and return it.
 
     :param sysfs: without it the directories of CPUs, nodes and interrupts are left out, as from a
         report that was cut.
+    :param names: whether it has ``pidstat -tl`` and ``taskset``, as since sos 4.10.
     """
     facts = reader.read_host(host)
     report = pathlib.Path(out)
@@ -68,6 +69,7 @@ def write(host: str, out: str, *, sysfs: bool = True) -> str:
     _put(report, "numa", "numactl_--hardware", _numactl(facts))
     _put(report, "networking", "ip_-s_-d_link", _ip(facts))
     _put(report, "pci", "lspci_-nnvv", _lspci(facts))
+    _add_guests(report, facts, names)
     return out
 
 
@@ -118,6 +120,54 @@ def _add_nic(host: str, report: pathlib.Path, nic: host_model.Nic) -> None:
     rings = {"RX": "2048", "TX": "2048"}
     _put(report, "networking", f"ethtool_-l_{nic.name}", _table("Channel", nic.name, channels))
     _put(report, "networking", f"ethtool_-g_{nic.name}", _table("Ring", nic.name, rings))
+
+
+def _add_guests(report: pathlib.Path, facts: host_model.HostFacts, names: bool) -> None:
+    """Add libvirt's status files, the rows of ``ps``, and with ``names`` those of ``pidstat``; the file that says
+    where threads may run is of sos 4.9.
+    """
+    ps = [
+        "F S UID          PID    PPID     LWP  C NLWP PRI  NI ADDR SZ WCHAN  STIME TTY          TIME CMD"
+    ]
+    ps.append(
+        "4 S root           1       0       1  0    1  80   0 - 43796 ep_pol Feb09 ?        00:00:38 /sbin/init"
+    )
+    ps.append(
+        "1 S root           2       0       2  0    1  80   0 -     0 kthrea Feb09 ?        00:00:00 [kthreadd]"
+    )
+    stat = ["Linux 6.12.0 (compute0) \t11/29/26 \t_x86_64_\t(64 CPU)", ""]
+    stat.append(
+        "15:32:01      UID      TGID       TID    %usr %system  %guest   %wait    %CPU   CPU  Command"
+    )
+    for guest in facts.guests:
+        vcpus: list[str] = []
+        allowed: list[str] = []
+        command = f"/usr/bin/qemu-system-x86_64 -name guest={guest.name},debug-threads=on -S"
+        for thread in guest.threads:
+            number, own = thread.tid, str(thread.index)
+            ps.append(
+                f"3 S libvirt+ {guest.pid}       1 {number}  0   {len(guest.threads)}  80   0 - 855933 poll_s 16:18 ?  "
+                f"     00:00:00 {command}"
+            )
+            name = {"vcpu": f"CPU {own}/KVM", "iothread": f"IO iothread{own}"}.get(thread.kind)
+            name = name or {"vhost": f"vhost-{guest.pid}"}.get(thread.kind, "qemu-system-x86")
+            stat.append(
+                f"15:32:01    64055         - {number:9}    0.00    0.00    0.00    0.00    0.00     1  |__{name}"
+            )
+            allowed.append(f"pid {number}'s current affinity list: {thread.affinity}")
+            if thread.kind == "vcpu":
+                vcpus.append(f"<vcpu id='{own}' pid='{number}'/>")
+        defined = report / "etc/libvirt/qemu" / f"{guest.name}.xml"
+        status = (
+            f"<domstatus state='running' reason='booted' pid='{guest.pid}'><vcpus>{''.join(vcpus)}</vcpus>"
+            f"{defined.read_text()}</domstatus>"
+        )
+        (report / "run/libvirt/qemu" / f"{guest.name}.xml").write_text(status)
+        if names:
+            _put(report, "virsh", f"taskset_{guest.name}", "\n".join(allowed) + "\n")
+    _put(report, "process", "ps_-elfL", "\n".join(ps) + "\n")
+    if names:
+        _put(report, "process", "pidstat_-tl", "\n".join(stat) + "\n")
 
 
 def _table(what: str, name: str, values: dict[str, str]) -> str:

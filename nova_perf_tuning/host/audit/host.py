@@ -150,7 +150,7 @@ class Host:
     def need_collected(self, path: str) -> None:
         """Raise NoDataError where a sosreport lacks a file or directory that the host may have had."""
         collected = self.has(path) or not self.root.is_report
-        rules.need(collected, f"/{path} is unknown", rules.NoDataError)
+        rules.need(collected, f"/{path} is not in this record", rules.NoDataError)
 
     def need_taken(self, lacking: str = "no dedicated or isolated CPUs") -> frozenset[int]:
         """Return the CPUs that guests and programs own or that are isolated.

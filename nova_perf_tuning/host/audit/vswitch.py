@@ -15,6 +15,14 @@ from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, NoDataError, need
 
 
+def _switch_runs(host: Host) -> bool:
+    """Whether a sosreport says that Open vSwitch runs: without names of its threads."""
+    for number in host.names("proc"):
+        if number.isdecimal() and host.text(f"proc/{number}/comm") == claims.OVS:
+            return True
+    return False
+
+
 def _threads(host: Host) -> tuple[list[host_model.ProgramThread], list[host_model.ProgramThread]]:
     """Return the PMD threads of Open vSwitch, and its other threads.
 
@@ -31,6 +39,8 @@ def _threads(host: Host) -> tuple[list[host_model.ProgramThread], list[host_mode
         if thread.program == claims.OVS:
             threads = polling if thread.is_bound else others
             threads.append(thread)
+    if not polling and not others and _switch_runs(host):
+        host.need_collected("sos_commands/process/pidstat_-tl")
     need(polling or others, "ovs-vswitchd has no handler, revalidator or PMD thread here")
     return polling, others
 

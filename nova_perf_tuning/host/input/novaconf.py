@@ -42,6 +42,9 @@ PLACES: Final = (
 #: The most files that one pattern may match: a recorded host is a stranger's.
 _MOST_FILES: Final = 100
 NEUTRON_FILES: Final = (
+    "var/lib/config-data/puppet-generated/neutron/etc/neutron/plugins/ml2/sriov_agent.ini",
+    "var/lib/config-data/puppet-generated/neutron/etc/neutron/plugins/ml2/openvswitch_agent.ini",
+    "var/lib/config-data/puppet-generated/neutron/etc/neutron/plugins/ml2/ml2_conf.ini",
     "etc/neutron/plugins/ml2/linuxbridge_agent.ini",
     "etc/neutron/plugins/ml2/sriov_agent.ini",
     "etc/neutron/plugins/ml2/openvswitch_agent.ini",

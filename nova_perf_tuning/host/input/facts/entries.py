@@ -28,7 +28,7 @@ class EntriesRoot(Root):
         for path in left_out:
             self.notes.add(NoteCode.TOO_LONG, path)
         if report.lacks:
-            self.notes.add(NoteCode.REPORT_LACKS, lacks=tuple(report.lacks))
+            self.notes.add(NoteCode.REPORT_LACKS, lacks=", ".join(report.lacks))
 
     def _hold(self, entries: dict[str, Entry]) -> None:
         """Become the root of ``entries`` by their paths; directories around them need not be among

@@ -1,7 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes of a sosreport the files that facts are read from."""
 
-from nova_perf_tuning.host.input.sosreport import cpus, guests, interrupts, kernel, nics, pci
+from nova_perf_tuning.host.input.sosreport import (
+    cpus,
+    guests,
+    interrupts,
+    kernel,
+    nics,
+    pci,
+    tasks,
+    vswitch,
+)
 from nova_perf_tuning.host.input.sosreport.report import Entry, SosReport
 
 
@@ -17,4 +26,6 @@ def translated(entries: dict[str, Entry]) -> SosReport:
     interrupts.add(report)
     nics.add(report)
     guests.add(report)
+    tasks.add(report)
+    vswitch.add(report)
     return report

@@ -18,7 +18,7 @@ from nova_perf_tuning.host.input.facts.root import FactsError
 from nova_perf_tuning.host.input.sosreport import kept
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.notes import NoteCode
-from tests.support import hwloc, sosreports, sysroots, testcase
+from tests.support import hwloc, program, sosreports, sysroots, testcase
 
 #: A report of a real compute host: Ubuntu 20.04, sos 4.3, cut by those who published it.
 PUBLISHED = hwloc.DIRECTORY.parent / "sosreports" / "openstack-compute.tar.xz"
@@ -68,7 +68,53 @@ class FactsTest(testcase.TestCase):
             for irq in facts.irqs.values():
                 irq.node = None
         self.assertEqual(irqs, facts.irqs)
-        self.assertEqual(self.facts.domains, facts.domains)
+        self.assertEqual(
+            [(domain.name, domain.vcpu_pins, domain.interfaces) for domain in self.facts.domains],
+            [(domain.name, domain.vcpu_pins, domain.interfaces) for domain in facts.domains],
+        )
+
+    def threads(self, facts: host_model.HostFacts) -> dict[str, list[tuple[object, ...]]]:
+        """Return name -> kind, index and affinity of the threads of each guest."""
+        found: dict[str, list[tuple[object, ...]]] = {}
+        for guest in facts.guests:
+            rows = found.setdefault(guest.name, [])
+            rows += [
+                (thread.tid, thread.kind, thread.index, thread.affinity)
+                for thread in guest.threads
+            ]
+        return found
+
+    def test_threads_of_guests(self) -> None:
+        """Since sos 4.10 a report has their names and where they may run."""
+        facts = reader.read_host(sosreports.write(self.host, self.out))
+        self.assertEqual(self.threads(self.facts), self.threads(facts))
+
+    def test_threads_without_names(self) -> None:
+        """Before, libvirt's files name vCPUs and the main thread; the affinities are unknown."""
+        facts = reader.read_host(sosreports.write(self.host, self.out, names=False))
+        expected: dict[str, list[tuple[object, ...]]] = {}
+        for guest in self.facts.guests:
+            expected[guest.name] = [
+                (thread.tid, thread.kind, thread.index, None)
+                for thread in guest.threads
+                if thread.kind == "vcpu" or thread.tid == guest.pid
+            ]
+        self.assertEqual(expected, self.threads(facts))
+        lacks = [
+            note.params["lacks"] for note in facts.warnings if note.code is NoteCode.REPORT_LACKS
+        ]
+        self.assertIn("affinities of threads", str(lacks[0]))
+
+    def test_a_guest_whose_threads_are_unknown_is_no_false_one(self) -> None:
+        """Without libvirt's status file nothing says which thread is a vCPU."""
+        report = sosreports.write(self.host, self.out, names=False)
+        for path in pathlib.Path(report, "run/libvirt/qemu").glob("*.xml"):
+            path.unlink()
+        facts = reader.read_host(report)
+        self.assertEqual((), facts.guests)
+        self.assertEqual(len(self.facts.domains), len(facts.domains))
+        wrong = {NoteCode.PROCESS_GONE, NoteCode.PROCESS_NOT_QEMU}
+        self.assertEqual(set(), wrong & codes(facts))
 
     def test_a_whole_report(self) -> None:
         facts = reader.read_host(sosreports.write(self.host, self.out))
@@ -118,13 +164,54 @@ class FactsTest(testcase.TestCase):
                 self.assertEqual(expected, reader.read_host(f"{self.out}.tar"))
 
 
+class ProgramsTest(testcase.TestCase):
+    SWITCH = (
+        "5 S openvsw+ 819 1 {} 10 4 70 -10 - 58948 poll_s Feb09 ? 00:00:33 ovs-vswitchd unix:db\n"
+    )
+
+    def report(self, outputs: dict[str, str], user: str = "openvsw+") -> host_model.HostFacts:
+        """Return the facts of a report with Open vSwitch and irqbalance in it."""
+        out = os.path.join(place(self), "report")
+        sosreports.write(sysroots.make_host(self), out)
+        rows = "".join(self.SWITCH.format(tid) for tid in (819, 827, 849))
+        ps = pathlib.Path(out, "sos_commands/process/ps_-elfL")
+        ps.write_text(ps.read_text() + rows.replace("openvsw+", user))
+        pathlib.Path(out, "sos_commands/openvswitch").mkdir()
+        for name, text in outputs.items():
+            pathlib.Path(out, "sos_commands", name).write_text(text)
+        return reader.read_host(out)
+
+    def test_pmd_threads_by_what_runs(self) -> None:
+        text = "pmd thread numa_id 0 core_id 2:\n  isolated : false\npmd thread numa_id 1 core_id 5:\n"
+        facts = self.report({"openvswitch/ovs-appctl_dpif-netdev.pmd-rxq-show": text})
+        self.assertEqual(
+            [("ovs-vswitchd", 819, "2", True), ("ovs-vswitchd", 819, "5", True)],
+            sorted(
+                (thread.program, thread.pid, thread.affinity, thread.is_bound)
+                for thread in facts.programs
+            ),
+        )
+
+    def test_pmd_threads_by_configuration(self) -> None:
+        path = "openvswitch/ovs-vsctl_-t_5_get_Open_vSwitch_._other_config"
+        facts = self.report({path: '{dpdk-init="true", pmd-cpu-mask="0x24"}\n'})
+        self.assertEqual({"2", "5"}, {thread.affinity for thread in facts.programs})
+        facts = self.report({path: '{dpdk-init="false", pmd-cpu-mask="0x24"}\n'})
+        self.assertEqual((), facts.programs)
+
+    def test_the_switch_of_another_user_owns_nothing(self) -> None:
+        text = "pmd thread numa_id 0 core_id 2:\n"
+        facts = self.report({"openvswitch/ovs-appctl_dpif-netdev.pmd-rxq-show": text}, "alice")
+        self.assertEqual((), facts.programs)
+
+
 @testtools.skipUnless(PUBLISHED.exists(), "no published report here (NOVA_PERF_TOPOLOGIES)")
 class PublishedTest(testcase.TestCase):
     def test_facts(self) -> None:
         facts = reader.read_host(str(PUBLISHED))
         self.assertEqual(("0-1", "x86_64"), (facts.online, facts.arch))
         self.assertEqual("5.4.0-97-generic", facts.kernel)
-        self.assertEqual({0: 16008 << 10}, {node.id: node.memory_kib for node in facts.nodes})
+        self.assertEqual({0: 16393164}, {node.id: node.memory_kib for node in facts.nodes})
         (nic,) = [nic for nic in facts.nics if nic.name == "ens3"]
         self.assertEqual(
             ("physical", "virtio_net", "0000:00:03.0", 1, "br-ens3", (24, 25, 26)),
@@ -133,6 +220,27 @@ class PublishedTest(testcase.TestCase):
         self.assertEqual("virtio0-input.0", facts.irqs[25].name)
         self.assertIsNone(facts.irqs[25].affinity)
         self.assertEqual(["instance-00000001"], [domain.name for domain in facts.domains])
+        (guest,) = facts.guests
+        found = [(thread.tid, thread.kind, thread.index) for thread in guest.threads]
+        self.assertEqual(
+            [(1791722, "emulator", None), (1791749, "vcpu", 0), (1791747, "vhost", 0)], found
+        )
+
+    def test_rules_say_what_lacks(self) -> None:
+        """Rules without data once held, or said that the kernel has no such thing."""
+        document = program.document(self, "audit", "--sysroot", str(PUBLISHED), code=1)
+        unknown = {unjudged["rule"]: unjudged for unjudged in document["unknown"]}
+        for rule in ("ksm-with-pinned-guests", "thp-never", "machine-slice-cpus", "kvm-missing"):
+            self.assertEqual("no_data", unknown[rule]["code"], rule)
+            self.assertIn("nova-perf record", unknown[rule]["reason"])
+        found = {finding["rule"]: finding for finding in document["findings"]}
+        self.assertEqual("/proc/interrupts", found["nic-irq-on-cpu0"]["evidence"][0]["path"])
+        self.assertIn("irqbalance-unaware", found)
+
+    def test_other_commands_take_it(self) -> None:
+        for command in (["plan"], ["topology"], ["generate", "nova-conf"]):
+            done = program.nova_perf(*command, "--sysroot", str(PUBLISHED))
+            self.assertEqual(0, done.returncode, (command, done.stderr))
 
 
 class BoundsTest(testcase.TestCase):
