@@ -3,6 +3,7 @@
 
 import argparse
 import dataclasses
+import os
 import types
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from nova_perf_tuning import atomic_write, errors, junit_xml, rules
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli.options import host as host_options
 from nova_perf_tuning.cli.options import output
-from nova_perf_tuning.host.audit import base, runner
+from nova_perf_tuning.host.audit import base, comparison, runner
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.model import messages, notes
 from nova_perf_tuning.junit_xml import JunitCase
@@ -21,6 +22,23 @@ _LEVELS = [level.value for level in rules.Level]
 _NOUNS = {"info": "hint"}
 #: Of the plan's sets those that say whose CPUs are.
 _SETS = ("housekeeping", "shared", "dedicated", "isolated", "tickless", "excluded", "programs")
+#: Columns of the row of a host -> the level that they count.
+_HOST_COUNTS = {"errors": "error", "warnings": "warning", "hints": "info"}
+#: What a rule says of a host, in one letter.
+_MARKS = {
+    "error": "E",
+    "warning": "W",
+    "info": "i",
+    comparison.HOLDS: ".",
+    comparison.UNKNOWN: "?",
+    comparison.FAILED: "!",
+}
+_LEGEND = (
+    "rules, in the order of the list below: E error, W warning, i hint, . holds, ? cannot judge, ! broken; "
+    "for the findings of one host: nova-perf audit --sysroot HOST"
+)
+#: A letter for each rule must not be cut.
+_WIDE = 400
 #: Class of the test cases of rules in JUnit XML.
 _SUITE = "nova-perf.audit"
 
@@ -30,12 +48,13 @@ class Audit(command.PerfCommand):
 
     It changes nothing. A finding shows what was read, why it matters on this host, the remedy and
     its source. It says whether 'nova-perf apply --rule' can apply the remedy. A rule that cannot
-    judge the host names the data that it lacks. Exit code: 0 clean, 1 findings of the level of --fail-on or more
-    severe, 3 error.
+    judge the host names the data that it lacks. With several hosts it shows which rule finds what where. Exit code: 0
+    clean, 1 findings of the level of --fail-on or more severe, 3 error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        host_options.add_host(parser)
+        host_options.add_sysroots(parser)
+        host_options.add_files(parser)
         host_options.add_path(parser)
         options.add_repeated(
             parser, "--rule", "ID", "rule to judge the host by (default: all rules)"
@@ -65,6 +84,10 @@ class Audit(command.PerfCommand):
         if args.list:
             _list_rules(args, chosen)
             return None
+        sysroots = host_options.sysroots(args)
+        if len(sysroots) > 1:
+            return _several(args, sysroots, chosen)
+        args = argparse.Namespace(**{**vars(args), "sysroot": sysroots[0]})
         output.check([args.junit], [*host_options.files(args), args.kernel_log])
         host = host_options.view(args)
         report = runner.run(host, chosen)
@@ -90,6 +113,100 @@ class Audit(command.PerfCommand):
         if any(_fails(finding, args.fail_on) for finding in report.findings):
             return int(errors.ExitCode.FAIL)
         return int(errors.ExitCode.PASS)
+
+
+def _several(
+    args: argparse.Namespace, sysroots: Sequence[str], chosen: Sequence[base.HostRule]
+) -> int:
+    """Judge several hosts; one that cannot be read is shown as such, and the others all the same."""
+    _refuse_options_of_one(args)
+    documents: list[dict[str, Any]] = []
+    judged: list[comparison.Judged] = []
+    for name, path in _named(sysroots):
+        try:
+            of_one = argparse.Namespace(**{**vars(args), "sysroot": path})
+            host = host_options.view(of_one)
+            report = runner.run(host, chosen)
+        except errors.PerfTuningError as error:
+            judged.append(comparison.Judged(name, path, None, str(error)))
+            documents.append({"host": name, "sysroot": path, "error": str(error)})
+            continue
+        judged.append(comparison.Judged(name, path, report))
+        document = as_json(report, host.root.notes.all())
+        document |= {"nova_config": host.nova_paths, "sets": _sets(host)}
+        documents.append({"host": name, "sysroot": path, "report": document})
+    if args.format == "json":
+        command.print_json({"hosts": documents})
+    else:
+        _show_several(judged, args.all)
+    broken = False
+    worst = False
+    for each in judged:
+        if each.report is None:
+            command.warn("nova-perf audit", each.error)
+            broken = True
+        else:
+            broken = broken or bool(each.report.failed)
+            findings = each.report.findings
+            worst = worst or any(_fails(finding, args.fail_on) for finding in findings)
+    if broken:
+        return int(errors.ExitCode.ERROR)
+    if worst:
+        return int(errors.ExitCode.FAIL)
+    return int(errors.ExitCode.PASS)
+
+
+def _refuse_options_of_one(args: argparse.Namespace) -> None:
+    """Refuse options that name files of one host.
+
+    :raises OptionError: one of them is given.
+    """
+    for option in ("junit", "nova_config", "domain", "kernel_log"):
+        if getattr(args, option):
+            name = option.replace("_", "-")
+            raise options.OptionError(
+                f"--{name} is about one host, and --sysroot names several; give one --sysroot"
+            )
+
+
+def _named(sysroots: Sequence[str]) -> list[tuple[str, str]]:
+    """Return name and path of each host: the last part of the path where that is enough."""
+    short = [os.path.basename(os.path.abspath(path)).partition(".tar")[0] for path in sysroots]
+    named: list[tuple[str, str]] = []
+    for name, path in zip(short, sysroots, strict=True):
+        if short.count(name) > 1:
+            name = path
+        named.append((name, path))
+    return named
+
+
+def _show_several(judged: Sequence[comparison.Judged], everything: bool) -> None:
+    """Print a row for each host and one for each rule that finds something, with ``everything`` for all rules."""
+    compared = comparison.over_hosts(judged)
+    shown = [each for each in compared if each.found or each.failed or everything]
+    columns = [each.rule for each in shown]
+    hosts: list[dict[str, object]] = []
+    for each in judged:
+        row: dict[str, object] = {"host": each.name, "rules": "cannot be read"}
+        row |= dict.fromkeys((*_HOST_COUNTS, "hold", "unknown"))
+        if each.report is not None:
+            counts = _counts(each.report)
+            row |= {plural: counts[level] for plural, level in _HOST_COUNTS.items()}
+            row |= {"hold": counts["clean"], "unknown": counts["unknown"]}
+            states = each.states()
+            row["rules"] = "".join(_MARKS[states[rule]] for rule in columns if rule in states)
+        hosts.append(row)
+    command.print_rows(("host", *_HOST_COUNTS, "hold", "unknown", "rules"), hosts, limit=_WIDE)
+    command.say("", _LEGEND, "")
+    rows: list[dict[str, object]] = []
+    for number, rule in enumerate(shown, 1):
+        level = None
+        if rule.level is not None:
+            level = rule.level.value
+        row = {"#": number, "rule": rule.rule, "level": level, "found": len(rule.found)}
+        row |= {"holds": rule.holds, "unknown": rule.unknown}
+        rows.append({**row, "on": rules.named(rule.found) or None})
+    command.print_rows(("#", "rule", "level", "found", "holds", "unknown", "on"), rows)
 
 
 def _sets(host: Host) -> dict[str, str]:

@@ -5,6 +5,7 @@ import argparse
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from nova_perf_tuning import atomic_write
 from nova_perf_tuning.cli import command, options
@@ -25,7 +26,8 @@ from nova_perf_tuning.validation.results import messages, model, schema
 from nova_perf_tuning.validation.results.environment import Environment
 from nova_perf_tuning.validation.results.reasons import Reason
 
-_MAX_AUDIT = 4 << 20
+#: A document of 1,000 hosts with many guests has 100 MB.
+_MAX_AUDIT = 128 << 20
 
 
 class Report(command.PerfCommand):
@@ -50,7 +52,7 @@ class Report(command.PerfCommand):
             nargs="+",
             default=[],
             help="files printed by 'nova-perf audit -f json' on many hosts, each named after its host, "
-            "instead of RESULTS.json",
+            "or for many hosts, instead of RESULTS.json",
         )
         output_options.add(parser)
         parser.add_argument(
@@ -198,17 +200,32 @@ def _check_audit_options(args: argparse.Namespace) -> None:
         raise options.OptionError(f"{', '.join(given)}: --audits gives HTML alone; leave it out")
 
 
+def _audits_in(file: str) -> list[tuple[str, Any]]:
+    """Return host and audit of each host in a file; those that could not be read are warned of."""
+    document = schema.load_json(file, _MAX_AUDIT)
+    if not isinstance(document, dict) or "hosts" not in document:
+        return [(os.path.basename(file).removesuffix(".json"), document)]
+    schema.check("hosts", document, file, "nova_perf_tuning.host.audit")
+    found: list[tuple[str, Any]] = []
+    for host in document["hosts"]:
+        if "report" in host:
+            found.append((host["host"], host["report"]))
+        else:
+            command.warn("nova-perf report", f"{host['host']} is left out: {host.get('error')}")
+    return found
+
+
 def _report_audits(files: Sequence[str], path: str) -> None:
     output.check([path], files)
     atomic_write.check(path)
-    audits = {}
+    audits: dict[str, Any] = {}
     for file in files:
-        host = os.path.basename(file).removesuffix(".json")
-        if host in audits:
-            raise options.OptionError(
-                f"--audits {file}: '{host}' is given twice; call each file after its host"
-            )
-        audits[host] = schema.load_json(file, _MAX_AUDIT)
-        schema.check("report", audits[host], file, "nova_perf_tuning.host.audit")
+        for host, audit in _audits_in(file):
+            if host in audits:
+                raise options.OptionError(
+                    f"--audits {file}: '{host}' is given twice; call each file after its host"
+                )
+            schema.check("report", audit, file, "nova_perf_tuning.host.audit")
+            audits[host] = audit
     results_file.write_atomically(path, report.render_audits(audits))
     command.say(path)

@@ -23,15 +23,37 @@ _AMOUNT = options.number(0.001, 1e9)
 _MAX_LOG = 16 << 20  # a large host's has a megabyte
 
 
+_SYSROOT = (
+    "a recorded host: a directory with its sys and proc in it, a file made by "
+    "'nova-perf record', or a sosreport"
+)
+
+
 def add_sysroot(parser: argparse.ArgumentParser) -> None:
     options.add(
+        parser, "--sysroot", "DIR|FILE", f"{_SYSROOT} (default: /, this host)", default="/"
+    )
+
+
+def add_sysroots(parser: argparse.ArgumentParser) -> None:
+    """Add ``--sysroot`` for several hosts; :func:`sysroots` returns them."""
+    options.add_repeated(
         parser,
         "--sysroot",
         "DIR|FILE",
-        "a recorded host: a directory with its sys and proc in it, or a file made by "
-        "'nova-perf record' (default: /, this host)",
-        default="/",
+        f"{_SYSROOT}, or a directory of them (default: /, this host)",
     )
+
+
+def sysroots(args: argparse.Namespace) -> list[str]:
+    """Return the hosts that the options of :func:`add_sysroots` name, each once.
+
+    :raises FactsError: see :func:`.reader.hosts_in`.
+    """
+    found: dict[str, None] = {}
+    for path in args.sysroot or ["/"]:
+        found |= dict.fromkeys(reader.hosts_in(path))
+    return list(found)
 
 
 def add_svg(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +75,11 @@ def add_svg(parser: argparse.ArgumentParser) -> None:
 def add_host(parser: argparse.ArgumentParser) -> None:
     """Add ``--sysroot``, ``--nova-config``, ``--no-nova-config`` and ``--domain``."""
     add_sysroot(parser)
+    add_files(parser)
+
+
+def add_files(parser: argparse.ArgumentParser) -> None:
+    """Add ``--nova-config``, ``--no-nova-config`` and ``--domain``."""
     options.add_repeated(
         parser,
         "--nova-config",

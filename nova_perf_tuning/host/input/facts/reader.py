@@ -40,6 +40,8 @@ WORKQUEUES: Final = "sys/devices/virtual/workqueue"
 WORKQUEUE_FILES: Final = ("cpumask_requested", "cpumask")
 #: Directory and file of a recorded host with the number of network namespaces.
 NAMESPACES: Final = ("nova-perf", "namespaces")
+#: How names of archives end, in a directory of several hosts.
+_ARCHIVES: Final = (".tar", ".tar.xz", ".tar.gz", ".tgz", ".tar.bz2")
 _CPUINFO_HEAD: Final = 16384  # the first CPU; all of them are megabytes on a large host
 _DMI: Final = (
     ("VMware", "vmware"),
@@ -93,6 +95,42 @@ def open_root(sysroot: str = "/") -> Root:
             f"sysroot {sysroot!r} has neither sys nor proc in it; give the root of a recorded host"
         )
     return root
+
+
+def hosts_in(sysroot: str) -> list[str]:
+    """Return the hosts that a path names: itself, or in a directory that is none each directory
+    and archive that may be one, by name.
+
+    :raises FactsError: such a directory may not be listed, or has none.
+    """
+    if not os.path.isdir(sysroot) or _is_host(sysroot):
+        return [sysroot]
+    found: list[str] = []
+    try:
+        names = sorted(os.listdir(sysroot))
+    except OSError as error:
+        raise FactsError(f"sysroot {sysroot!r}: {error.strerror}") from None
+    for name in names:
+        path = os.path.join(sysroot, name)
+        if os.path.isdir(path):
+            if _is_host(path):
+                found.append(path)
+        elif name.endswith(_ARCHIVES):
+            found.append(path)
+    if not found:
+        raise FactsError(
+            f"sysroot {sysroot!r} has neither sys nor proc in it, and no recorded host or sosreport; "
+            "give the root of a recorded host, or a directory of them"
+        )
+    return found
+
+
+def _is_host(directory: str) -> bool:
+    """Whether a directory has what every recorded host or sosreport has one of."""
+    for name in ("sys", "proc", "sos_commands"):
+        if os.path.isdir(os.path.join(directory, name)):
+            return True
+    return False
 
 
 def read_host(sysroot: str = "/") -> host_model.HostFacts:

@@ -211,7 +211,7 @@ def _numbers(text: str) -> dict[str, int]:
     """Return the rows of ``ethtool -l`` and ``-g``: ``rx``, ``combined`` and the like as set, and
     ``rx_max`` and so on.
 
-    Drivers answer ``n/a`` for what they do not have.
+    Newer versions print n/a for what a driver does not have.
     """
     found: dict[str, int] = {}
     end = ""
