@@ -28,7 +28,15 @@ def agent_rows() -> list[list[str]]:
         **{name: collections.Counter(x=1) for name in ("passes", "written", "drifted")}
     )
     shown = types.SimpleNamespace(
-        **vars(counted), settings=0, guests=0, findings_total={}, error=""
+        **vars(counted),
+        settings=0,
+        guests=0,
+        findings_total={},
+        error="",
+        mode="observe",  # has the metrics of an enforcing agent, and some of its own
+        would_change={"x": 1},
+        would_change_begun={"x": 1},
+        would_change_since={"x": 0.0},
     )
     facts = types.SimpleNamespace(
         guests=[types.SimpleNamespace(name="guest", pid=0, threads=(), domain=None)]
