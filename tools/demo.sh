@@ -70,7 +70,7 @@ trap 'finish 130' INT TERM PIPE
 trap 'exec >/dev/null 2>&1; finish 130' HUP # its terminal has gone
 
 next "Packages and Python environment"
-"$top/tools/prepare.sh" --profile demo --extras validation
+"$top/tools/prepare.sh" --profile demo --extras validation,libvirt
 export PATH=$top/.venv/bin:$PATH
 
 next "Guest image from distribution packages"

@@ -8,7 +8,7 @@
 # tests of each one's module. Prints the mutants that survive with their differences, and the totals. With the names
 # of modules (host/plan/nics.py) only those of the drawn mutants that are in them. The code is changed in a
 # temporary copy of the tree. cosmic-ray is installed into an environment of its own; both are removed at the end.
-# The tests run in the environment ${VENV:-.venv}, which tools/prepare.sh --extras validation,test,cloud,agent makes.
+# The tests run in the environment ${VENV:-.venv}, which tools/prepare.sh --extras validation,libvirt,test,cloud,agent makes.
 set -euo pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -18,7 +18,7 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
 fi
 python=${VENV:-$top/.venv}/bin/python
 if ! "$python" -c 'import testtools, hypothesis' 2>/dev/null; then
-    echo "mutate.sh: $python cannot run the tests; first run tools/prepare.sh --extras validation,test,cloud,agent" >&2
+    echo "mutate.sh: $python cannot run the tests; first run tools/prepare.sh --extras validation,libvirt,test,cloud,agent" >&2
     exit 3
 fi
 if ((EUID == 0)) && [[ -z ${NOVA_PERF_MUTATE_INSIDE:-} ]]; then

@@ -10,7 +10,7 @@
 set -euo pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-profile=demo extras=validation venv=$top/.venv packages_only=0
+profile=demo extras=validation,libvirt venv=$top/.venv packages_only=0
 # shellcheck source=tools/python_packages.sh
 . "$top/tools/python_packages.sh"
 while (($#)); do

@@ -264,7 +264,7 @@ case $part in
     all | lint | docs | unit | programs | functional | nova | package | debian | benchmarks | cloud | lab | live | demo) ;;
     *) echo "test.sh: no part '$part'; see tools/test.sh --help" >&2; exit 3 ;;
 esac
-"$top/tools/prepare.sh" --profile test --extras validation,test,docs,lint,cloud,agent --venv "$venv"
+"$top/tools/prepare.sh" --profile test --extras validation,libvirt,test,docs,lint,cloud,agent --venv "$venv"
 "$venv/bin/python" tools/leftovers.py record "$logs/before"
 
 case $part in

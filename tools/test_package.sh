@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds wheel and sdist twice and compares them, installs the wheel into a clean environment beside Nova, uses it from
-# there, and removes it again.
+# Builds wheel and sdist twice, in two directories, and compares them; installs the wheel into a clean environment
+# beside Nova without a compiler, uses it from there, and removes it again.
 #
 #   tools/test_package.sh VENV     an environment with pip, setuptools, pbr, wheel, and the extras docs, validation,
 #                                 cloud and agent
@@ -17,9 +17,11 @@ fail() {
     exit 1
 }
 
-# The same bytes under another umask, time zone and hash seed.
+# The same bytes of a clone elsewhere, under another umask, time zone and hash seed.
 "$venv/bin/python" "$top/tools/build_package.py" "$work/whole" >"$work/sums.first"
-(umask 077 && TZ=Asia/Tokyo PYTHONHASHSEED=7 "$venv/bin/python" "$top/tools/build_package.py" "$work/second") |
+clone="$work/a clone/elsewhere"
+git -c safe.directory="$top" -c safe.directory="$top/.git" clone -q "$top" "$clone"
+(umask 077 && TZ=Asia/Tokyo PYTHONHASHSEED=7 "$venv/bin/python" "$clone/tools/build_package.py" "$work/second") |
     sed "s|$work/second|$work/whole|" >"$work/sums.second"
 [[ $(wc -l <"$work/sums.first") == 2 ]] || fail "not one wheel and one sdist: $(cat "$work/sums.first")"
 diff "$work/sums.first" "$work/sums.second" || fail "two builds of one commit differ"
@@ -50,8 +52,22 @@ diff <(sort "$work/files") "$work/files.again" || fail "the sdist makes another 
 nova_files() { (cd "$work/clean" && find . -path '*/site-packages/nova/*' -type f ! -name '*.pyc' -exec sha256sum {} + | sort); }
 nova_files >"$work/nova.before"
 [[ $(wc -l <"$work/nova.before") -gt 1000 ]] || fail "Nova's wheel was not installed"
-"$work/clean/bin/pip" -q install --disable-pip-version-check "${wheel}[validation]"
+# Settings of pip, and a PATH without compiler, make and shell: every package comes as a wheel.
+mapfile -t settings < <(env | grep -iE '^(pip|ssl|requests|http|https|no)_[a-z_]+=' || true)
+no_compiler() { env -i PATH="$work/clean/bin" "${settings[@]}" "$@"; }
+no_compiler pip -q install --disable-pip-version-check "$wheel"
 cd /
+host=$top/tests/support/recorded/firecracker-2cpu-guests.tar.xz
+for command in topology plan audit; do
+    no_compiler nova-perf "$command" --sysroot "$host" >"$work/$command" 2>&1 || (($? == 1)) || fail "$(cat "$work/$command")"
+done
+no_compiler pip -q install --disable-pip-version-check "${wheel}[agent,validation]"
+no_compiler pip -q uninstall -y libvirt-python 2>"$work/uninstall"
+grep -q 'not installed' "$work/uninstall" || fail "an extra brings libvirt-python, which needs a compiler"
+code=0
+no_compiler nova-perf validate --benchmark cpu 2>"$work/refused" || code=$?
+[[ $code == 3 && $(cat "$work/refused") == *"libvirt is missing; install nova-perf-tuning[libvirt]" ]] ||
+    fail "validate without libvirt: $code, $(cat "$work/refused")"
 "$work/clean/bin/nova-perf" --help >"$work/help"
 grep -q topology "$work/help"
 "$work/clean/bin/nova-perf" topology -f json >"$work/topology.json"
@@ -84,4 +100,4 @@ nova_files >"$work/nova.after"
 diff "$work/nova.before" "$work/nova.after" || fail "uninstalling changed files of Nova"
 left=$(cd "$work/clean" && find . \( -path '*perf_tuning*' -o -path '*nova-perf*' \) ! -name '*.pyc' ! -name __pycache__)
 [[ -z $left ]] || fail "uninstalling left $left"
-echo "wheel $(basename "$wheel"): $(wc -l <"$work/files") files, two builds alike; Nova's $(wc -l <"$work/nova.after") files untouched"
+echo "wheel $(basename "$wheel"): $(wc -l <"$work/files") files, two builds alike, installed without a compiler; Nova's $(wc -l <"$work/nova.after") files untouched"

@@ -35,6 +35,8 @@ _EXTRAS: Final = {
     "sqlalchemy": "[validation]",
     "alembic": "[validation]",
     "tenacity": "[validation]",
+    "libvirt": "[libvirt]",
+    "libvirt_qemu": "[libvirt]",
     "openstack": "[cloud]",
     "osc_lib": "[cloud]",
     "heatclient": "[cloud]",

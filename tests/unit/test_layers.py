@@ -195,6 +195,15 @@ class LayersTest(testcase.TestCase):
                     wrong.append(f"{relative} imports {name}")
         self.assertEqual([], wrong)
 
+    def test_libvirt_is_the_launchers_alone(self):
+        """Its binding needs a compiler, so an installation without its extra reads and tunes hosts."""
+        users = {
+            relative
+            for relative, tree in modules()
+            if {"libvirt", "libvirt_qemu"} & set(imports(tree))
+        }
+        self.assertEqual({"validation/launch/guest.py", "validation/launch/libvirt.py"}, users)
+
     def test_one_door_for_affinities(self):
         """Only host/privileged.py moves threads."""
         users = {

@@ -11,9 +11,13 @@ from tests.support import directories, openstack_program, patience, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 
+HOST = TOP / "tests" / "support" / "recorded" / "firecracker-2cpu-guests.tar.xz"
+
 EXTRAS = ("jinja2", "numpy", "scipy", "sqlalchemy", "alembic", "tenacity", "openstack", "osc_lib")
 _CODE = f"import sys; sys.modules.update(dict.fromkeys({EXTRAS}))\n"
 _CODE += "from nova_perf_tuning.cli import main; sys.exit(main.main(sys.argv[1:]))"
+
+_WITHOUT_LIBVIRT = _CODE.replace(str(EXTRAS), "('libvirt', 'libvirt_qemu')")
 
 #: Of the extra for the cloud, what the openstack program does not bring itself.
 CLOUD = ("jinja2", "numpy", "scipy", "sqlalchemy", "alembic", "tenacity", "prometheus_client")
@@ -49,8 +53,8 @@ COMMANDS = (
 
 
 class BaseInstallTest(directories.DirectoryCase):
-    def run_base(self, *words):
-        return patience.run([sys.executable, "-c", _CODE, *words])
+    def run_base(self, *words, code=_CODE):
+        return patience.run([sys.executable, "-c", code, *words])
 
     def test_help_is_whole(self):
         done = self.run_base("--help")
@@ -69,6 +73,19 @@ class BaseInstallTest(directories.DirectoryCase):
             self.assertFalse((self.directory / file).exists(), file)
         names = {path.name for path in self.directory.iterdir()}
         self.assertEqual({"results.previous.json", "report.previous.html"}, names)
+
+    def test_guests_of_our_own_need_libvirts_extra(self):
+        done = self.run_base("validate", "--benchmark", "cpu", code=_WITHOUT_LIBVIRT)
+        self.assertEqual((3, ""), (done.returncode, done.stdout))
+        line = "nova-perf validate: libvirt is missing; install nova-perf-tuning[libvirt]\n"
+        self.assertEqual(line, done.stderr)
+
+    def test_a_host_is_read_without_libvirts_extra(self):
+        for command in ("topology", "plan", "audit"):
+            with self.subTest(command):
+                done = self.run_base(command, "--sysroot", str(HOST), code=_WITHOUT_LIBVIRT)
+                self.assertIn(done.returncode, (0, 1))
+                self.assertEqual("", done.stderr)
 
 
 class OpenstackTest(openstack_program.ProgramTestCase):
@@ -115,7 +132,8 @@ class DebianTest(testcase.TestCase):
         extras = tomllib.loads((TOP / "pyproject.toml").read_text())["project"][
             "optional-dependencies"
         ]
-        for extra in ("agent", "validation", "cloud", "mariadb", "postgresql"):
+        for extra in ("agent", "validation", "libvirt", "cloud", "mariadb", "postgresql"):
             for requirement in extras[extra]:
-                name = re.split(r"[\[>]", requirement)[0].lower().removeprefix("python-")
+                name = re.split(r"[\[>]", requirement)[0].lower()
+                name = name.removeprefix("python-").removesuffix("-python")
                 self.assertIn(f"python3-{name}", named, extra)
