@@ -231,15 +231,19 @@ def progress(to_stderr: bool) -> Callable[[session.Progress], None]:
         if at - last < _INTERVAL_S and not now.important:
             return
         last = at
-        line = f"[{now.done}/{now.total}] {_left(now.left_s)} left  {now.text}"
+        line = f"[{now.done}/{now.total}] {_left(now)}  {now.text}"
         print(printable(line), file=stream, flush=True)
 
     return show
 
 
-def _left(seconds: float) -> str:
-    minutes, rest = divmod(max(0, round(seconds)), 60)
+def _left(now: session.Progress) -> str:
+    """Return the time that is left as people read it; an estimate of none is wrong while something runs."""
+    seconds = max(0, round(now.left_s))
+    if seconds == 0 and now.done < now.total:
+        return "longer than expected"
+    minutes, rest = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
-        return f"about {hours}:{minutes:02d}:{rest:02d}"
-    return f"about {minutes}:{rest:02d}"
+        return f"about {hours}:{minutes:02d}:{rest:02d} left"
+    return f"about {minutes}:{rest:02d} left"

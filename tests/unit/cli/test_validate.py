@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """nova-perf validate: what it refuses before anything runs."""
 
+import contextlib
+import io
 import os
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import validate
 from nova_perf_tuning.cli.options import validate as options
-from tests.support import directories, program, samples
+from nova_perf_tuning.validation.measure import session
+from tests.support import directories, program, samples, testcase
 
 
 class StoppedTest(directories.DirectoryCase):
@@ -50,3 +53,20 @@ class RefusedTest(directories.DirectoryCase):
                 run = ("validate", "--launcher", launcher, "--output", output, *arguments)
                 self.assertIn(f"give shorter or fewer: {place}", program.refused(self, *run))
                 self.assertFalse(os.path.exists(output))
+
+
+class ProgressTest(testcase.TestCase):
+    def test_no_estimate_of_nothing_while_something_runs(self):
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            show = options.progress(to_stderr=False)
+            for done, left_s in ((0, 61), (3, 0.2), (4, 0)):
+                show(session.Progress(done, 4, left_s, "pair", important=True))
+        self.assertEqual(
+            [
+                "[0/4] about 1:01 left  pair",
+                "[3/4] longer than expected  pair",
+                "[4/4] about 0:00 left  pair",
+            ],
+            shown.getvalue().splitlines(),
+        )
