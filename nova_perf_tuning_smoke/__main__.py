@@ -22,7 +22,15 @@ except Exception as error:  # of keystoneauth, of openstacksdk, of a variable th
     print(f"nova_perf_tuning_smoke: {' '.join(str(error).split())[:500]}", file=sys.stderr)
     sys.exit(3)
 
+# unittest shows every warning by default; those are of openstacksdk itself, eight for one test.
+warnings = "ignore"
+if sys.warnoptions:
+    warnings = "default"
+
 TESTS = ("nova_perf_tuning_smoke.test_api", "nova_perf_tuning_smoke.test_guest")
 unittest.main(
-    module=None, argv=["python -m nova_perf_tuning_smoke", *sys.argv[1:], *TESTS], verbosity=2
+    module=None,
+    argv=["python -m nova_perf_tuning_smoke", *sys.argv[1:], *TESTS],
+    verbosity=2,
+    warnings=warnings,
 )

@@ -31,7 +31,7 @@ DRIVER = "perf_tuning.PerfTuningLibvirtDriver"
 DEVSTACKS_VARIABLES = frozenset(
     """
     DATA_DIR DEST DEVSTACK_VENV GLANCE_API_CONF GLANCE_BIN_DIR GLOBAL_VENV LOGDIR NOVA_BIN_DIR NOVA_CONF
-    NOVA_CPU_CONF NOVA_FILTERS OVS_DATAPATH_TYPE PYTHON3_VERSION SYSTEMCTL SYSTEMD_DIR VIRT_DRIVER
+    NOVA_CPU_CONF NOVA_DIR NOVA_FILTERS OVS_DATAPATH_TYPE PYTHON3_VERSION SYSTEMCTL SYSTEMD_DIR VIRT_DRIVER
     """.split()
 )
 
@@ -46,6 +46,7 @@ case "{name} $*" in
     "openstack"*) exit 0 ;;
     "nova-perf-status"*) [ -z "$STATUS_CODE" ] || exit "$STATUS_CODE" ;;
     "pip"*) exit 0 ;;
+    "python -c import sysconfig"*) echo "{bin}/../site-packages"; exit 0 ;;
 esac
 exec "{real}" "$@"
 """
@@ -66,7 +67,7 @@ class PluginTestCase(directories.DirectoryCase):
                 else sys.executable
             )
             (self.bin / name).write_text(
-                PROGRAM.format(name=name, calls=self.calls_file, real=real)
+                PROGRAM.format(name=name, calls=self.calls_file, real=real, bin=self.bin)
             )
             (self.bin / name).chmod(0o755)
         self.nova_conf = self.directory / "etc/nova/nova.conf"
@@ -76,6 +77,7 @@ class PluginTestCase(directories.DirectoryCase):
         )
         self.agent_conf = self.directory / "etc/nova-perf-tuning/nova-perf-tuning.conf"
         self.state = self.directory / "var/lib/nova-perf-tuning"
+        self.run_directory = self.directory / "run/nova-perf-tuning"
         self.unit = self.directory / "etc/systemd/devstack@nova-perf-agent.service"
 
     def phases(self, *names, code=0, **local_conf):
@@ -163,6 +165,19 @@ class StackTest(PluginTestCase):
         conf = opts.load([str(self.agent_conf)])
         self.assertEqual([f"{self.nova_conf.parent}/nova-cpu.conf"], conf.agent.nova_config)
         self.assertEqual(str(self.state), conf.nova_perf_tuning.state_dir)
+        self.assertEqual(str(self.run_directory), conf.agent.run_dir)
+
+    def test_nova_stays_the_package_of_nova(self):
+        """The finder of an editable install offers a namespace, which a package on sys.path comes before."""
+        nova = self.directory / "opt/nova"
+        (nova / "nova").mkdir(parents=True)
+        (nova / "nova/__init__.py").touch()
+        added = self.bin.parent / "site-packages/nova-perf-tuning.pth"
+        added.parent.mkdir()
+        self.phases("stack/install")
+        self.assertEqual(f"{nova}\n", added.read_text())
+        self.phases("clean/")
+        self.assertFalse(added.exists())
 
     def test_stacking_again_changes_nothing(self):
         self.phases(*STACK)
@@ -335,6 +350,8 @@ class SmokeTest(PluginTestCase):
                 (validation,) = self.called(command)
                 self.assertIn("--hosts all --image perf-guest", validation)
                 self.assertEqual(datapath == "netdev", "--no-guest-tx-offload" in validation)
+                database = f"sqlite:///{self.directory}/opt/data/nova-perf-smoke/runs.sqlite"
+                self.assertIn(f"export NOVA_PERF_DATABASE={database}", self.output)
 
 
 class UnstackTest(PluginTestCase):
@@ -349,6 +366,8 @@ class UnstackTest(PluginTestCase):
     def test_originals_are_put_back_and_clean_leaves_nothing(self):
         self.phases(*STACK)
         self.journal("/")
+        self.run_directory.mkdir(parents=True)
+        (self.run_directory / "agent.json").touch()
         self.phases("unstack/")
         self.assertEqual(
             [f"nova-perf restore --state-dir {self.state}"], self.called("nova-perf restore")
@@ -357,6 +376,7 @@ class UnstackTest(PluginTestCase):
         self.assertFalse(self.unit.exists())
         self.assertFalse(self.agent_conf.parent.exists())
         self.assertFalse(self.state.exists(), self.output)
+        self.assertFalse(self.run_directory.exists())
         uninstalled = f"PIP_VIRTUAL_ENV={self.bin.parent} pip_uninstall nova-perf-tuning"
         self.assertEqual([uninstalled], self.called("PIP_VIRTUAL_ENV"))
 
@@ -391,7 +411,8 @@ class UnstackTest(PluginTestCase):
         for below in ("", "/nova-perf/more", "/nova-perf/", "/nova-perf/../more"):
             with self.subTest(below):
                 directory = f"{others}{below}"
-                self.phases("clean/", NOVA_PERF_STATE_DIR=directory, NOVA_PERF_CONF_DIR=directory)
+                names = [f"NOVA_PERF_{name}_DIR" for name in ("STATE", "CONF", "RUN")]
+                self.phases("clean/", **dict.fromkeys(names, directory))
                 self.assertTrue((others / "nova-perf" / "more").exists(), directory)
 
     def test_clean_leaves_what_the_user_made(self):
