@@ -8,16 +8,20 @@ from nova_perf_tuning.cli import command, explanation, options
 from nova_perf_tuning.cli.options import flavor as flavor_options
 from nova_perf_tuning.guest import parsing as guest_parsing
 from nova_perf_tuning.rules import Finding
-from nova_perf_tuning.specs import crosscheck, profiles, vocabulary
+from nova_perf_tuning.specs import crosscheck, host_needs, profiles, vocabulary
+
+#: A flavor has so many vCPUs where nothing is said of them.
+_VCPUS = 4
 
 
 class Explain(command.PerfCommand):
     """Show what a flavor's specs become: Nova's own hw:* specs, domain XML, settings of the host.
 
-    Nothing is read from the machine and nothing is changed. Specs that contradict each other end
-    with an error that says what to change.
+    It ends with the command that makes the flavor, and what a host needs for its guests. Nothing
+    is read from the machine and nothing is changed. Specs that contradict each other end with an
+    error that says what to change.
 
-    Example: nova-perf explain --vcpus 4 --spec perf:profile=network-throughput
+    Example: nova-perf explain --spec perf:profile=network-throughput
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -25,8 +29,8 @@ class Explain(command.PerfCommand):
             "--vcpus",
             metavar="N",
             type=options.whole(1, guest_parsing.MAX_VCPUS),
-            required=True,
-            help="vCPUs of the flavor",
+            default=_VCPUS,
+            help=f"vCPUs of the flavor (default: {_VCPUS})",
         )
         flavor_options.add_specs(parser)
 
@@ -40,6 +44,9 @@ class Explain(command.PerfCommand):
         missing = crosscheck.needed_native(wanted, specs, properties, args.vcpus)
         chosen = known.get(wanted.profile or "")
         table = explanation.rows(wanted, specs, properties, chosen, args.vcpus)
+        whole = explanation.finished(specs, missing, known)
+        create = explanation.create_command(args.vcpus, whole)
+        of_host = host_needs.needs({**wanted.extra_specs(), **whole})
         if args.format == "json":
             notes = []
             for finding in warnings:
@@ -48,11 +55,15 @@ class Explain(command.PerfCommand):
                 "vcpus": args.vcpus,
                 "specs": [row.as_data() for row in table],
                 "flavor_lacks": missing,
+                "flavor_create": " ".join(create),
+                "host_needs": [need.as_data() for need in of_host],
                 "warnings": notes,
             }
             command.print_json(document)
         else:
             _print(table, missing, warnings)
+            if table:
+                _print_finished(create, of_host)
 
 
 def _print(
@@ -64,13 +75,23 @@ def _print(
     if not table:
         print("There is no request: the guest stays as Nova makes it.")
     if missing:
-        properties = " ".join(f"--property {key}={value}" for key, value in missing.items())
-        print(
-            "\nThe flavor must have Nova's own specs as well, which Nova reads before it boots a guest:"
-        )
-        command.say(f"  openstack flavor set {properties} FLAVOR")
+        properties = ", ".join(f"{key}={value}" for key, value in missing.items())
+        command.say("", f"The flavor lacks specs that Nova itself must read: {properties}")
     for finding in warnings:
         command.say(f"Warning: {crosscheck.message(finding)}")
+
+
+def _print_finished(create: Sequence[str], of_host: Sequence[host_needs.Need]) -> None:
+    """Print the command that makes the flavor, and what a host needs."""
+    command.say("", "The finished flavor; fill in memory, disk and name:")
+    command.say(f"  {create[0]} \\")
+    for part in create[1:-1]:
+        command.say(f"      {part} \\")
+    command.say(f"      {create[-1]}")
+    if of_host:
+        command.say("", "A host needs for its guests:")
+        for need in of_host:
+            command.say(f"  {need.text}")
 
 
 def _becomes(row: explanation.Row) -> list[str]:

@@ -3,13 +3,14 @@
 
 import dataclasses
 import importlib.resources
+import shlex
 from collections.abc import Mapping
 from typing import Final
 
 from nova_perf_tuning.guest import parsing as guest_parsing
 from nova_perf_tuning.guest import transform
 from nova_perf_tuning.guest.domain import LeftOut
-from nova_perf_tuning.specs import crosscheck, parsing, profiles, request, vocabulary
+from nova_perf_tuning.specs import crosscheck, host_needs, parsing, profiles, request, vocabulary
 
 #: The guest that shows what a spec does to XML: two disks, an interface and a balloon as Nova
 #: writes them.
@@ -67,7 +68,7 @@ def rows(
         if spec.name != "profile":
             native = crosscheck.needed_native(alone, {}, {}, vcpus)
         host = None
-        if _sets_host(spec, value):
+        if spec.name == "budget" or host_needs.is_placed(spec, value):
             host = spec.becomes
         table.append(Row(key, value, origin, reason, native, xml, left_out, host))
     native_specs = dict(wanted.native)
@@ -102,11 +103,27 @@ def _origin(
     return f"profile {chosen.name}", chosen.specs[key].reason
 
 
-def _sets_host(spec: vocabulary.Spec, value: str) -> bool:
-    if spec.name == "budget":
-        return True
-    placed = value not in ("none", "default") and spec.name not in ("profile", "iothreads")
-    return vocabulary.Effect.HOST in spec.effects and placed
+def finished(
+    specs: Mapping[str, str], missing: Mapping[str, str], known: Mapping[str, profiles.Profile]
+) -> dict[str, str]:
+    """Return all extra specs of the finished flavor: stated ones, then the profile's and Nova's own."""
+    whole = dict(specs)
+    of_flavor = parsing.parse(specs, profiles=known)
+    for key, value in {**of_flavor.extra_specs(), **missing}.items():
+        whole.setdefault(key, value)
+    return whole
+
+
+def create_command(vcpus: int, specs: Mapping[str, str]) -> list[str]:
+    """Return the command that makes the flavor, an argument or an option with its value an item.
+
+    Below microversion 2.86 Nova would store wrong specs.
+    """
+    parts = ["openstack --os-compute-api-version 2.86 flavor create"]
+    parts.append(f"--vcpus {vcpus} --ram MIB --disk GIB")
+    for key, value in specs.items():
+        parts.append(f"--property {shlex.quote(f'{key}={value}')}")
+    return [*parts, "NAME"]
 
 
 def _sample(alone: request.Request, vcpus: int) -> tuple[tuple[str, ...], tuple[LeftOut, ...]]:

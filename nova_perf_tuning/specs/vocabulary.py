@@ -69,6 +69,7 @@ class Spec:
         ``perf:<name>``.
     :ivar choices: allowed texts, ascending where they are numbers; empty for a BOOLEAN or NAME.
     :ivar features: the family's members; empty for a single spec.
+    :ivar example: a value to copy, for lists of the specs.
     :ivar default: what holds when nobody asks.
     :ivar becomes: what the spec turns into, for people.
     :ivar image: an image property of the same meaning exists. Images belong to tenants, so only
@@ -78,6 +79,7 @@ class Spec:
     name: str
     kind: ValueKind
     description: str
+    example: str
     default: str
     effects: tuple[Effect, ...]
     becomes: str
@@ -99,6 +101,12 @@ class Spec:
                 return "a name of letters, digits, '.', '_' and '-', at most 63 long"
             case ValueKind.CHOICE:
                 return ", ".join(self.choices)
+
+    @property
+    def assignment(self) -> str:
+        """Return ``key=value`` of the example; of a family, with its first feature."""
+        key, _image, _feature = next(self.keys())
+        return f"{key}={self.example}"
 
     def schema(self) -> dict[str, Any]:
         """Return the form of the value as a JSON schema, for those who cannot call :meth:`parse`."""

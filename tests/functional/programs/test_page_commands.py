@@ -56,6 +56,7 @@ TOOL = re.compile(r"(?:^|(?<=\s))((?:tools|doc)/[\w./-]*\w)(.*)")
 PASSED_ON = re.compile(r" -- | nova-perf")
 OPTION = re.compile(r"(?<!\S)--[a-z][a-z-]*")
 INLINE = re.compile(r"``([^`]+)``")
+MIDDLE = re.compile(r"\s\\\s")
 GROUPS = {"nova-perf": "nova_perf_tuning.cli", "openstack perf": "openstack.perf.v1"}
 #: Of cliff and of openstackclient itself, before or after any command.
 COMMON = frozenset(("--debug", "--help", "--os-cloud", "--version"))
@@ -125,6 +126,14 @@ class KnownCommandsTest(testcase.TestCase):
                 wrong += [f"{place}: '{program}{rest}' has no {option}" for option in unknown]
         self.assertEqual([], wrong)
         self.assertGreater(seen, 120)
+
+    def test_a_backslash_before_a_blank_ends_its_line(self):
+        """Within a line a shell would take the blank for an argument."""
+        wrong = []
+        for page in self.pages:
+            for place, text in blocks(page):
+                wrong += [f"{place}: {line}" for line in text.splitlines() if MIDDLE.search(line)]
+        self.assertEqual([], wrong)
 
     def test_tools_and_their_options(self):
         wrong, seen = [], 0
