@@ -4,8 +4,7 @@
 
 It works on a copy, adds the manual pages that Sphinx makes of the documentation and the sample configuration, and
 prints each file's name and SHA-256. SOURCE_DATE_EPOCH is the commit's time unless it is set. The Python that runs
-it needs setuptools, wheel and pbr, and for what is generated the extras docs, validation, cloud and agent; with
---no-man that is left out.
+it needs setuptools, wheel and pbr, and for what is generated the extra docs; with --no-man that is left out.
 """
 
 import argparse

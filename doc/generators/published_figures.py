@@ -8,16 +8,15 @@ Figures come from data/published.yaml and, of runs on this project's own rig, da
 import math
 import pathlib
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
-from code_reference import Generated, table
-from sphinx.application import Sphinx
+from code_reference import Generated, table, wrapped
 
 from nova_perf_tuning.validation.bench import unixbench
 from nova_perf_tuning.validation.report import text
 
-DATA = pathlib.Path(__file__).parents[1] / "data"
+DATA = pathlib.Path(__file__).parents[1] / "source/data"
 
 
 #: UnixBench's test -> the small test of our own that measures the like of it.
@@ -92,11 +91,7 @@ def ratio(found: list[float | None] | None) -> str:
 class Published(Generated):
     """One table."""
 
-    required_arguments: ClassVar[int] = 1
-
     def lines(self) -> list[str]:
-        for name in ("published", "measured"):
-            self.env.note_dependency(str(DATA / f"{name}.yaml"))
         figures = yaml.safe_load((DATA / "published.yaml").read_text(encoding="utf-8"))
         self.here = Here()
         make = {
@@ -347,16 +342,14 @@ class Published(Generated):
 
 def output(run: Mapping[str, Any]) -> list[str]:
     """Return what the page says of a run above its table."""
-    return [
+    text = (
         f"Boots: {run['boots']}, blocks: {run['blocks']}, on {run['created'][:10]}: untuned guests of two"
         f" vCPUs, accelerator {run['accelerator']}, QEMU {run.get('qemu', 'unknown')}"
         f"{'' if run.get('vhost_net') else ', without vhost-net'}; the host has {run['cpus']} CPUs"
         f" ({run.get('cpu_model', 'unknown')}) and had a load average of {run['load_at_start']} when it"
         f" began.{' How boots differ is not in the intervals of one boot.' if run['boots'] == 1 else ''}"
-    ]
+    )
+    return wrapped(text, "", "")
 
 
-def setup(app: Sphinx) -> dict[str, Any]:
-    """Register the directive."""
-    app.add_directive("perf-published", Published)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+PARTS = {"perf-published": Published}

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from code_reference import Generated, table
-from sphinx.application import Sphinx
 
 from nova_perf_tuning.agent import metrics, state
 from nova_perf_tuning.nova import host_result
@@ -52,10 +51,8 @@ def agent_rows() -> list[list[str]]:
     for family in families:
         # A counter's samples end in _total.
         name = f"{family.name}_total" if family.type == "counter" else family.name
-        # le is how Prometheus writes a histogram, no label of ours.
-        names = {
-            label: None for sample in family.samples for label in sample.labels if label != "le"
-        }
+        # Not of the samples: a kernel without pressure counters gives none.
+        names = family._labelnames
         rows.append([f"``{name}``", family.type, labels(names), f"{family.documentation}."])
     return rows
 
@@ -65,7 +62,4 @@ def labels(names: Iterable[str]) -> str:
     return ", ".join(f"``{name}``" for name in names)
 
 
-def setup(app: Sphinx) -> dict[str, Any]:
-    """Register the directive."""
-    app.add_directive("perf-metrics", Metrics)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+PARTS = {"perf-metrics": Metrics}

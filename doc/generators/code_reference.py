@@ -1,24 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reference pages that are made from the code, so that they cannot fall behind it.
+"""Parts of reference pages that are made from the code; ``doc/make_reference.py`` writes them into the pages.
 
-Each directive writes reStructuredText from the very objects that the program uses: the vocabulary of extra
+Each class writes reStructuredText from the very objects that the program uses: the vocabulary of extra
 specs, the shipped profiles, the kinds of settings and the benchmarks that are installed, and JSON schemas.
 """
 
 import abc
-import argparse
-import functools
 import importlib
 import json
 import pathlib
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any, ClassVar
-
-from docutils import nodes
-from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
 
 import nova_perf_tuning
 from nova_perf_tuning import rules
@@ -35,14 +30,36 @@ ORIGINS = {
 }
 
 
+#: What reStructuredText, or its typographer, would take for markup.
+MARKUP = re.compile(r"[*`|\\]|_(?!\w)|-(?=-)")
+#: Columns of a line of prose.
+WIDTH = 79
+
+
+def wrapped(text: str, first: str, rest: str) -> list[str]:
+    """Return a paragraph in lines; ``first`` and ``rest`` are before the first line and the others."""
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], widths: str) -> list[str]:
     """Return a list-table; a cell may hold several lines."""
     lines = [".. list-table::", "   :header-rows: 1", f"   :widths: {widths}", ""]
     for row in [header, *rows]:
         for number, cell in enumerate(row):
-            first, *rest = (cell or "–").splitlines()
-            lines.append(("   * - " if number == 0 else "     - ") + first)
-            lines += [" " * 7 + line for line in rest]
+            first = "   * - " if number == 0 else "     - "
+            for line in (cell or "–").splitlines():
+                if line:
+                    lines += wrapped(line, first, " " * 7)
+                else:
+                    lines.append("")
+                first = " " * 7
     return [*lines, ""]
 
 
@@ -51,13 +68,19 @@ def heading(text: str, mark: str) -> list[str]:
     return [text, mark * len(text), ""]
 
 
-class Generated(SphinxDirective):
-    """A directive whose contents are :meth:`lines` of reStructuredText."""
+def fields(facts: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a field list."""
+    lines: list[str] = []
+    for key, value in facts:
+        lines += wrapped(f":{key}: {value}", "", "    ")
+    return [*lines, ""]
 
-    def run(self) -> list[nodes.Node]:
-        self.env.note_dependency(__file__)
-        self.env.note_dependency(vocabulary.__file__)
-        return self.parse_text_to_nodes("\n".join(self.lines()), allow_section_headings=True)
+
+class Generated(abc.ABC):
+    """A part of a page; :ivar arguments: words after its name in the page."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.arguments = arguments
 
     @abc.abstractmethod
     def lines(self) -> list[str]:
@@ -77,14 +100,14 @@ class ExtraSpecs(Generated):
         if spec.features:
             name, image = f"{name}.FEATURE", f"{image}_FEATURE"
         yield from heading(name, "-")
-        yield from [spec.description, ""]
+        yield from [*wrapped(spec.description, "", ""), ""]
         output = f"``{image}``" if spec.image else "none: flavors only"
         facts = [("Image property", output), ("Allowed", spec.allowed), ("Default", spec.default)]
         if spec.features:
             facts.insert(1, ("FEATURE", ", ".join(spec.features)))
         facts.append(("Becomes", literal_xml(spec.becomes)))
-        yield from [f":{key}: {value}" for key, value in facts]
-        yield ""
+        facts.append(("Example", f"``{spec.assignment}``"))
+        yield from fields(facts)
 
 
 def literal_xml(text: str) -> str:
@@ -121,7 +144,7 @@ class Profiles(Generated):
     def lines(self) -> list[str]:
         lines: list[str] = []
         for name, profile in sorted(profiles.shipped().items()):
-            lines += [*heading(name, "-"), profile.description, ""]
+            lines += [*heading(name, "-"), *wrapped(profile.description, "", ""), ""]
             rows = [
                 [f"``{key}={spec.value}``", spec.reason, ORIGINS[spec.basis]]
                 for key, spec in profile.specs.items()
@@ -210,8 +233,7 @@ class Benchmarks(Generated):
             "Needs a peer": "yes" if benchmark.paired else "no",
         }
         facts |= {f"Command of the {step.role}": f"``{' '.join(step.argv)}``" for step in steps}
-        yield from [f":{key}: {value}" for key, value in facts.items() if value]
-        yield ""
+        yield from fields((key, value) for key, value in facts.items() if value)
         rows = [
             [
                 f"``{parameter.name}``",
@@ -226,11 +248,8 @@ class Benchmarks(Generated):
 class Rules(Generated):
     """The rules of a check: ``perf-rules:: MODULE``, which has them as ``RULES``."""
 
-    required_arguments: ClassVar[int] = 1
-
     def lines(self) -> list[str]:
         module = importlib.import_module(self.arguments[0])
-        self.env.note_dependency(str(module.__file__))
         rows = [
             [f"``{rule.id}``\n\n{rule.level.value}", rule.why, rule.remedy, rule.source]
             for rule in module.RULES
@@ -242,7 +261,6 @@ class Notes(Generated):
     """The codes of notes on a host, with their texts."""
 
     def lines(self) -> list[str]:
-        self.env.note_dependency(str(messages.__file__))
         rows = [[f"``{code.value}``", text] for code, text in messages.TEXTS.items()]
         return table(["Code", "Text"], rows, "30 70")
 
@@ -289,28 +307,24 @@ class AuditRules(Generated):
         return [
             f"**{rule.id}**",
             "",
-            f"{title}.",
+            *wrapped(f"{title}.", "", ""),
             "",
-            *(f":{key}: {value}" for key, value in facts.items()),
-            "",
+            *fields(facts.items()),
         ]
 
 
 def plain(text: str) -> str:
     """Return text in which nothing is markup."""
-    return "".join("\\" + char if char in "*`|_-\\" else char for char in text)
+    return MARKUP.sub(r"\\\g<0>", text)
 
 
 class Schema(Generated):
     """A JSON schema as a table: ``json-schema:: module:NAME`` or ``json-schema:: directory/file.schema.json``."""
 
-    required_arguments: ClassVar[int] = 1
-
     def lines(self) -> list[str]:
         source = self.arguments[0]
         if source.endswith(".json"):
             path = pathlib.Path(str(resources.files(nova_perf_tuning))) / source
-            self.env.note_dependency(str(path))
             schema = json.loads(path.read_text(encoding="utf-8"))
         else:
             module, _, name = source.partition(":")
@@ -343,20 +357,6 @@ class Schema(Generated):
             yield from self.inside(extra, f"{path}.NAME")
 
 
-class ProgramHelp(SphinxDirective):
-    """What ``--help`` of a program says: ``program-help:: module:function``, which returns its parser."""
-
-    required_arguments: ClassVar[int] = 1
-
-    def run(self) -> list[nodes.Node]:
-        module, _, name = self.arguments[0].partition(":")
-        program = importlib.import_module(module)
-        self.env.note_dependency(str(program.__file__))
-        parser = getattr(program, name)()
-        parser.formatter_class = functools.partial(argparse.HelpFormatter, width=88)
-        return [nodes.literal_block(text=parser.format_help(), language="text")]
-
-
 def value_of(part: Mapping[str, Any]) -> str:
     """Return in words what a schema allows for one value."""
     if "const" in part:
@@ -376,17 +376,15 @@ def value_of(part: Mapping[str, Any]) -> str:
     return text
 
 
-def setup(app: Sphinx) -> dict[str, Any]:
-    """Register the directives."""
-    app.add_directive("perf-extra-specs", ExtraSpecs)
-    app.add_directive("perf-policy-table", PolicyTable)
-    app.add_directive("perf-profiles", Profiles)
-    app.add_directive("perf-channels", Channels)
-    app.add_directive("perf-settings", Settings)
-    app.add_directive("perf-benchmarks", Benchmarks)
-    app.add_directive("perf-rules", Rules)
-    app.add_directive("perf-notes", Notes)
-    app.add_directive("perf-audit", AuditRules)
-    app.add_directive("program-help", ProgramHelp)
-    app.add_directive("json-schema", Schema)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+PARTS: Mapping[str, type[Generated]] = {
+    "perf-extra-specs": ExtraSpecs,
+    "perf-policy-table": PolicyTable,
+    "perf-profiles": Profiles,
+    "perf-channels": Channels,
+    "perf-settings": Settings,
+    "perf-benchmarks": Benchmarks,
+    "perf-rules": Rules,
+    "perf-notes": Notes,
+    "perf-audit": AuditRules,
+    "json-schema": Schema,
+}
