@@ -266,14 +266,15 @@ def _show(
         command.print_json({"writes": writes, **document})
     elif writes is None:
         _print_table(rows, warnings, prefix="")
-        command.say(command.summary(counts, "setting"))
+        command.say(command.summary(counts, "setting", apply.FAULTS))
         if apply.Result.PENDING.value in counts:
             print("pending: accepted by the kernel; these interrupts move when they fire next")
         command.say(f"journal: {path}; undo it with: {journal_options.command_line(args)}")
     else:
-        command.say(*writes)
         _print_table(rows, warnings, prefix="# ")
-        command.say(f"# {command.summary(counts, 'setting')}; nothing was changed")
+        command.say(*writes)
+        whole = command.summary(counts, "setting", apply.FAULTS)
+        command.say(f"# {whole}; nothing was changed")
     if any(outcome.result in apply.FAULTS for outcome in outcomes):
         return int(errors.ExitCode.FAIL)
     return int(errors.ExitCode.PASS)

@@ -18,11 +18,11 @@ from cliff import command
 from nova_perf_tuning import arguments, errors
 from nova_perf_tuning.printing import counted, one_line, printable
 
-#: Characters of a field that a table shows, and of one in the last column.
-_FIELD, _LAST_FIELD = 60, 2000
-#: On a terminal: width of the last column at which no other one is cut, least width of any, lines
-#: of a field.
-_LAST_WIDTH, _NARROW, _MOST_LINES = 30, len("0000:3b:00.0"), 8
+#: Width of a column that is not the last one, and characters of a field.
+_FIELD, _WHOLE_FIELD = 60, 2000
+#: On a terminal: width of the last column at which no other one is narrowed, least width of any,
+#: lines of a field.
+_LAST_WIDTH, _NARROW, _MOST_LINES = 30, len("0000:3b:00.0"), 20
 #: Between two columns.
 _GAP = "  "
 
@@ -140,41 +140,63 @@ def print_table(
     rows: Sequence[Sequence[object]],
     limit: int = _FIELD,
     most: int | None = None,
+    prefix: str = "",
 ) -> None:
-    """Print rows in columns, None as ``-``; a field is cut to ``limit`` characters, the last column is not.
+    """Print rows in columns, None as ``-``.
 
-    On a terminal fields but the first are cut until the table fits, and the last column goes on
-    below itself.
+    On a terminal columns but the first are narrowed until the table fits, and a field that is
+    wider than its column goes on below itself. Elsewhere each row is one line.
 
     cliff's table serves the commands of the openstack program, where its frames are usual. It
     cannot serve here: it continues a wide field in the next line after any hyphen, so that a range
     of CPUs is torn in two and looks like other CPUs.
 
-    :param most: how many rows; one line says how many are left out.
+    :param limit: width of a column that is not the last one; :param most: how many rows; one line
+        says how many are left out; :param prefix: before each line.
     """
     if not rows:
         return
     lines = []
     for row in (head, *rows[:most]):
-        lines.append([_field(field, _LAST_FIELD) for field in row])
+        lines.append([_field(field) for field in row])
     columns = sys.maxsize
-    if sys.stdout.isatty():
-        columns = shutil.get_terminal_size().columns
+    terminal = sys.stdout.isatty()
+    if terminal:
+        columns = shutil.get_terminal_size().columns - len(prefix)
     widths = _widths(lines, limit, columns)
-    before = sum(widths) + len(_GAP) * len(widths)
-    width = max(columns - before, _NARROW)
-    wrapper = _Lines(width, break_long_words=False, break_on_hyphens=False, max_lines=_MOST_LINES)
     for line in lines:
-        fields = []
-        for field, field_width in zip(line, widths, strict=False):
-            fields.append(_field(field, field_width).ljust(field_width))
-        wrapped = wrapper.wrap(line[-1]) or [""]
-        fields.append(wrapped[0])
-        sys.stdout.write(_GAP.join(fields).rstrip() + "\n")
-        for part in wrapped[1:]:
-            sys.stdout.write(f"{' ' * before}{part}\n")
+        cells = [[field] for field in line]
+        if terminal:
+            cells = _wrapped(line, widths, columns)
+        _print_row(cells, widths, prefix)
     if most is not None and len(rows) > most:
-        say(f"and {len(rows) - most} more; -f json lists them all")
+        say(f"{prefix}and {len(rows) - most} more; -f json lists them all")
+
+
+def _wrapped(line: Sequence[str], widths: Sequence[int], columns: int) -> list[list[str]]:
+    """Return the lines of each field of a row; only in the last column is no long word broken."""
+    cells = []
+    for field, width in zip(line, widths, strict=False):
+        wrapper = _Lines(width, break_on_hyphens=False, max_lines=_MOST_LINES)
+        cells.append(wrapper.wrap(field))
+    before = sum(widths) + len(_GAP) * len(widths)
+    last = _Lines(max(columns - before, _NARROW), break_on_hyphens=False, max_lines=_MOST_LINES)
+    last.break_long_words = False
+    cells.append(last.wrap(line[-1]))
+    return cells
+
+
+def _print_row(cells: Sequence[Sequence[str]], widths: Sequence[int], prefix: str) -> None:
+    """Print the fields of a row, each in its lines; the last column has no width."""
+    height = max(1, *(len(cell) for cell in cells))
+    for number in range(height):
+        parts = []
+        for cell, width in zip(cells, [*widths, 0], strict=True):
+            part = ""
+            if number < len(cell):
+                part = cell[number]
+            parts.append(part.ljust(width))
+        sys.stdout.write(f"{prefix}{_GAP.join(parts)}".rstrip() + "\n")
 
 
 def _widths(lines: Sequence[Sequence[str]], limit: int, columns: int) -> list[int]:
@@ -195,32 +217,28 @@ def print_rows(
     rows: Iterable[Mapping[str, object]],
     prefix: str = "",
     limit: int = _FIELD,
+    most: int | None = None,
 ) -> None:
-    """Print the fields ``head`` of rows that JSON has as well, with ``prefix`` before each line."""
-    first, *others = head
+    """Print the fields ``head`` of rows that JSON has as well."""
     table = []
     for row in rows:
-        table.append((f"{prefix}{row[first]}", *(row[name] for name in others)))
-    print_table((f"{prefix}{first}", *others), table, limit)
+        table.append([row[name] for name in head])
+    print_table(head, table, limit, most, prefix)
 
 
 class _Lines(textwrap.TextWrapper):
     """Breaks between words and between the CPUs of a list."""
 
-    wordsep_simple_re = re.compile(r"(\s+|(?<=,)(?=\d))")
+    wordsep_simple_re = re.compile(r"(\s+|(?<=,)(?=[\da-f]))")
 
 
-def _field(field: object, limit: int) -> str:
+def _field(field: object) -> str:
     if field is None:
         return "-"
     text = printable(str(field))
-    if len(text) <= limit:
+    if len(text) <= _WHOLE_FIELD:
         return text
-    shown = text[: limit - 3]
-    if re.fullmatch(r"[\da-f,-]+", text):
-        # A list of CPUs ends between two of them: half a number is another number.
-        shown = shown[: shown.rfind(",") + 1]
-    return f"{shown}..."
+    return f"{text[: _WHOLE_FIELD - 3]}..."
 
 
 def count(results: Iterable[enum.Enum]) -> dict[str, int]:
@@ -234,10 +252,12 @@ def count(results: Iterable[enum.Enum]) -> dict[str, int]:
     return named
 
 
-def summary(counts: Mapping[str, int], of: str) -> str:
-    """Return counts as ``12 settings: 10 written, 2 unchanged``."""
+def summary(counts: Mapping[str, int], of: str, news: Iterable[enum.Enum] = ()) -> str:
+    """Return counts as ``12 settings: 10 written, 2 unchanged``; results that are news come first."""
     whole = counted(sum(counts.values()), of)
     if not counts:
         return whole
-    parts = ", ".join(f"{number} {name}" for name, number in counts.items())
+    first = {str(result.value) for result in news}
+    names = sorted(counts, key=lambda name: name not in first)
+    parts = ", ".join(f"{counts[name]} {name}" for name in names)
     return f"{whole}: {parts}"

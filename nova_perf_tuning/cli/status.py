@@ -22,7 +22,7 @@ from nova_perf_tuning.printing import counted
 
 
 class Status(command.PerfCommand):
-    """Show what is applied, since when, by which rule, and what has drifted.
+    """Show what has drifted, how many settings are applied, and what the agent does.
 
     For what has drifted it names the programs running on this host that are known to write such
     values (irqbalance, tuned, numad, bpftune). The state of nova-perf-agent follows (complete with
@@ -33,6 +33,11 @@ class Status(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         journal_options.add_journal(parser)
+        parser.add_argument(
+            "--all",
+            action="store_true",
+            help="list every setting with its original, its rule and since when it is applied",
+        )
         parser.add_argument(
             "--since",
             metavar="TIME",
@@ -57,7 +62,7 @@ class Status(command.PerfCommand):
                 document["forecast"] = [_change_as_json(change) for change in changes]
             command.print_json(document)
         else:
-            _print_journal(journal)
+            _print_journal(journal, args.all)
             if unreadable is not None:
                 command.say(f"agent: its state cannot be read: {unreadable}")
             else:
@@ -172,22 +177,43 @@ def _journal(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _print_journal(journal: Mapping[str, Any]) -> None:
+def _print_journal(journal: Mapping[str, Any], everything: bool) -> None:
+    """Print what is not as it was applied, then how many settings are."""
     if journal["journal_fault"]:
         command.say(
             f"the applied settings are not known, since the journal was not read: {journal['journal_fault']}"
         )
         return
-    head = ("state", "kind", "target", "value", "original", "since", "rule", "detail")
-    command.print_rows(head, journal["settings"])
+    news = [row for row in journal["settings"] if journal_options.is_news(row)]
+    amiss = ("state", "kind", "target", "value", "detail")
+    command.print_rows(amiss, news, most=journal_options.SHOWN)
+    if everything and journal["settings"]:
+        if news:
+            print()
+        head = ("state", "setting", "value", "original", "rule", "since")
+        command.print_table(head, [_row(row) for row in journal["settings"]])
     if journal["stale"]:
         stale = counted(journal["stale"], "setting")
         command.say(f"no longer in force: {stale} of an earlier boot: run 'nova-perf restore'")
     if journal["counts"]:
-        command.say(command.summary(journal["counts"], "setting"))
+        line = command.summary(journal["counts"], "setting", journal_options.NEWS)
+        if not everything:
+            line += "; --all lists them"
+        command.say(line)
     else:
         command.say("nothing is applied")
     command.say(f"journal: {journal['journal']}")
+
+
+def _row(setting: Mapping[str, Any]) -> tuple[object, ...]:
+    return (
+        setting["state"],
+        f"{setting['kind']} {setting['target']}",
+        setting["value"],
+        setting["original"],
+        setting["rule"],
+        setting["since"].replace("T", " "),
+    )
 
 
 def _agent_as_json(

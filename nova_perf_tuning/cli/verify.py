@@ -21,6 +21,9 @@ class Verify(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         journal_options.add_journal(parser)
+        parser.add_argument(
+            "--all", action="store_true", help="also list the settings that hold or are pending"
+        )
 
     def take_action(self, args: argparse.Namespace) -> int:
         with journal_options.open_journal(args) as journal:
@@ -41,7 +44,7 @@ class Verify(command.PerfCommand):
         if args.format == "json":
             command.print_json({"settings": rows, "counts": counts, "stale": stale})
         else:
-            _show(rows, counts, stale)
+            _show(rows, counts, stale, args.all)
         if unreadable:
             return int(errors.ExitCode.ERROR)
         if drift or stale:
@@ -49,14 +52,21 @@ class Verify(command.PerfCommand):
         return int(errors.ExitCode.PASS)
 
 
-def _show(rows: list[dict[str, object]], counts: dict[str, int], stale: int) -> None:
-    """Print the settings that do not simply hold, and how many there are of each state."""
+def _show(
+    rows: list[dict[str, object]], counts: dict[str, int], stale: int, everything: bool
+) -> None:
+    """Print what does not hold, then how many settings there are of each state."""
     head = ("state", "kind", "target", "value", "current", "detail")
-    command.print_rows(head, [row for row in rows if row["state"] != base.HELD.state.value])
+    news = [row for row in rows if journal_options.is_news(row)]
+    if everything:
+        shown = news + [row for row in rows if row not in news]
+        command.print_rows(head, shown)
+    else:
+        command.print_rows(head, news, most=journal_options.SHOWN)
     if stale:
         settings = counted(stale, "setting")
         command.say(f"no longer in force: {settings} of an earlier boot: run 'nova-perf restore'")
     if rows:
-        command.say(command.summary(counts, "setting"))
+        command.say(command.summary(counts, "setting", journal_options.NEWS))
     else:
         command.say("nothing is applied")

@@ -4,6 +4,8 @@
 import argparse
 import os
 import shlex
+from collections.abc import Mapping
+from typing import Final
 
 from nova_perf_tuning.cli import options
 from nova_perf_tuning.conf import opts
@@ -64,6 +66,17 @@ def command_line(args: argparse.Namespace) -> str:
     if args.state_dir is not None:
         words += ["--state-dir", args.state_dir]
     return shlex.join(words)
+
+
+#: States of a setting that are news; the others are as they should be.
+NEWS: Final = (base.State.DRIFTED, base.State.GONE, base.State.UNREADABLE)
+#: Rows of news that a table shows.
+SHOWN: Final = 20
+
+
+def is_news(row: Mapping[str, object]) -> bool:
+    """Return whether a setting, as :func:`as_json` returns it, is not as it should be."""
+    return row["state"] in {state.value for state in NEWS} or bool(row.get("interrupted"))
 
 
 def as_json(setting: host_model.Setting, observation: base.Observation) -> dict[str, object]:

@@ -127,8 +127,10 @@ class PlaybooksTest(directories.DirectoryCase):
             setting = sysroots.settings(root)[:1]
             apply.apply(setting, registry.kinds(root), journal, apply.boot_id(root))
         pathlib.Path(root, "proc/sys/net/core/rmem_max").write_text("1\n")
+        drift = "1 of 9 settings: net.core.rmem_max changed by another program"
+        self.assertIn(drift, self.play("tune", "--check", "--limit", "canary")[1])
         code, output, changed = self.play("tune")
-        self.assertIn("net.core.rmem_max changed by another program", output)
+        self.assertIn(drift, output)
         self.assertEqual((2, {"canary"}), (code, set(changed)), output)
         code, output, changed = self.play("rollback", canary={"perf_host_force": True})
         self.assertEqual((0, before), (code, self.hosts()), output)

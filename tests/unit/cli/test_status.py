@@ -41,10 +41,37 @@ class StatusTest(StateCase):
             ("2", "0-7", "nic", "why"), (irq["value"], irq["original"], irq["rule"], irq["reason"])
         )
         self.assertRegex(irq["since"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d$")
-        out = self.shown("status")
+        out = self.shown("status", "--all")
         for word in ("irq:24", "eth0/tx-1", "eth0/rx-0", "journal: "):
             with self.subTest(word):
                 self.assertIn(word, out)
+
+    def test_news_come_first_and_what_holds_only_with_all(self):
+        self.run_json("apply", "--from", self.some_plan())
+        quiet = self.shown("status").splitlines()
+        self.assertEqual("4 settings: 3 holds, 1 pending; --all lists them", quiet[0])
+        self.put(RPS, "3c")
+        head, drifted, counts, *_rest = self.shown("status").splitlines()
+        self.assertEqual(["state", "kind", "target", "value", "detail"], head.split())
+        self.assertEqual(["drifted", "rps", "eth0/rx-0"], drifted.split()[:3])
+        self.assertTrue(counts.startswith("4 settings: 1 drifted, 2 holds, 1 pending"), counts)
+        every = self.shown("status", "--all")
+        self.assertEqual(0, every.index(head))
+        self.assertIn("irq_affinity irq:24", every)
+
+    def test_many_news_are_counted(self):
+        settings = []
+        for queue in range(30):
+            self.put(f"sys/class/net/eth0/queues/rx-{queue}/rps_cpus", "00")
+            settings.append({"kind": "rps", "target": f"eth0/rx-{queue}", "value": "0f"})
+        self.run_json("apply", "--from", self.plan(settings))
+        for queue in range(30):
+            self.put(f"sys/class/net/eth0/queues/rx-{queue}/rps_cpus", "3c")
+        for command, code in (("status", 0), ("verify", 1)):
+            with self.subTest(command):
+                out = self.shown(command, code=code)
+                self.assertIn("and 10 more; ", out)
+                self.assertIn("30 settings: 30 drifted", out)
 
     def test_what_held_already_is_not_listed_as_applied(self):
         self.run_json(

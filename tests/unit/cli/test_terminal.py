@@ -136,6 +136,7 @@ class HostTest(directories.DirectoryCase):
         yield "record", (f"{self.directory}/{HOSTILE}.tar.xz",)
         yield "paths", (HOSTILE,)
         yield "interference", ("--cpus", HOSTILE)
+        yield "specs", ()
         yield "explain", ("--vcpus", "2", "--image-property", f"hw_perf_iothreads={HOSTILE}")
         yield "explain", ("--vcpus", "2", "--spec", f"perf:profile={HOSTILE}")
         yield "xml", (self.domain,)
@@ -171,9 +172,10 @@ class HostTest(directories.DirectoryCase):
                 shown[name] = shown.get(name, False) or MARK in printed
         entries = metadata.entry_points(group=main.NAMESPACE)
         self.assertEqual({entry.name.replace("_", " ") for entry in entries}, set(shown))
-        # Neither shows a name: arms and benchmarks have none that is hostile, and such a NIC is left out.
+        # None of them shows a name: arms and benchmarks have none that is hostile, and such a NIC is left out.
         self.assertEqual(
-            {"capacity", "generate"}, {name for name, marked in shown.items() if not marked}
+            {"capacity", "generate", "specs"},
+            {name for name, marked in shown.items() if not marked},
         )
 
 
