@@ -21,8 +21,8 @@ from nova_perf_tuning.printing import counted, one_line, printable
 #: Width of a column that is not the last one, and characters of a field.
 _FIELD, _WHOLE_FIELD = 60, 2000
 #: On a terminal: width of the last column at which no other one is narrowed, least width of any,
-#: lines of a field.
-_LAST_WIDTH, _NARROW, _MOST_LINES = 30, len("0000:3b:00.0"), 20
+#: of the first one, lines of a field.
+_LAST_WIDTH, _NARROW, _FIRST_NARROW, _MOST_LINES = 30, len("0000:3b:00.0"), 30, 20
 #: Between two columns.
 _GAP = "  "
 
@@ -144,7 +144,7 @@ def print_table(
 ) -> None:
     """Print rows in columns, None as ``-``.
 
-    On a terminal columns but the first are narrowed until the table fits, and a field that is
+    On a terminal columns are narrowed until the table fits, the first one last, and a field that is
     wider than its column goes on below itself. Elsewhere each row is one line.
 
     cliff's table serves the commands of the openstack program, where its frames are usual. It
@@ -177,8 +177,11 @@ def _wrapped(line: Sequence[str], widths: Sequence[int], columns: int) -> list[l
     """Return the lines of each field of a row; only in the last column is no long word broken."""
     cells = []
     for field, width in zip(line, widths, strict=False):
-        wrapper = _Lines(width, break_on_hyphens=False, max_lines=_MOST_LINES)
-        cells.append(wrapper.wrap(field))
+        parts = [field]
+        if len(field) > width:
+            wrapper = _Lines(width, break_on_hyphens=False, max_lines=_MOST_LINES)
+            parts = wrapper.wrap(field)
+        cells.append(parts)
     before = sum(widths) + len(_GAP) * len(widths)
     last = _Lines(max(columns - before, _NARROW), break_on_hyphens=False, max_lines=_MOST_LINES)
     last.break_long_words = False
@@ -209,6 +212,8 @@ def _widths(lines: Sequence[Sequence[str]], limit: int, columns: int) -> list[in
     while sum(widths) > room and max(widths[1:], default=0) > _NARROW:
         widest = widths.index(max(widths[1:]), 1)
         widths[widest] -= 1
+    while sum(widths) > room and widths and widths[0] > _FIRST_NARROW:
+        widths[0] -= 1
     return widths
 
 

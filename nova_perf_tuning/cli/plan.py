@@ -16,6 +16,7 @@ from nova_perf_tuning.printing import counted
 
 _AFFINITIES = frozenset({host_model.IrqTarget.kind, host_model.ThreadTarget.kind})
 _MASKS = frozenset({"rps", "host_cpus"})
+_WORK = frozenset({"vcpu", *proof.WORK})
 #: Fields of a setting in the JSON.
 _FIELDS = ("kind", "target", "value", "current", "reason", "rule", "identity")
 #: Warnings that are shown one by one.
@@ -67,6 +68,7 @@ class Plan(command.PerfCommand):
         else:
             _show(plan, args.all)
             host_options.show_nova_config(args, plan.nova_config)
+            host_options.show_picture(args)
 
 
 def as_json(plan: planner.Plan) -> dict[str, object]:
@@ -109,20 +111,24 @@ def _show(plan: planner.Plan, everything: bool) -> None:
 
 
 def _show_sets(plan: planner.Plan) -> None:
-    """Print the sets of CPUs, and that the dedicated ones are shared with nothing of the host."""
-    rows = []
+    """Print the sets of CPUs, and whether work of the host may run on dedicated ones."""
+    names_of: dict[str, list[str]] = {}
     for name, cpus in plan.sets.items():
         # No CPU for a kind of thread that no guest has is nothing to know; none for the host is.
         if cpus or name == "housekeeping":
-            rows.append((name, cpus or "none", _ROLES.get(name, _ROLES["overlap"])))
+            names_of.setdefault(cpus or "none", []).append(name)
+    rows = []
+    for cpus, names in names_of.items():
+        # Whose the CPUs are says enough beside the names of work that may run there.
+        owners = [name for name in names if name not in _WORK]
+        roles = dict.fromkeys(_ROLES.get(name, _ROLES["overlap"]) for name in owners or names)
+        rows.append((", ".join(names), cpus, "; ".join(roles)))
     command.print_table(("CPU set", "CPUs", "role"), rows)
     seen = [name for name in proof.WORK if plan.sets.get(name)]
     if seen and not plan.sets["overlap"]:
-        when = ""
-        reserved = cpulist.union((plan.sets["dedicated"], plan.sets.get("programs", "")))
-        if any(_reaches(setting, reserved) for setting in plan.changes()):
-            when = " once this plan holds"
-        command.say(f"no overlap with dedicated{when}: {', '.join(seen)}")
+        command.say(f"{_apart(plan)} (compared: {', '.join(seen)})")
+    if plan.sets["overlap"]:
+        command.say(f"NOT OK: on CPUs of guests or programs may run: {'; '.join(_overlaps(plan))}")
     if plan.unseen:
         command.say(f"not looked at: {'; '.join(each.text for each in plan.unseen)}")
 
@@ -135,6 +141,30 @@ def _reaches(setting: host_model.Setting, cpus: frozenset[int]) -> bool:
     if setting.kind in _MASKS:
         return bool(cpulist.parse_mask(current) & cpus)
     return bool((cpulist.find(current) or frozenset()) & cpus)
+
+
+def _apart(plan: planner.Plan) -> str:
+    """Return that no work of the host may run where guests or programs own the CPUs."""
+    when = ""
+    reserved = cpulist.union((plan.sets["dedicated"], plan.sets.get("programs", "")))
+    if any(_reaches(setting, reserved) for setting in plan.changes()):
+        when = "once this plan holds, "
+    line = "no CPU is dedicated to a guest"
+    if plan.sets["dedicated"]:
+        line = "no host work may run on a guest's dedicated CPU"
+    elif plan.sets.get("programs"):
+        line = "no host work may run on a CPU of another program"
+    return f"OK: {when}{line}"
+
+
+def _overlaps(plan: planner.Plan) -> list[str]:
+    """Return each kind of work that may run on dedicated CPUs, with these CPUs."""
+    overlaps = []
+    for name in proof.WORK:
+        cpus = plan.sets.get(f"overlap_{name}")
+        if cpus:
+            overlaps.append(f"{name} on {cpus}")
+    return overlaps
 
 
 def _rows(settings: Iterable[host_model.Setting]) -> list[tuple[object, ...]]:

@@ -83,6 +83,7 @@ class Topology(command.PerfCommand):
             # What owns CPUs depends on the sets in it, and nothing else here.
             show(facts, [])
             command.say(str(error), prefix="warning: ")
+        host_options.show_picture(args)
 
 
 def _claims(root: Root, facts: host_model.HostFacts) -> owners.CpuOwners:

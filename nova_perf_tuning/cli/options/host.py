@@ -72,6 +72,12 @@ def add_svg(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def show_picture(args: argparse.Namespace) -> None:
+    """Say where the picture is that ``--svg`` asked for."""
+    if args.svg:
+        command.say(f"picture: {args.svg}")
+
+
 def add_host(parser: argparse.ArgumentParser) -> None:
     """Add ``--sysroot``, ``--nova-config``, ``--no-nova-config`` and ``--domain``."""
     add_sysroot(parser)

@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 
 import jsonschema
 
@@ -132,11 +133,39 @@ class PlanCommandTest(directories.DirectoryCase):
         after = self.plan("--domain", str(path))["sets"]["dedicated"]
         self.assertEqual(("1,3,5,7", "1-3,5-7"), (before, after))
 
+    def test_sets_of_the_same_cpus_are_one_row(self):
+        conf = self.nova_conf(dedicated="1,3,5,7", shared="2,6")
+        out = program.shown(self, "plan", "--sysroot", self.root, *conf)
+        sets, _, _rest = out.partition("\nOK: ")
+        cpus = [re.split("  +", line)[1] for line in sets.splitlines()[1:]]
+        self.assertEqual(len(set(cpus)), len(cpus), out)
+        named = {name for line in sets.splitlines()[1:] for name in re.split(", |  +", line)}
+        planned = self.plan(*conf)["sets"]
+        self.assertLessEqual({name for name, value in planned.items() if value}, named)
+
+    def test_work_on_dedicated_cpus_is_named(self):
+        conf = self.nova_conf(dedicated="0-7")
+        out = program.shown(self, "plan", "--sysroot", self.root, *conf)
+        self.assertIn("\nNOT OK: on CPUs of guests or programs may run: ", out)
+        overlaps = self.plan(*conf)["sets"]
+        self.assertTrue(overlaps["overlap"])
+        for work in ("emulator", "iothread", "vhost", "irq"):
+            cpus = overlaps.get(f"overlap_{work}")
+            if cpus:
+                self.assertIn(f"{work} on {cpus}", out)
+
+    def test_a_picture_is_named(self):
+        path = str(self.directory / "host.svg")
+        for command in ("plan", "topology"):
+            out = program.shown(self, command, "--sysroot", self.root, "--svg", path)
+            self.assertIn(f"picture: {path}\n", out)
+
     def test_table_for_people(self):
         out = program.shown(self, "plan", "--sysroot", self.root)
         for words in (
-            "dedicated     1,3,5,7  owned by guests",
-            "no overlap with dedicated once this plan holds: emulator, iothread, vhost, irq, new_irq",
+            "dedicated, vcpu                                  1,3,5,7  owned by guests",
+            "OK: once this plan holds, no host work may run on a guest's dedicated CPU "
+            "(compared: emulator, iothread, vhost, irq, new_irq)",
             "not looked at: workqueues (no data); kernel threads (no data)",
             "nic-irq-local         4        0,",
             "nic-xps               4        -",
