@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands on the pages are ones that the program knows, with options that it has; some blocks are run here."""
 
+import argparse
 import functools
 import itertools
 import os
 import pathlib
 import re
+import shlex
 import sys
 from unittest import mock
 
 from cliff import commandmanager
 
 from nova_perf_tuning.agent import main as agent
+from nova_perf_tuning.cli.options import flavor as flavor_options
+from nova_perf_tuning.specs import crosscheck, flavor_rules, profiles
 from tests.support import directories, patience, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
@@ -127,13 +131,36 @@ class KnownCommandsTest(testcase.TestCase):
         self.assertEqual([], wrong)
         self.assertGreater(seen, 120)
 
-    def test_a_backslash_before_a_blank_ends_its_line(self):
-        """Within a line a shell would take the blank for an argument."""
+    def test_continued_lines(self):
+        """Within a line a shell takes a backslash and a blank for an argument; without one a line ends there."""
         wrong = []
         for page in self.pages:
             for place, text in blocks(page):
-                wrong += [f"{place}: {line}" for line in text.splitlines() if MIDDLE.search(line)]
+                lines = text.splitlines()
+                wrong += [f"{place}: {line}" for line in lines if MIDDLE.search(line)]
+                for line, following in itertools.pairwise(lines):
+                    command = OURS.search(line) or line.startswith("    --")
+                    if command and following.startswith("    --") and line[-1:] != "\\":
+                        wrong.append(f"{place}: {line}")
         self.assertEqual([], wrong)
+
+    def test_flavors_that_pages_create_have_no_fault(self):
+        faulty, seen = [], 0
+        known = profiles.shipped()
+        for place, text in itertools.chain.from_iterable(map(literals, self.pages)):
+            _, found, rest = text.partition("openstack perf flavor create ")
+            if not found or "--vcpus" not in rest:
+                continue
+            seen += 1
+            parser = argparse.ArgumentParser()
+            parser.add_argument("--vcpus", type=int)
+            flavor_options.add_flavor(parser)
+            args, _others = parser.parse_known_args(shlex.split(rest))
+            specs, faults = flavor_rules.written(flavor_options.flavor(args), args.vcpus, known)
+            faults = [*faults, *flavor_rules.findings(args.vcpus, specs, known)]
+            faulty += [f"{place}: {crosscheck.message(fault)}" for fault in faults]
+        self.assertEqual([], faulty)
+        self.assertGreater(seen, 2)
 
     def test_tools_and_their_options(self):
         wrong, seen = [], 0

@@ -163,7 +163,7 @@ class PlanCommandTest(directories.DirectoryCase):
     def test_table_for_people(self):
         out = program.shown(self, "plan", "--sysroot", self.root)
         for words in (
-            "dedicated, vcpu                                  1,3,5,7  owned by guests",
+            "dedicated, vcpu                                           1,3,5,7  owned by guests",
             "OK: once this plan holds, no host work may run on a guest's dedicated CPU "
             "(compared: emulator, iothread, vhost, irq, new_irq)",
             "not looked at: workqueues (no data); kernel threads (no data)",
