@@ -12,6 +12,7 @@ from nova_perf_tuning import atomic_write, errors, junit_xml, rules
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli.options import host as host_options
 from nova_perf_tuning.cli.options import output
+from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.host.audit import base, comparison, runner
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.model import messages, notes
@@ -71,7 +72,8 @@ class Audit(command.PerfCommand):
         parser.add_argument(
             "--all",
             action="store_true",
-            help="also list the CPU sets and the rules that hold, with what they read, or cannot judge",
+            help="also list the CPU sets, and the rules that hold (with what they read), do not apply "
+            "here or cannot judge",
         )
         parser.add_argument(
             "--list", action="store_true", help="list the rules instead of judging a host"
@@ -345,15 +347,47 @@ def show(
             command.say(f"holds    {name}")
             for evidence in report.held.get(name, ()):
                 command.say(f"  read: {evidence.path}: {evidence.value}")
-        for name, reason, _code in report.unknown:
+        for name, reason, _code in _not_here(report):
+            command.say(f"not here {name}: {reason}")
+        for name, reason, _code in _lacking(report):
             command.say(f"unknown  {name}: {reason}")
         command.say("")
+    else:
+        _show_lacking(report)
     for note in warnings:
         command.say(f"warning: {messages.of(note)}")
     counts = _counts(report)
-    command.say(f"{_severe(counts)}; {_held(counts)}, {counts['unknown']} cannot judge this host")
-    if counts["unknown"] and not everything:
-        print("use --all to list them and the data they need")
+    elsewhere = len(_not_here(report))
+    lacking = len(_lacking(report))
+    apply = "do not apply here"
+    if elsewhere == 1:
+        apply = "does not apply here"
+    line = f"{_severe(counts)}; {_held(counts)}, {elsewhere} {apply}, {lacking} cannot judge"
+    if not everything:
+        line += "; --all lists them"
+    command.say(line)
+
+
+def _not_here(report: rules.Report) -> list[rules.Unjudged]:
+    """Return the rules whose subject this host does not have."""
+    lacking = _lacking(report)
+    return [unjudged for unjudged in report.unknown if unjudged not in lacking]
+
+
+def _lacking(report: rules.Report) -> list[rules.Unjudged]:
+    """Return the rules for which data of this host are missing."""
+    no_data = rules.NoDataError.code
+    return [unjudged for unjudged in report.unknown if unjudged.code == no_data]
+
+
+def _show_lacking(report: rules.Report) -> None:
+    """Print what data are missing, and for which rules; what several lack is said once."""
+    lacking = _lacking(report)
+    names_of = grouped((reason, name) for name, reason, _code in lacking)
+    for reason, names in names_of.items():
+        command.say(f"cannot judge {', '.join(names)}: {reason}")
+    if lacking:
+        command.say("")
 
 
 def _severe(counts: Mapping[str, int]) -> str:

@@ -66,7 +66,29 @@ class AuditTest(testcase.TestCase):
                 self.assertIn(text, out)
         out = program.shown(self, "audit", "--sysroot", self.grow(), "--all")
         self.assertIn("holds    nic-irq-on-cpu0", out)
-        self.assertIn("unknown  cpu-governor: ", out)
+        self.assertIn("not here cpu-governor: ", out)
+
+    def test_what_is_not_here_and_what_cannot_be_judged_are_apart(self) -> None:
+        root = self.grow()
+        document = program.document(self, "audit", "--sysroot", root)
+        lacking = {row["rule"] for row in document["unknown"] if row["code"] == "no_data"}
+        elsewhere = {row["rule"] for row in document["unknown"]} - lacking
+        self.assertTrue(lacking and elsewhere)
+        lines = program.shown(self, "audit", "--sysroot", root).splitlines()
+        begin = "cannot judge "
+        named = [line.removeprefix(begin).partition(": ") for line in lines if begin in line]
+        rules = {rule for text, colon, _ in named if colon for rule in text.split(", ")}
+        self.assertLessEqual(lacking, rules)
+        self.assertFalse(elsewhere & rules)
+        counts = (
+            f"{len(elsewhere)} do not apply here, {len(lacking)} cannot judge; --all lists them"
+        )
+        self.assertIn(counts, lines[-2])
+        every = program.shown(self, "audit", "--sysroot", root, "--all")
+        for rule in elsewhere:
+            self.assertIn(f"\nnot here {rule}: ", every)
+        for rule in lacking:
+            self.assertIn(f"\nunknown  {rule}: ", every)
 
     def test_list_names_every_rule(self) -> None:
         self.assertEqual(
