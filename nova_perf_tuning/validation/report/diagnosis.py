@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Collection, Sequence, Set
 
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.judge import verdict
+from nova_perf_tuning.validation.judge import more_boots, verdict
 from nova_perf_tuning.validation.results import model
 from nova_perf_tuning.validation.results.environment import FleetHost
 from nova_perf_tuning.validation.results.reasons import Reason, reason
@@ -72,9 +72,10 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
     if whole is verdict.Verdict.INVALID:
         actions = [_advice(_why(first).codes)]
     elif whole is verdict.Verdict.INCONCLUSIVE:
-        actions = [reason(_C.MORE_BOOTS)]
-        if results.environment.unpaired:
-            actions = [reason(_C.MORE_FILES)]
+        actions = [reason(_C.MORE_FILES)]
+        if not results.environment.unpaired:
+            advice = more_boots.of(deciding, results.environment)
+            actions = [reason(_C.MORE_BOOTS, **advice.params())]
     elif whole is verdict.Verdict.FAIL:
         first, culprit, actions = _failed(results, deciding)
     baseline = first.budget.baseline

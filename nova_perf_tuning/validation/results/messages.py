@@ -139,6 +139,21 @@ def _placed(params: _Params) -> str:
     return f"{_figure(params)} ({interval}), {_limit(params)}"
 
 
+def _boots(params: _Params) -> str:
+    """Return how many boots would decide, and how much longer they take."""
+    if "more" not in params:
+        return "Measure longer (--time-limit, --boots), on a host without other work."
+    boots = printing.counted(params["more"], "more boot")
+    longer = ""
+    if params["seconds"] is not None:
+        minutes = max(1, round(params["seconds"] / 60))
+        longer = f", {minutes} min longer"
+    return (
+        f"About {boots} would decide it (--boots {params['boots']}{longer}), if they vary as those"
+        " measured; on a host without other work fewer may."
+    )
+
+
 def _too_few(params: _Params) -> str:
     known = f"no interval from {printing.counted(params['boots'], 'boot')}"
     needed = f"at least {params['needed']} are needed"
@@ -475,9 +490,9 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
         "'{arm}' and '{baseline}' are guests of one host that differ in their specs: leave a spec"
         " out and measure again; nova-perf validate --ablation finds the one that costs."
     ),
-    _C.MORE_BOOTS: (
-        "Measure longer (--time-limit, --boots), on a host without other work; nova-perf"
-        " validate --noise-floor measures the smallest loss that this host can show."
+    _C.MORE_BOOTS: lambda params: (
+        f"{_boots(params)} Measure the smallest loss that this host can show: nova-perf validate"
+        " --noise-floor."
     ),
     _C.MORE_FILES: (
         "Measure each arm more often, the arms in turn, and judge all files: the interval narrows"

@@ -57,6 +57,8 @@ class OptionsTest(testcase.TestCase):
         self.refused("--blocks '0': give a number from 1", "--blocks", "0")
         self.refused("--slot-time '4s': give 5s or more", "--slot-time", "4s")
         self.refused("unknown option --blocks", "--local", "--blocks", "4")
+        self.refused("--boots '0': give a number from 1 to 99", "--local", "--boots", "0")
+        self.refused("--boots needs a number", "--local", "--boots")
 
 
 class StepsTest(testcase.TestCase):
