@@ -32,7 +32,9 @@ LOOKED_AT = {
     ("cli/cloud_validate_run.py", "_MAX_CPU_FAULTS"),
     ("cli/plan.py", "_SHOWN"),
     ("host/audit/background.py", "_SHOWN"),  # the finding counts them
+    ("host/audit/device_interrupts.py", "_NAMED"),  # the finding counts them
     ("host/audit/guest_pins.py", "_SHOWN"),  # "12 more"
+    ("host/audit/guest_shape.py", "_SHOWN"),  # "12 more"
     ("host/audit/nic_interrupts.py", "_SHOWN"),  # "12 more"
     ("host/audit/placement.py", "_SHOWN"),  # "so may 12 more guests" behind each
     ("host/input/facts/claims.py", "MAX_BOUND_IN_ALL"),  # NoteCode.THREADS_LEFT_OUT
@@ -42,6 +44,8 @@ LOOKED_AT = {
     ("host/input/facts/claims.py", "MAX_SLICES"),  # NoteCode.SLICES_LEFT_OUT
     ("host/input/facts/writers.py", "_MOST_LINKS"),  # NoteCode.FILES_LEFT_OUT
     ("host/input/novaconf.py", "_MOST_FILES"),  # NoteCode.FILES_LEFT_OUT
+    ("host/input/sosreport/interrupts.py", "_MOST"),  # no kernel has so many
+    ("host/input/sosreport/tasks.py", "_MOST"),  # no host has so many
     ("json_schema.py", "_MOST"),  # one fault is named
     ("nova/error_policy.py", "_MAX_CAUSE"),
     ("guest/probe.py", "_MAX_TEXT"),  # what is missing is unknown

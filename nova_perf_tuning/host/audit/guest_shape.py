@@ -74,10 +74,13 @@ class Topology(GuestRule):
         return judged
 
     def seen(self, host: Host) -> Iterator[tuple[str, object]]:
-        for guest in self.guests(host)[:_SHOWN]:
+        guests = self.guests(host)
+        for guest in guests[:_SHOWN]:
             own = own_cpus(guest)
             if own:
                 yield guest.path, _places(host, own)
+        if len(guests) > _SHOWN:
+            yield "guests", f"{len(guests) - _SHOWN} more"
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         own = own_cpus(guest)

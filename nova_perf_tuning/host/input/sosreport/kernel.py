@@ -12,12 +12,11 @@ from nova_perf_tuning.host.input.sosreport.report import SosReport, fields
 _KEPT: Final = ("kernel.", "vm.", "net.bridge.", "net.core.", "net.ipv4.tcp_")
 _KEY: Final = re.compile(r"[a-z0-9_.-]{1,100}")
 _MODULE: Final = re.compile(r"[A-Za-z0-9_]{1,64}")
-_MOST: Final = 4096
 
 
 def add(report: SosReport) -> None:
     """Add what the kernel says of itself."""
-    for line in report.command("kernel", "sysctl_-a").splitlines()[:_MOST]:
+    for line in report.command("kernel", "sysctl_-a").splitlines():
         key, _, value = line.partition(" = ")
         if key.startswith(_KEPT) and _KEY.fullmatch(key) and ".." not in key:
             report.put(f"proc/sys/{key.replace('.', '/')}", value)
@@ -27,7 +26,7 @@ def add(report: SosReport) -> None:
     machine = fields(report.command("processor", "lscpu")).get("Architecture")
     if machine:
         report.put("proc/sys/kernel/arch", machine)
-    for line in report.command("kernel", "lsmod").splitlines()[1:_MOST]:
+    for line in report.command("kernel", "lsmod").splitlines()[1:]:
         module = line.partition(" ")[0]
         if _MODULE.fullmatch(module):
             report.put_directory(f"sys/module/{module}")
