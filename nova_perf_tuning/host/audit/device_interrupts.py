@@ -122,7 +122,7 @@ class DevicesOnOneCpu(HostRule):
         busy = _Busy.of(host, 0)
         for cpus, irqs in list(busy.groups())[:_GROUPS]:
             numbers = cpulist.format(irq.number for irq in irqs)
-            names = named([busy.counts.name_of(irq) for irq in irqs], _NAMED)
+            names = named([busy.counts.name_of(irq) for irq in irqs], _GROUPS)
             yield f"/proc/irq/{numbers}", f"{names}, on {cpulist.named(cpus)}"
 
     def _pool(self, host: Host) -> frozenset[int]:
