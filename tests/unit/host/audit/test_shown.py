@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the audit shows where nothing is wrong, or where not all of a host is known."""
+
+from nova_perf_tuning.host.audit import runner
+from tests.support import audit_hosts as hosts
+from tests.support import testcase
+
+_CPU = "sys/devices/system/cpu"
+
+
+class ShownTest(testcase.TestCase):
+    def test_channels_where_no_cpu_is_known(self) -> None:
+        for channels, found, words in (
+            ({"rx": 4, "rx_max": 4, "tx": 1, "tx_max": 4}, "info", "all packets that it sends"),
+            ({"rx": 1, "rx_max": 4, "tx": 4, "tx_max": 4}, "info", "all packets that it receives"),
+            ({"combined": 1, "combined_max": 8}, "info", "serves all of its packets"),
+            ({"combined": 1, "combined_max": 1}, "clean", "combined 1 of 1"),
+            ({"rx": 4, "rx_max": 4, "tx": 4, "tx_max": 4}, "clean", "tx 4 of 4"),
+            ({"combined": 4, "combined_max": 8}, "no_data", "CPUs of this host"),
+        ):
+            tree = hosts.nic("eth0", node=0)
+            tree["nova-perf/ethtool/eth0.json"] = hosts.ethtool(channels=channels)
+            rule = runner.chosen(["channels-vs-housekeeping"])
+            report = runner.run(hosts.view(tree), rule, strict=True)
+            said = [(one.level.value, f"{one.why} {one.evidence}") for one in report.findings]
+            for evidence in report.held.values():
+                said.append(("clean", str(evidence)))
+            said += [(lack.code, lack.text) for lack in report.unknown]
+            with self.subTest(words):
+                self.assertEqual([found], [code for code, _text in said], said)
+                self.assertIn(words, said[0][1])
+
+    def test_interrupts_that_irqbalance_leaves_alone(self) -> None:
+        bans = {
+            "proc/300/comm": "irqbalance\n",
+            "etc/default/irqbalance": 'IRQBALANCE_ARGS="-c 2 -t 10 -i 14 --banirq=27 -i 28"\n',
+        }
+        tree = {
+            path: text for path, text in hosts.good().items() if path.startswith("sys/devices")
+        }
+        isolated = dict.fromkeys((f"{_CPU}/isolated", f"{_CPU}/nohz_full"), "\n")
+        report = runner.run(
+            hosts.view({**tree, **bans, **isolated}), runner.chosen(["irqbalance-unaware"])
+        )
+        (lack,) = report.unknown
+        words = "bans no CPU, and leaves interrupts 14,27-28 alone"
+        self.assertIn(words, lack.text)
