@@ -136,7 +136,7 @@ CASES: dict[str, Case] = {
         "warning",
         "1 (nvme0q1)",
         message=(
-            "3 interrupts of several devices are served by CPU 1, while CPUs 0,4-5,8-9,12-13 serve no device: "
+            "3 interrupts of several devices are served by CPU 1, while CPUs 0,4-5,8,12-13 serve no device: "
             "50 (nvme0q1), 40 (eth0-TxRx-0), 41 (eth0-TxRx-1)"
         ),
     ),

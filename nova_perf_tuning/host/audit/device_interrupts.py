@@ -103,9 +103,8 @@ class DevicesOnOneCpu(HostRule):
                 len(self._devices(host, often)) > 1,
                 f"devices hardly fire: {busy.names(busy.irqs)}",
             )
-        idle = pool - serving
-        if not idle:
-            return
+        idle = _on_other_cores(host, pool - serving, serving)
+        need(idle, "one core is left for interrupts")
         level = None
         if not busy.fire or "irqbalance" in host.programs:
             level = Level.INFO  # they may be idle; irqbalance moves them when they are not
@@ -114,16 +113,19 @@ class DevicesOnOneCpu(HostRule):
             [busy.counts.served(irq).evidence for irq in busy.irqs[:_NAMED]],
             f"{counted(len(busy.irqs), 'interrupt')} of several devices are served by CPU {min(serving)}, while "
             f"{others}: {busy.names(busy.irqs)}",
-            self._commands(host, busy, serving, idle),
+            self._commands(host, busy, idle),
             level=level,
         )
 
     def seen(self, host: Host) -> Iterator[tuple[str, object]]:
         busy = _Busy.of(host, 0)
-        for cpus, irqs in list(busy.groups())[:_GROUPS]:
+        groups = list(busy.groups())
+        for cpus, irqs in groups[:_GROUPS]:
             numbers = cpulist.format(irq.number for irq in irqs)
             names = named([busy.counts.name_of(irq) for irq in irqs], _GROUPS)
             yield f"/proc/irq/{numbers}", f"{names}, on {cpulist.named(cpus)}"
+        if len(groups) > _GROUPS:
+            yield "/proc/irq", f"{len(groups) - _GROUPS} more sets of CPUs that serve interrupts"
 
     def _pool(self, host: Host) -> frozenset[int]:
         """Return the CPUs that may serve interrupts: irqaffinity= narrows them on purpose."""
@@ -147,27 +149,34 @@ class DevicesOnOneCpu(HostRule):
     def _unknown(self, busy: _Busy) -> str:
         """Return which CPUs may serve the interrupts."""
         groups: list[str] = []
-        for cpus, irqs in list(busy.groups())[:_GROUPS]:
+        every = list(busy.groups())
+        for cpus, irqs in every[:_GROUPS]:
             numbers = cpulist.format(irq.number for irq in irqs)
             names = named(dict.fromkeys(busy.counts.name_of(irq) for irq in irqs), 2)
             groups.append(f"{numbers} ({names}) may be on {cpulist.named(cpus)}")
+        if len(every) > _GROUPS:
+            groups.append(f"{len(every) - _GROUPS} more sets of CPUs")
         return f"which CPUs serve interrupts is not known; {'; '.join(groups)}"
 
-    def _commands(
-        self, host: Host, busy: _Busy, serving: frozenset[int], idle: frozenset[int]
-    ) -> str:
-        """Return commands that leave the busiest where it is, and give the next a core of their own each."""
+    def _commands(self, host: Host, busy: _Busy, idle: Sequence[int]) -> str:
+        """Return commands that leave the busiest where it is, and give the next a core of their own each.
+
+        CPUs of a device's node go first.
+        """
         core_of = {cpu.id: cpu.siblings for cpu in host.facts.cpus}
-        taken = {core_of.get(cpu) for cpu in serving}
-        apart: list[int] = []
-        beside: list[int] = []
-        for cpu in sorted(idle):
-            if core_of.get(cpu) in taken:
-                beside.append(cpu)
-            else:
-                apart.append(cpu)
-                taken.add(core_of.get(cpu))
+        left = list(idle)
         commands: list[str] = []
-        for irq, cpu in zip(busy.irqs[1:_NAMED], apart + beside, strict=False):
+        for irq in busy.irqs[1:_NAMED]:
+            if not left:
+                break
+            near = [cpu for cpu in left if host.sets.node_of[cpu] == irq.node]
+            cpu = (near or left)[0]
+            left = [other for other in left if core_of[other] != core_of[cpu]]
             commands.append(f"echo {cpu} > /proc/irq/{irq.number}/smp_affinity_list")
         return "\n".join(commands)
+
+
+def _on_other_cores(host: Host, idle: frozenset[int], serving: frozenset[int]) -> list[int]:
+    """Return the CPUs of ``idle`` whose core has no CPU of ``serving``."""
+    shared = cpulist.union(cpu.siblings for cpu in host.facts.cpus if cpu.id in serving)
+    return sorted(idle - shared)

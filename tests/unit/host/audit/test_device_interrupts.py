@@ -61,12 +61,28 @@ class DevicesTest(testcase.TestCase):
         balanced = self.judge(rows, **{"proc/300/comm": "irqbalance\n"}).findings
         self.assertEqual([rules.Level.INFO], [finding.level for finding in balanced])
 
-    def test_one_core_is_no_two_places(self) -> None:
-        """The other thread of the core that serves all comes last."""
-        siblings = {f"sys/devices/system/cpu/cpu{cpu}/topology/core_cpus_list" for cpu in (0, 1)}
+    def test_threads_of_one_core_are_one_place(self) -> None:
+        rows = "5: 40000 0 0 0 ahci\n6: 90000 0 0 0 eth0\n7: 50000 0 0 0 eth1\n"
+        core = "sys/devices/system/cpu/cpu{}/topology/core_cpus_list"
+        pairs = {core.format(cpu): f"{cpu // 2 * 2}-{cpu // 2 * 2 + 1}\n" for cpu in range(4)}
+        (finding,) = self.judge(rows, **pairs).findings
+        self.assertIn("CPUs 2-3 serve no device", finding.why)
+        self.assertEqual("echo 2 > /proc/irq/7/smp_affinity_list", finding.remedy)
+        one_core = {core.format(cpu): "0-3\n" for cpu in range(4)}
+        (lack,) = self.judge(rows, **one_core).unknown
+        self.assertEqual("one core is left for interrupts", lack.text)
+
+    def test_a_device_stays_on_its_node(self) -> None:
         rows = "5: 40000 0 0 0 ahci\n6: 90000 0 0 0 eth0\n"
-        (finding,) = self.judge(rows, **dict.fromkeys(siblings, "0-1\n")).findings
-        self.assertEqual("echo 2 > /proc/irq/5/smp_affinity_list", finding.remedy)
+        nodes = {
+            "sys/devices/system/node/online": "0-1\n",
+            "sys/devices/system/node/node0/cpulist": "0-1\n",
+            "sys/devices/system/node/node1/cpulist": "2-3\n",
+        }
+        for node, cpu in ((0, 1), (1, 2)):
+            near = {**nodes, "proc/irq/5/node": f"{node}\n"}
+            (finding,) = self.judge(rows, **near).findings
+            self.assertEqual(f"echo {cpu} > /proc/irq/5/smp_affinity_list", finding.remedy)
 
     def test_without_counts(self) -> None:
         gone = {"proc/interrupts": ""}
