@@ -127,7 +127,7 @@ class PlaybooksTest(directories.DirectoryCase):
             setting = sysroots.settings(root)[:1]
             apply.apply(setting, registry.kinds(root), journal, apply.boot_id(root))
         pathlib.Path(root, "proc/sys/net/core/rmem_max").write_text("1\n")
-        drift = "1 of 9 settings: net.core.rmem_max changed by another program"
+        drift = "1 of 10 settings: net.core.rmem_max changed by another program"
         self.assertIn(drift, self.play("tune", "--check", "--limit", "canary")[1])
         code, output, changed = self.play("tune")
         self.assertIn(drift, output)
@@ -135,7 +135,7 @@ class PlaybooksTest(directories.DirectoryCase):
         code, output, changed = self.play("rollback", canary={"perf_host_force": True})
         self.assertEqual((0, before), (code, self.hosts()), output)
         self.assertIn(
-            "canary: nothing is applied, no agent runs, 8 originals were read back", output
+            "canary: nothing is applied, no agent runs, 9 originals were read back", output
         )
         self.assertFalse(any(path.exists() for path in self.config.values()))
         self.assertEqual({"canary": 0}, self.play("rollback", "--limit", "canary")[2])

@@ -8,7 +8,6 @@ from tests.support import corpus, directories, program
 
 #: Options of ``explain`` -> words of the error.
 WRONG_OPTIONS = [
-    ([], "--vcpus"),
     (["--vcpus", "0"], "--vcpus: '0'"),
     (["--vcpus", "9" * 5000], "--vcpus: '999"),
     (["--vcpus", "4", "--profile-dir", "/nowhere"], "profile directory /nowhere"),
