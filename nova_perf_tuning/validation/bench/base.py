@@ -276,6 +276,8 @@ class Benchmark(abc.ABC):
     brought: ClassVar[str] = ""
     latency: ClassVar[bool] = False
     tool: ClassVar[str] = ""
+    #: The last text with JSON, and its objects: figures, workload and remarks are made of them.
+    _document: tuple[str, list[bounded_json.Object]] | None = None
 
     @property
     def defaults(self) -> dict[str, str]:
@@ -474,10 +476,13 @@ class Benchmark(abc.ABC):
             raise self.fault(
                 f"no JSON in the output, it begins '{one_line(text[:300], 60)}'{self.wanted_form()}"
             )
-        try:
-            return bounded_json.objects(text[start.start() :])
-        except bounded_json.JsonError as error:
-            raise self.fault(f"the output is cut off or no JSON: {one_line(error, 80)}") from None
+        if self._document is None or self._document[0] != text:
+            try:
+                self._document = (text, bounded_json.objects(text[start.start() :]))
+            except bounded_json.JsonError as error:
+                reason = one_line(error, 80)
+                raise self.fault(f"the output is cut off or no JSON: {reason}") from None
+        return self._document[1]
 
     def has_json(self, text: str) -> bool:
         return _OBJECT.search(text) is not None

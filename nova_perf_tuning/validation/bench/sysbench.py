@@ -130,6 +130,8 @@ class Sysbench(base.Benchmark):
 
     def figure(self, text: str, name: str, form: str = rf"{base.NUMBER}(?:m?s)?{END}") -> float:
         """Return the figure of the one line ``name: FORM``; ``form`` is a pattern with one group."""
+        if re.search(rf"^[ \t]*{name}:[ \t]*[0-9]{{1,15}},[0-9]", text, re.MULTILINE):
+            raise self.fault(f"'{name}' has a comma for the decimal point: print it with LC_ALL=C")
         return self.labelled(text, rf"^[ \t]*{name}:[ \t]*{form}", name)
 
     def seconds(self, text: str) -> float:

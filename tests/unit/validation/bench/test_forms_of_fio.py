@@ -2,7 +2,9 @@
 """Forms of fio's output: parts that are missing, phases, rates that were set, sums of clients."""
 
 import json
+from unittest import mock
 
+from nova_perf_tuning import bounded_json
 from nova_perf_tuning.validation.bench import base, fio, plugins
 from tests.support import testcase
 from tests.unit.validation.bench import test_parsers
@@ -298,3 +300,23 @@ class JsonTest(testcase.TestCase):
         self.assertRaisesRegex(
             base.BenchmarkOutputError, "units are not known", fio.Fio().parse, json.dumps(data)
         )
+
+
+class DocumentTest(testcase.TestCase):
+    def test_a_document_is_decoded_once(self):
+        """Not again for each tool and for figures, workload and remarks."""
+        data, _job = document()
+        with mock.patch.object(
+            bounded_json, "objects", side_effect=bounded_json.objects
+        ) as decoded:
+            report, _figures = shown(json.dumps(data))
+        self.assertEqual(1, decoded.call_count)
+        self.assertTrue(report.workload)
+
+    def test_another_document_is_another(self):
+        tool = fio.Fio()
+        data, job = document()
+        first = tool.report(json.dumps(data)).readings[0].value
+        job["write"]["iops"] *= 2
+        self.assertEqual(2 * first, tool.report(json.dumps(data)).readings[0].value)
+        self.assertRaises(base.BenchmarkOutputError, tool.report, json.dumps(data)[:-9])

@@ -125,6 +125,12 @@ Test execution summary:
         )
         self.assertIn("version: ", "\n".join(report.left_out))
 
+    def test_a_decimal_comma_is_named(self):
+        said = refusal(self, self.CPU.replace("second:   100.00", "second:   100,00"))
+        self.assertIn("comma for the decimal point", said)
+        self.assertIn("LC_ALL=C", said)
+        self.assertNotIn("cut off", said)
+
     def test_the_command_of_each_report(self):
         """The report has the word fsync whatever call its command chose."""
         command = "$ sysbench fileio --file-fsync-mode={} run\n"
