@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.bench import base, netperf_text, pasted
+from nova_perf_tuning.validation.bench import base, netperf_text
 
 _TESTS = ("TCP_STREAM", "TCP_MAERTS")
 _UNITS = "THROUGHPUT_UNITS=10^6bits/s"
@@ -68,7 +68,7 @@ class Netperf(base.Benchmark):
 
     def _is_table(self, text: str) -> bool:
         """Return whether it is netperf's output for people, or of figures that somebody chose."""
-        banners = [line for line in pasted.lines_of(text) if netperf_text.BANNER.match(line)]
+        banners = [line for line in netperf_text.lines_of(text) if netperf_text.BANNER.match(line)]
         return len(banners) > 1 or (f"{_UNITS}\n" not in text and self.printed(text))
 
     def report(self, output: str) -> base.BenchmarkReport:

@@ -39,6 +39,16 @@ _UNIT: Final = re.compile(r"(10\^[369]bits|[KMG]Bytes)[ ]{0,4}/[ ]?s(?:ec)?\b")
 _NUMBER: Final = r"([0-9]{1,15}\.[0-9]{2,3})"
 #: A rate; with one place only where another number follows: it may be cut off.
 _UDP_RATE: Final = r"([0-9]{1,15}\.(?:[0-9]{2,3}|[0-9](?=[ ]+-?[0-9])))"
+#: Letters of -f -> the unit in the head of a table.
+_OF_LETTER: Final[Mapping[str, str]] = {
+    "k": "10^3bits/s",
+    "m": "10^6bits/s",
+    "g": "10^9bits/s",
+    "K": "KBytes/s",
+    "M": "MBytes/s",
+    "G": "GBytes/s",
+}
+_BY_COMMAND: Final = ": of the command"
 _STREAM_ROW: Final = re.compile(
     rf"^([0-9]{{1,12}})[ ]+([0-9]{{1,12}})[ ]+([0-9]{{1,12}})[ ]+{_NUMBER}[ ]+{_NUMBER}"
     rf"((?:[ ]+-?[0-9.]{{1,20}}){{0,9}}){pasted.REMARK}$"
@@ -60,7 +70,7 @@ _TABLE_HEAD: Final = re.compile(
     r"^(?:Recv[ ]+Send[ ]+Send\b|Socket[ ]+Message[ ]+Elapsed|Socket[ ]+Size[ ]+Request)"
 )
 #: What each line that shows netperf's output has: quick to look for in long texts.
-_TRACES: Final = ("TEST", "Recv ", "Socket ", "atency", "hroughput", "ransaction")
+_TRACES: Final = ("-P 0", "TEST", "Recv ", "Socket ", "atency", "hroughput", "ransaction")
 _CONFIDENCE: Final = re.compile(r"^!!! Desired confidence was not achieved")
 _FAILED: Final = re.compile(
     r"^(?:netperf: \w{2,40}: |establish control: |send_data: |recv_response: ).{1,200}$"
@@ -133,11 +143,37 @@ class Test:
         return self.name in _STREAMS
 
 
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a text, with the banner and the unit of each command that leaves them out (-P 0)."""
+    lines = pasted.lines_of(text)
+    if "netperf" not in text:
+        return lines
+    shown = []
+    for line in lines:
+        shown.append(line)
+        if "netperf" in line:
+            shown += _head_of(pasted.command(line, "netperf"))
+    return shown
+
+
+def _head_of(words: Sequence[str]) -> list[str]:
+    """Return what would stand before the row of a command with -P 0; nothing: it has a head, or keys."""
+    if pasted.option(words, "-P") != "0" or {"-k", "-o", "-O", "-j"} & set(words):
+        return []
+    name = (pasted.option(words, "-t") or "TCP_STREAM").upper()
+    # netperf's default is -f m.
+    unit = _OF_LETTER.get(pasted.option(words, "-f") or "m")
+    banners = [banner for banner, test in _TESTS.items() if test == name]
+    if unit is None or not banners:
+        return []
+    return [f"{banners[0]} TEST {_BY_COMMAND}", f"{unit}, per sec"]
+
+
 def printed(text: str) -> bool:
     """Return whether a text has a banner of netperf, or the head of one of its tables or rows."""
     if not any(trace in text for trace in _TRACES):
         return False
-    for line in pasted.lines_of(text):
+    for line in lines_of(text):
         if BANNER.match(line) or _TABLE_HEAD.match(line):
             return True
         names = line.lower().split(",")
@@ -150,7 +186,7 @@ def printed(text: str) -> bool:
 def read(tool: base.Benchmark, text: str) -> list[Test]:
     """Return all tests of a text, in order; OutputError: one is cut off or of a form that is not read."""
     tool.check_length(text)
-    lines = pasted.lines_of(text)
+    lines = lines_of(text)
     starts = [at for at, line in enumerate(lines) if BANNER.match(line)]
     tool.check_runs(len(starts), "tests of netperf")
     for line in lines[: (starts or [len(lines)])[0]]:
@@ -165,8 +201,13 @@ def read(tool: base.Benchmark, text: str) -> list[Test]:
         assert found is not None
         name = _TESTS.get(found[1].upper(), found[1].replace(" ", "_"))
         own = lines[begin + 1 : end]
+        by_command = lines[begin].endswith(_BY_COMMAND)
         try:
             tests.append(_test(tool, name, own, whole=end < len(lines)))
+            if by_command:
+                tests[-1].remarks["by_the_command"] = (
+                    "the head is left out (-P 0): test and unit are those of the command"
+                )
         except base.BenchmarkOutputError as error:
             if len(starts) == 1:
                 raise
@@ -461,6 +502,9 @@ class _OneTest(base.ForeignTool):
     """A test of netperf that is alone in a text; several at once are netperf's."""
 
     tests: ClassVar[Sequence[str]]
+
+    def printed(self, output: str) -> bool:
+        return re.search(self.marks, "\n".join(lines_of(output)), re.MULTILINE) is not None
 
     def report(self, output: str) -> base.BenchmarkReport:
         tests = read(self, output)

@@ -74,6 +74,34 @@ class NetperfFormsTest(testcase.TestCase):
             figures,
         )
 
+    def test_rows_without_a_head(self):
+        """-P 0 leaves banner and unit out; the command says what they would be."""
+        row = " 87380  16384  16384    10.00     941.23\n"
+        for options, factor in (
+            ("", 1),
+            (" -f g", 1000),
+            (" -f M", 8 * 1.048576),
+            (" -t TCP_MAERTS", 1),
+        ):
+            report, figures = shown(f"$ netperf -H 192.0.2.1 -P 0{options}\n{row}")
+            with self.subTest(options):
+                self.assertAlmostEqual(941.23 * factor, figures["throughput"])
+                self.assertIn("by_the_command", report.remarks)
+                way = "client to server"
+                if "MAERTS" in options:
+                    way = "server to client"
+                self.assertEqual(way, report.workload["direction"])
+        requests = "$ netperf -t TCP_RR -P 0\n16384  131072 1        1       10.00    27035.31\n"
+        report, figures = shown(requests)
+        self.assertEqual({"transactions_per_second": 27035.31}, figures)
+        both = f"$ netperf -P 0 -f k\n{row}" + requests
+        _report, figures = shown(both)
+        self.assertAlmostEqual(0.94123, figures["tcp_stream_throughput"])
+        self.assertEqual(27035.31, figures["tcp_rr_transactions_per_second"])
+        for refused in (row, f"$ netperf -P 0 -f x\n{row}", f"$ netperf -P 0 -t SCTP_RR\n{row}"):
+            with self.subTest(refused):
+                self.assertRaises(base.BenchmarkOutputError, plugins.recognise, refused)
+
     def test_runs_of_keys(self):
         keys = BANNER.format("STREAM") + "THROUGHPUT={}\nTHROUGHPUT_UNITS=10^6bits/s\n\n"
         _report, figures = shown(keys.format(941.5) + keys.format(85.25))
