@@ -92,10 +92,11 @@ def total(tool: base.Benchmark, rows: Sequence[IperfRow], what: str, streams: in
     """
     sums = [row for row in rows if row.stream == SUM]
     single = [row for row in rows if row.stream != SUM]
-    if len(sums) == 1 and len({row.stream for row in single}) == len(single):
+    twice = len({row.stream for row in single}) < len(single)
+    if len(sums) == 1 and not twice:
         return sums[0]
     if not sums and len(single) == 1 and streams <= 1:
         return single[0]
-    if len(sums) > 1 or len({row.stream for row in single}) < len(single):
+    if len(sums) > 1 or twice:
         raise tool.fault(f"the text has several tests: more than one total of {what}; keep one")
     raise tool.fault(f"the output is cut off: no [SUM] of the streams of {what}")

@@ -195,8 +195,22 @@ def read(tool: base.Benchmark, text: str) -> list[Test]:
         raise tool.fault(
             f"the output has no banner of a test ('… TEST from …'){tool.wanted_form()}"
         )
+    tests = _tests_at(tool, lines, starts)
+    if not any(test.figures for test in tests):
+        raise next(test.fault for test in tests if test.fault is not None)
+    words = pasted.command(text, "netperf")
+    for fact, option in (("seconds asked for", "-l"), ("CPUs (-T)", "-T")):
+        asked = pasted.option(words, option)
+        if asked is not None and len(tests) == 1:
+            tests[0].workload[fact] = one_line(asked, 20)
+    return tests
+
+
+def _tests_at(tool: base.Benchmark, lines: Sequence[str], starts: Sequence[int]) -> list[Test]:
+    """Return the tests that begin at some lines; of several one may have a fault instead of figures."""
     tests = []
-    for begin, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+    ends = [*starts[1:], len(lines)]
+    for begin, end in zip(starts, ends, strict=True):
         found = BANNER.match(lines[begin])
         assert found is not None
         name = _TESTS.get(found[1].upper(), found[1].replace(" ", "_"))
@@ -212,13 +226,6 @@ def read(tool: base.Benchmark, text: str) -> list[Test]:
             if len(starts) == 1:
                 raise
             tests.append(Test(name, fault=error))
-    if not any(test.figures for test in tests):
-        raise next(test.fault for test in tests if test.fault is not None)
-    words = pasted.command(text, "netperf")
-    for fact, option in (("seconds asked for", "-l"), ("CPUs (-T)", "-T")):
-        asked = pasted.option(words, option)
-        if asked is not None and len(tests) == 1:
-            tests[0].workload[fact] = one_line(asked, 20)
     return tests
 
 

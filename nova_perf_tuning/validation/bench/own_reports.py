@@ -244,6 +244,15 @@ class TpccMysql(base.ForeignTool):
         shown.left_out.append(
             "single intervals, transactions in time and late, percentiles of the other transactions"
         )
+        if not rows["0"][6]:
+            shown.left_out.append("mean latencies: the lines of <Raw Results> are missing")
+        self._add_workload(shown, lines, seconds)
+        return shown
+
+    def _add_workload(
+        self, shown: base.BenchmarkReport, lines: Sequence[str], seconds: float | None
+    ) -> None:
+        """Add what the head says of a run, or that it is missing."""
         for option, name in (
             ("warehouse", "warehouses"),
             ("connection", "connections"),
@@ -258,9 +267,6 @@ class TpccMysql(base.ForeignTool):
         absent = [name for name in ("warehouses", "connections") if name not in shown.workload]
         if absent:
             shown.left_out.append(f"{', '.join(absent)}: the lines of the head are missing")
-        if not rows["0"][6]:
-            shown.left_out.append("mean latencies: the lines of <Raw Results> are missing")
-        return shown
 
     def _seconds(self, lines: Sequence[str]) -> float | None:
         for pattern in (_MEASURED, _TOOK):

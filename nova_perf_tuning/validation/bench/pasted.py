@@ -127,10 +127,14 @@ def _sign(code: re.Match[str]) -> str:
 
 def _without_comments(lines: Sequence[str]) -> list[str]:
     """Return lines without the sign of a comment that all of them begin with, but empty ones."""
-    written = [line for line in lines if line.strip()]
-    if len(written) < 5 or any(_OWN_COMMENT.match(line) for line in written):
-        return list(lines)
-    if not all(_COMMENT.match(line) for line in written):
+    count = 0
+    for line in lines:
+        if not line.strip():
+            continue
+        if not _COMMENT.match(line) or _OWN_COMMENT.match(line):
+            return list(lines)
+        count += 1
+    if count < 5:
         return list(lines)
     return [_COMMENT.sub("", line, count=1) for line in lines]
 

@@ -288,16 +288,14 @@ def _add_histogram(
     if totals is None:
         found.fault = _fault_of_columns(found, columns, beyond)
     else:
-        found.fault = _fault_of_total(
-            tool, sum(found.bins.values()), sum(totals[: len(found.threads)])
-        )
-    if found.fault:
-        found.bins = {}
-        if sum(beyond):
-            found.fault += f"; {sum(beyond):.0f} wake-ups lie beyond it"
-        return
+        total = sum(totals[: len(found.threads)])
+        found.fault = _fault_of_total(tool, sum(found.bins.values()), total)
     found.beyond = sum(beyond[: len(found.threads)])
     found.reach = max(found.bins) + 1.0
+    if found.fault:
+        found.bins = {}
+        if found.beyond:
+            found.fault += f"; {found.beyond:.0f} wake-ups lie beyond it"
 
 
 def _fault_of_total(tool: base.Benchmark, count: float, total: float) -> str:

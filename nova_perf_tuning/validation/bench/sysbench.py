@@ -197,12 +197,17 @@ class Sysbench(base.Benchmark):
     def workload(self, text: str) -> dict[str, str]:
         """Return what the run was: its version, threads, options and length."""
         workload = {}
-        for name, pattern in (("version", VERSION), *COMMON, *self.options):
+        lines = [("version", VERSION)]
+        lines += COMMON
+        lines += self.options
+        for name, pattern in lines:
             found = re.search(pattern, text, re.MULTILINE)
             if found:
                 workload[name] = one_line(found[1], 60)
         words = _command(text)
-        for name, options in (("threads", ("--threads", "--num-threads")), *self.chosen):
+        chosen: list[tuple[str, Sequence[str]]] = [("threads", ("--threads", "--num-threads"))]
+        chosen += self.chosen
+        for name, options in chosen:
             value = pasted.option(words, *options)
             if value is not None:
                 workload.setdefault(name, one_line(value, 60))
