@@ -186,7 +186,9 @@ class Sysbench(base.Benchmark):
             " the threads' shares"
         ]
         if "held_to_a_rate" in report.remarks:
-            report.left_out.append("figures a second: the run was held to a rate (--rate)")
+            report.left_out.append(
+                f"'{self.primary[0]}' and all figures a second: the run was held to a rate (--rate)"
+            )
         absent = [
             name for name in ("version", "threads", *self.needed) if name not in report.workload
         ]

@@ -780,7 +780,7 @@ class RecogniseTest(testcase.TestCase):
 
     def test_a_command_without_an_output_that_is_read(self):
         for command, words in (
-            ("netperf -H 192.0.2.1 -P 0", "netperf: .*-k THROUGHPUT"),
+            ("netperf -H 192.0.2.1 -P 1", "netperf: .*-k THROUGHPUT"),
             ("iperf -c 192.0.2.1", "iperf2: .*iperf -c HOST"),
             ("fio --name=job", "fio: .*--output-format=json"),
         ):
