@@ -196,6 +196,7 @@ def read(tool: base.Benchmark, text: str) -> list[Test]:
             f"the output has no banner of a test ('… TEST from …'){tool.wanted_form()}"
         )
     tests = _tests_at(tool, lines, starts)
+    tool.check_runs(len(tests), "tests of netperf")
     if not any(test.figures for test in tests):
         raise next(test.fault for test in tests if test.fault is not None)
     words = pasted.command(text, "netperf")
@@ -214,19 +215,31 @@ def _tests_at(tool: base.Benchmark, lines: Sequence[str], starts: Sequence[int])
         found = BANNER.match(lines[begin])
         assert found is not None
         name = _TESTS.get(found[1].upper(), found[1].replace(" ", "_"))
-        own = lines[begin + 1 : end]
+        own = list(lines[begin + 1 : end])
         by_command = lines[begin].endswith(_BY_COMMAND)
-        try:
-            tests.append(_test(tool, name, own, whole=end < len(lines)))
-            if by_command:
-                tests[-1].remarks["by_the_command"] = (
-                    "the head is left out (-P 0): test and unit are those of the command"
-                )
-        except base.BenchmarkOutputError as error:
-            if len(starts) == 1:
-                raise
-            tests.append(Test(name, fault=error))
+        runs = [own]
+        if by_command:
+            runs = _rows_apart(own)
+        for run in runs:
+            try:
+                tests.append(_test(tool, name, run, whole=end < len(lines)))
+                if by_command:
+                    tests[-1].remarks["by_the_command"] = (
+                        "the head is left out (-P 0): test and unit are those of the command"
+                    )
+            except base.BenchmarkOutputError as error:
+                if len(starts) == 1 and len(runs) == 1:
+                    raise
+                tests.append(Test(name, fault=error))
     return tests
+
+
+def _rows_apart(lines: Sequence[str]) -> list[list[str]]:
+    """Return the lines of each run of a command in a loop, which prints a row each; the first is the unit."""
+    rows = [line for line in lines if _STREAM_ROW.match(line) or _RATE_ROW.match(line)]
+    if len(rows) < 2:
+        return [list(lines)]
+    return [[lines[0], row] for row in rows]
 
 
 def _check_said(tool: base.Benchmark, line: str) -> None:
@@ -319,7 +332,9 @@ def _unit(tool: base.Benchmark, lines: Sequence[str]) -> float:
 def _stream(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
     factor = _unit(tool, lines)
     rows = [found for found in map(_STREAM_ROW.match, lines) if found is not None]
-    if len(rows) != 1:
+    if len(rows) > 1:
+        raise tool.fault(f"the text has {len(rows)} rows of {name} below one head; keep one")
+    if not rows:
         raise tool.fault(
             f"the output is cut off, or its columns are those of -O: {len(rows)} rows of {name};"
             " the table of its test and the forms of -o and -k are read"
@@ -384,7 +399,9 @@ def _rate(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
     if not any(re.search(r"per[ ]sec\b|Trans\.?[ ]*/s", line) for line in lines):
         raise tool.fault("the output is cut off or its unit is missing ('per sec')")
     rows = [found for found in map(_RATE_ROW.match, lines) if found is not None]
-    if len(rows) != 1:
+    if len(rows) > 1:
+        raise tool.fault(f"the text has {len(rows)} rows of {name} below one head; keep one")
+    if not rows:
         raise tool.fault(
             f"the output is cut off, or its columns are those of -O: {len(rows)} rows of {name};"
             " the table of its test and the forms of -o and -k are read"

@@ -98,6 +98,14 @@ class NetperfFormsTest(testcase.TestCase):
         _report, figures = shown(both)
         self.assertAlmostEqual(0.94123, figures["tcp_stream_throughput"])
         self.assertEqual(27035.31, figures["tcp_rr_transactions_per_second"])
+        loop = (
+            "# for i in 1 2; do netperf -P 0 -H 192.0.2.1; done\n" + row + row.replace("41", "52")
+        )
+        report, figures = shown(loop)
+        self.assertEqual(
+            {"tcp_stream_1_throughput": 941.23, "tcp_stream_2_throughput": 952.23}, figures
+        )
+        self.assertFalse([reading for reading in report.readings if reading.primary])
         for refused in (row, f"$ netperf -P 0 -f x\n{row}", f"$ netperf -P 0 -t SCTP_RR\n{row}"):
             with self.subTest(refused):
                 self.assertRaises(base.BenchmarkOutputError, plugins.recognise, refused)
