@@ -7,7 +7,15 @@ from typing import Final
 
 from nova_perf_tuning.validation.bench import base, pasted, sysbench
 
-_SIZE: Final = r"([0-9]{1,15}[KMGT]?i?B)"
+_SIZE: Final = r"([0-9]{1,15}[KMGT]?i?[Bb])"
+#: fileio's lines of sysbench 0.4 and 0.5, whose Mb is 1,024 Kb of 1,024 bytes.
+_OLD_COUNTS: Final = r"^[ \t]*Operations performed:[ \t]+([0-9]{1,15}) Read,"
+_OLD_MOVED: Final = re.compile(
+    r"^[ \t]*Read .{1,30} Written .{1,30} Total transferred .{1,20}[ \t]+"
+    rf"\({base.NUMBER}([KMGT]?)b/sec\)",
+    re.M,
+)
+_OLD_RATE: Final = rf"^[ \t]*{base.NUMBER} Requests/sec executed"
 #: fileio's lines of sysbench 1.1: "read:  IOPS=3042.12 47.53 MiB/s (49.84 MB/s)".
 _NEW_IO: Final = re.compile(
     rf"^[ \t]*(read|write|fsync):[ \t]*IOPS={base.NUMBER}(?:[ \t]+{base.NUMBER} MiB/s .*)?[ \t]*$",
@@ -87,13 +95,14 @@ class FileIo(_Report):
     primary = ("requests_per_second", "1/s", "higher")
     form = "sysbench fileio run"
     marks = (
-        r"^[ \t]*(?:File operations:|Extra file open flags:|fsync:[ \t]+IOPS="
+        r"^[ \t]*(?:File operations:|Operations performed:[ \t]+[0-9]{1,15} Read,"
+        r"|Extra file open flags:|fsync:[ \t]+IOPS="
         r"|Doing (?:random|sequential|combined|mixed) .{1,30} test$)"
     )
     options = (
         ("pattern", r"^[ \t]*Doing (.{1,30}) test"),
         ("block size", rf"^[ \t]*Block size {_SIZE}"),
-        ("files", r"^[ \t]*([0-9]{1,9} files, [0-9]{1,12}[KMGT]?i?B) each"),
+        ("files", r"^[ \t]*([0-9]{1,9} files, [0-9]{1,12}[KMGT]?i?[Bb]) each"),
         ("total size", rf"^[ \t]*{_SIZE} total file size"),
         (
             "reads to writes",
@@ -111,9 +120,12 @@ class FileIo(_Report):
         ("sync call", ("--file-fsync-mode",)),
     )
     needed = ("pattern", "block size", "total size")
+    reads_old = True
 
     def parse(self, output: str) -> list[base.Reading]:
         self.check(output)
+        if re.search(_OLD_COUNTS, output, re.MULTILINE):
+            return self.without_speed(output, self._oldest(output))
         rates, moved = self._old(output) or self._new(output)
         readings = [
             base.Reading(*self.primary, rates["read"] + rates["write"], primary=True),
@@ -131,15 +143,35 @@ class FileIo(_Report):
 
     def report(self, output: str) -> base.BenchmarkReport:
         report = super().report(output)
+        report.remarks["latency_of_all"] = "latencies are of reads, writes and fsyncs together"
+        if re.search(_OLD_COUNTS, output, re.MULTILINE):
+            report.left_out.append(
+                "reads, writes and fsyncs apart: their counts are printed alone"
+            )
+            return report
         metrics = {reading.metric for reading in report.readings}
         for way in ("read", "write"):
             if f"{way}s_per_second" not in metrics:
                 report.left_out.append(f"{way}s: none were made")
-        report.remarks["latency_of_all"] = "latencies are of reads, writes and fsyncs together"
         report.remarks["rate_computed"] = (
             "'requests_per_second' is calculated: reads and writes together, without fsyncs"
         )
         return report
+
+    def _oldest(self, text: str) -> list[base.Reading]:
+        """Return the figures of sysbench 0.4 and 0.5."""
+        rate = self.labelled(text, _OLD_RATE, "Requests/sec executed")
+        moved = _OLD_MOVED.search(text)
+        if moved is None:
+            raise self.fault("the output is cut off: no line 'Total transferred'")
+        if rate == 0:
+            raise self.fault("the run has neither read nor written")
+        mebibytes = float(moved[1]) * pasted.BINARY[moved[2]] / pasted.BINARY["M"]
+        return [
+            base.Reading(*self.primary, rate, primary=True),
+            base.Reading("throughput", "MiB/s", "higher", mebibytes),
+            *self.latencies(text),
+        ]
 
     def _old(self, text: str) -> tuple[dict[str, float], dict[str, float]] | None:
         """Return requests and MiB a second of sysbench 1.0; None: it is of 1.1."""
@@ -182,7 +214,7 @@ class Sql(_Report):
 
 #: How a report begins, whatever of its head was pasted.
 _BEGIN: Final = re.compile(
-    r"^[ \t]*(?:sysbench [0-9]\.|Running |Initializing |CPU speed:|SQL statistics:"
+    r"^[ \t]*(?:sysbench [0-9]\.|Running |Initializing |CPU speed:|SQL statistics:|Operations performed:"
     r"|OLTP test statistics:|File operations:|Total operations:|Throughput:|General statistics:)"
 )
 #: The test in a command line.
