@@ -217,7 +217,7 @@ class Run:
         if self._args.format == "json":
             command.print_json(report.as_json(results, summaries, []))
             return
-        result_tables.print_summary(results, summaries)
+        result_tables.print_fleet(results, summaries)
         source = f"host CPU of guests: {results.environment.host_cpu_source}"
         command.say(source, *cpu_faults(results.environment), prefix="note: ")
         print()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.validation.judge import ablation, verdict
-from nova_perf_tuning.validation.report import diagnosis, summary, text
+from nova_perf_tuning.validation.report import diagnosis, overview, summary, text
 from nova_perf_tuning.validation.results import messages, model
 from nova_perf_tuning.validation.results.environment import FleetHost
 
@@ -13,6 +13,8 @@ _RATIO = (
     "ratio: median of the ratios within each block, where a drift of the host cancels out, and turned so that more"
     " than 1 is better; it is not the ratio of the medians next to it and may even point the other way"
 )
+#: Figures of hosts that the table of a fleet shows.
+_FIGURES = 40
 
 
 def print_summary(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> None:
@@ -25,12 +27,43 @@ def print_summary(results: model.Results, summaries: Sequence[summary.BenchmarkS
         compared = compared or any(pair.ratio is not None for pair in benchmark.comparisons)
     head = ("benchmark", "arm", "median", "trials", "ratio to", "ratio to host", "service CPU")
     print()
-    command.print_table(head, rows)
+    _print_known(head, rows)
     if compared:
         command.say(_RATIO)
     for label, recorded in results.environment.benchmarks.items():
         command.say(*text.workloads(recorded), prefix=f"work of {label} on ")
     command.say("", messages.of(summary.headline(summaries)))
+    for note in summary.notes(results, summaries):
+        command.say(f"note: {messages.of(note)}")
+    command.say(*text.cautions(summaries), prefix="note: ")
+
+
+def _print_known(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table without the columns that have nothing in any row."""
+    places: list[int] = []
+    for place in range(len(head)):
+        if any(row[place] != "-" for row in rows):
+            places.append(place)
+    shown: list[list[str]] = []
+    for row in rows:
+        shown.append([row[place] for place in places])
+    command.print_table([head[place] for place in places], shown)
+
+
+def print_fleet(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> None:
+    """Print what each host measured, the slowest first, and what to beware of."""
+    rows: list[tuple[str, ...]] = []
+    for figure in overview.host_figures(results):
+        share = "-"
+        if figure.against_median is not None:
+            share = f"{figure.against_median:.0%}"
+        value = f"{text.number(figure.median)} {figure.unit}"
+        rows.append((figure.host, figure.benchmark, figure.arm, value, share, str(figure.pairs)))
+    head = ("host", "benchmark", "arm", "best pair", "of the median host", "pairs")
+    print()
+    command.print_table(head, rows, most=_FIGURES)
+    if summary.has_ratios(summaries):
+        command.say("", messages.of(summary.headline(summaries)))
     for note in summary.notes(results, summaries):
         command.say(f"note: {messages.of(note)}")
     command.say(*text.cautions(summaries), prefix="note: ")

@@ -86,9 +86,14 @@ def render(
         arms.append((arm, environment.arms.get(arm, RecordedArm())))
     pairs = 0
     fleet_overview: overview.Overview | None = None
+    host_figures: list[overview.HostFigure] = []
+    headline = messages.of(summary.headline(summaries))
     if environment.fleet is not None:
         pairs = len(environment.fleet.pairs)
         fleet_overview = overview.overview(results)
+        host_figures = overview.host_figures(results)
+        if not summary.has_ratios(summaries):
+            headline = ""
     boot = functools.partial(_boot, pairs=pairs)
     whole: verdict.Verdict | None = None
     if judged:
@@ -96,7 +101,8 @@ def render(
     benchmarks: list[tuple[summary.BenchmarkSummary, charts.Chart | None, float]] = []
     courses: dict[str, Sequence[course.Panel]] = {}
     for benchmark in summaries:
-        benchmarks.append((benchmark, _dots(benchmark, colours, boot), _full(benchmark)))
+        dots = _dots(benchmark, colours, boot, of_hosts=environment.fleet is not None)
+        benchmarks.append((benchmark, dots, _full(benchmark)))
         courses[benchmark.label] = course.panels(benchmark, results.trials)
     failed: list[model.Trial] = []
     primary: list[model.Trial] = []
@@ -110,7 +116,9 @@ def render(
         environment=environment,
         recorded=recorded,
         overview=fleet_overview,
-        headline=messages.of(summary.headline(summaries)),
+        host_figures=host_figures,
+        differences=text.arm_differences(environment),
+        headline=headline,
         diagnosis=diagnosis.diagnose(results, judged),
         findings=diagnosis.guest_findings(results),
         knobs=text.knob_rows(knobs),
@@ -202,6 +210,7 @@ def _template(name: str) -> "jinja2.Template":
         interval=text.interval,
         workloads=text.workloads,
         ratio=text.ratio,
+        cpu_rows=text.cpu_rows,
         colour=_colour,
     )
     return environment.get_template(name)
@@ -261,18 +270,27 @@ def _dots(
     measured: summary.BenchmarkSummary,
     colours: Mapping[str, str],
     name: Callable[[int], str],
+    *,
+    of_hosts: bool,
 ) -> charts.Chart | None:
-    """Return the chart of a benchmark's trials, a row per arm."""
+    """Return the chart of a benchmark's trials, a row per arm.
+
+    :param of_hosts: the trials are of many hosts: a median over good and bad ones says nothing.
+    """
     lines: list[charts.ChartLine] = []
     for arm in measured.arms:
         figure = "no figure"
-        if arm.median is not None:
+        median = arm.median
+        if of_hosts:
+            figure = f"{arm.n} trials"
+            median = None
+        elif arm.median is not None:
             figure = f"{text.number(arm.median.value)} {measured.unit}"
         dots: list[tuple[float, str]] = []
         for boot, block, value in arm.values:
             shown = f"{text.number(value)} {measured.unit}"
             dots.append((value, f"{name(boot)}, block {block + 1}: {shown}"))
-        lines.append(charts.ChartLine(colours[arm.arm], arm.arm, figure, dots, arm.median))
+        lines.append(charts.ChartLine(colours[arm.arm], arm.arm, figure, dots, median))
     return charts.chart(lines)
 
 

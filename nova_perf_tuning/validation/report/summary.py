@@ -434,6 +434,14 @@ def headline(summaries: Sequence[BenchmarkSummary]) -> reasons.Reason:
     return reason(_C.COMPARED, arm=arm, baseline=baseline, outcomes=outcomes)
 
 
+def has_ratios(summaries: Sequence[BenchmarkSummary]) -> bool:
+    """Return whether arms were compared; hosts that are compared with each other have one."""
+    for benchmark in summaries:
+        if any(pair.ratio is not None for pair in benchmark.comparisons):
+            return True
+    return False
+
+
 def _outcome(pair: Comparison | None) -> reasons.ComparisonOutcome:
     if pair is None:
         return _O.NO_PAIR

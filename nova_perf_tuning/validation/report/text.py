@@ -6,8 +6,8 @@ from typing import Final
 
 from nova_perf_tuning.validation.judge import ablation, statistics
 from nova_perf_tuning.validation.report import summary
-from nova_perf_tuning.validation.results import messages, reasons
-from nova_perf_tuning.validation.results.environment import RecordedBenchmark
+from nova_perf_tuning.validation.results import messages, model, reasons
+from nova_perf_tuning.validation.results.environment import Environment, RecordedBenchmark
 
 #: Why there is no verdict although budgets were given.
 NO_BUDGET: Final = "no budget applies to what was measured on this host group and flavor"
@@ -111,6 +111,67 @@ def _arm_notes(arm: summary.ArmSummary) -> Iterator[str]:
         yield f"{arm.uncounted} of {arm.n} trials have no CPU counters"
     if arm.full_invalid:
         yield f"no full overhead is shown, but service CPU: {messages.of(arm.full_invalid)}"
+
+
+def cpu_rows(benchmark: summary.BenchmarkSummary) -> list[tuple[str, list[str]]]:
+    """Return what arms cost in CPU of the host: title, and a cell for each arm.
+
+    A row of which nothing is known in any arm is left out.
+    """
+    rows: dict[str, list[str]] = {}
+    for arm in benchmark.arms:
+        for title, cell in _cpu_cells(arm, benchmark.work_unit):
+            rows.setdefault(title, []).append(cell)
+    return [(title, cells) for title, cells in rows.items() if set(cells) != {"-"}]
+
+
+def _cpu_cells(arm: summary.ArmSummary, unit: str) -> Iterator[tuple[str, str]]:
+    """Yield title and figure of each row of an arm; :param unit: of work; empty: nothing is counted."""
+    full_unit = full_second = "not valid"
+    if arm.full_invalid is None:
+        full_unit = _figure(arm.full_per_unit, 1000)
+        full_second = _figure(arm.full_per_second)
+    if unit:
+        yield f"all, ms per {unit}", _figure(arm.total_per_unit, 1000)
+        yield f"service CPU, ms per {unit}", _figure(arm.service_per_unit, 1000)
+        yield "– 95 % interval", interval(arm.service_per_unit, 1000)
+        yield f"full overhead, ms per {unit}", full_unit
+    yield "service CPU, in CPUs", _figure(arm.service_per_second)
+    yield "full overhead, in CPUs", full_second
+    beyond_idle = "interrupts and softirqs of the host beyond idle, of no process, in CPUs"
+    yield beyond_idle, number(arm.cpus.get("softirq"))
+    yield "guest busy by its own count, in CPUs", number(arm.guest_busy)
+    wait = "-"
+    if arm.wait_share is not None:
+        wait = f"{100 * arm.wait_share:.1f} %"
+    yield "vCPU wait, share of the time wanted", wait
+
+
+def _figure(estimate: statistics.Estimate | None, factor: float = 1.0) -> str:
+    if estimate is None:
+        return "-"
+    return number(estimate.value * factor)
+
+
+def arm_differences(environment: Environment) -> list[tuple[str, str]]:
+    """Return each guest arm with what it asked for that another did not; none: they are alike.
+
+    Nothing is known of what asked for nothing anywhere, as of output files.
+    """
+    requests: dict[str, set[str]] = {}
+    for name, arm in environment.arms.items():
+        if name != model.HOST:
+            requests[name] = {f"{key}={value}" for key, value in arm.request.items()}
+    if not any(requests.values()) or model.is_aa(environment):
+        return []
+    common = set.intersection(*requests.values())
+    if len(requests) == 1:
+        common = set()
+    rows: list[tuple[str, str]] = []
+    for name, request in requests.items():
+        own = ", ".join(sorted(request - common))
+        rows.append((name, own or "nothing of it: the guest as Nova or libvirt makes it"))
+    return rows
 
 
 # -- ablation

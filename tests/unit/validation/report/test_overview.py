@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A fleet at a glance, and the audits of many hosts: what a person sees first, also of a thousand hosts."""
 
+import contextlib
 import dataclasses
+import io
 import json
 
-from nova_perf_tuning.cli import audit
+from nova_perf_tuning.cli import audit, result_tables
 from nova_perf_tuning.host.audit import runner
 from nova_perf_tuning.validation.report import overview, report, summary
 from tests.support import audit_cases, audit_hosts, directories, program, samples, testcase
@@ -66,6 +68,28 @@ class FleetTest(testcase.TestCase):
         self.assertEqual(["a", "b", "c", "d"], list(hosts), "the worst first, the unknown last")
         self.assertEqual([0.3, -0.02, 0.25, None], [loss and round(loss, 3) for *_, loss in pairs])
         self.assertEqual([(0, 1), (1, 2), (2, 0), (3, 2)], [place[:2] for place in pairs])
+
+    def test_each_host_has_its_figure_the_largest_loss_first(self):
+        ring = {("a", "b"): 0.7, ("b", "c"): 1.02, ("c", "a"): 0.75, ("d", "c"): None}
+        rows = overview.host_figures(fleet(ring))
+        self.assertEqual(["a", "b", "c"], [row.host for row in rows])
+        self.assertEqual([0.75, 1.02, 1.02], [row.against_median for row in rows])
+        self.assertEqual([2, 2, 2], [row.pairs for row in rows])
+        latency = overview.host_figures(fleet({("a", "b"): 2.0}, better="lower"))
+        self.assertEqual([0.5, 0.5], [row.loss for row in latency])
+
+    def test_no_median_over_good_and_bad_hosts_and_no_note_against_the_verdict(self):
+        results = fleet({("good", "sick"): 0.5, ("fine", "good"): 1.0}, blocks=3)
+        summaries = summary.summarise(results)
+        page = report.render(results, summaries, [])
+        self.assertNotIn("No pair of trials", page)
+        self.assertNotIn(">median<", page)
+        self.assertIn("<h2>What each host measured</h2>", page)
+        with contextlib.redirect_stdout(io.StringIO()) as shown:
+            result_tables.print_fleet(results, summaries)
+        text = shown.getvalue()
+        self.assertNotIn("No pair of trials", text)
+        self.assertIn("sick  iperf3     tuned  1.00 x     50%", text)
 
     def test_less_is_better_and_benchmarks_without_a_peer(self):
         self.assertEqual({"a": 0.2, "b": 0.2}, self.losses({("a", "b"): 1.25}, better="lower")[0])

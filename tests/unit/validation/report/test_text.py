@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The English of reasons and figures."""
 
+import contextlib
+import dataclasses
+import io
+
+from nova_perf_tuning.cli import result_tables
 from nova_perf_tuning.validation.judge import statistics
-from nova_perf_tuning.validation.report import data, text
+from nova_perf_tuning.validation.report import data, report, summary, text
 from nova_perf_tuning.validation.results import messages, reasons
 from nova_perf_tuning.validation.results.environment import RecordedBenchmark
-from tests.support import testcase
+from tests.support import samples, testcase
 
 C = reasons.ReasonCode
 reason = reasons.reason
@@ -240,3 +245,50 @@ class WorkloadsTest(testcase.TestCase):
             ["host, untuned, tuned: pattern: read", "tuned: pattern: write"],
             text.workloads(benchmark),
         )
+
+
+class DifferencesTest(testcase.TestCase):
+    def rows(self, **arms):
+        requests = {name: {"request": request} for name, request in arms.items()}
+        return text.arm_differences(samples.of([samples.trial()], arms=requests).environment)
+
+    def test_only_what_differs_is_named(self):
+        common = {"perf:vif_queues": "2"}
+        rows = dict(self.rows(one=common, two={**common, "perf:iothreads": "1"}))
+        self.assertEqual("perf:iothreads=1", rows["two"])
+        self.assertNotIn("vif_queues", rows["one"])
+
+    def test_guests_that_ask_for_nothing_are_named(self):
+        rows = dict(self.rows(untuned={}, tuned={"perf:iothreads": "1"}))
+        self.assertEqual(["untuned", "tuned"], list(rows))
+        self.assertEqual("perf:iothreads=1", rows["tuned"])
+        self.assertEqual([], self.rows(one={}, two={}))
+
+    def test_the_report_begins_with_it(self):
+        arms = {"untuned": {"request": {}}, "tuned": {"request": {"perf:iothreads": "1"}}}
+        results = samples.results({"host": 1.0, "untuned": 0.5, "tuned": 0.6})
+        results = samples.of(results.trials, arms=arms)
+        page = report.render(results, summary.summarise(results), [])
+        begin, _, _rest = page.partition('<div class="tiles">')
+        self.assertIn("perf:iothreads=1", begin)
+
+
+class KnownFiguresTest(testcase.TestCase):
+    def test_no_row_has_dashes_alone(self):
+        trials = samples.results({"untuned": 1.0, "tuned": 1.1}).trials
+        for counters in ({}, {"total": 2.0, "vcpu": 1.0}):
+            mine = [dataclasses.replace(trial, host_cpu_s=counters) for trial in trials]
+            [benchmark] = summary.summarise(samples.of(mine))
+            rows = text.cpu_rows(benchmark)
+            self.assertTrue(all(set(cells) != {"-"} for _title, cells in rows), rows)
+            self.assertTrue(all(len(cells) == 2 for _title, cells in rows), rows)
+
+    def test_columns_that_have_nothing_are_left_out(self):
+        trials = samples.results({"untuned": 1.0, "tuned": 1.1}).trials
+        results = samples.of([dataclasses.replace(trial, host_cpu_s={}) for trial in trials])
+        with contextlib.redirect_stdout(io.StringIO()) as shown:
+            result_tables.print_summary(results, summary.summarise(results))
+        head = shown.getvalue().splitlines()[1]
+        self.assertNotIn("service CPU", head)
+        self.assertNotIn("ratio to host", head)
+        self.assertIn("ratio to", head)
