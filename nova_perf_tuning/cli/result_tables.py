@@ -13,8 +13,9 @@ _RATIO = (
     "ratio: median of the ratios within each block, where a drift of the host cancels out, and turned so that more"
     " than 1 is better; it is not the ratio of the medians next to it and may even point the other way"
 )
-#: Figures of hosts that the table of a fleet shows.
-_FIGURES = 40
+#: Figures of hosts, and hosts, that the tables of a fleet show.
+_FIGURES, _HOSTS = 40, 100
+_WORST_FIRST = ("FAIL", "INVALID", "INCONCLUSIVE", "PASS")
 
 
 def print_summary(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> None:
@@ -117,8 +118,9 @@ def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
 
 
 def print_hosts(hosts: Sequence[FleetHost]) -> None:
+    """Print the verdict on each host, those that fail first."""
     rows = []
-    for host in hosts:
+    for host in sorted(hosts, key=_severity):
         word, why = host.verdict, ""
         if not word:
             word = verdict.Verdict.INCONCLUSIVE.value
@@ -126,7 +128,13 @@ def print_hosts(hosts: Sequence[FleetHost]) -> None:
         if host.reasons:
             why = host.reasons[0]
         rows.append((word, host.host, f"{host.measured} of {host.peers}", why))
-    command.print_table(("verdict", "host", "peers", "why"), rows)
+    command.print_table(("verdict", "host", "peers", "why"), rows, most=_HOSTS)
+
+
+def _severity(host: FleetHost) -> int:
+    """Return the place of a host's verdict, with FAIL first and PASS last."""
+    word = host.verdict or verdict.Verdict.INCONCLUSIVE.value
+    return _WORST_FIRST.index(word)
 
 
 def print_diagnosis(results: model.Results, judged: Sequence[verdict.Judgement]) -> None:

@@ -170,7 +170,7 @@ def arm_differences(environment: Environment) -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     for name, request in requests.items():
         own = ", ".join(sorted(request - common))
-        rows.append((name, own or "nothing of it: the guest as Nova or libvirt makes it"))
+        rows.append((name, own or "none: the guest as Nova or libvirt makes it"))
     return rows
 
 

@@ -91,6 +91,15 @@ class FleetTest(testcase.TestCase):
         self.assertNotIn("No pair of trials", text)
         self.assertIn("sick  iperf3     tuned  1.00 x     50%", text)
 
+    def test_hosts_that_fail_are_listed_first(self):
+        ring = {("a", "b"): 1.0, ("c", "d"): 1.0}
+        verdicts = (("b", "INCONCLUSIVE"), ("c", None), ("d", "FAIL"))
+        hosts = fleet(ring, verdicts).environment.fleet.hosts
+        with contextlib.redirect_stdout(io.StringIO()) as shown:
+            result_tables.print_hosts(hosts)
+        lines = shown.getvalue().splitlines()[1:]
+        self.assertEqual(["d", "b", "c", "a"], [line.split()[1] for line in lines])
+
     def test_less_is_better_and_benchmarks_without_a_peer(self):
         self.assertEqual({"a": 0.2, "b": 0.2}, self.losses({("a", "b"): 1.25}, better="lower")[0])
         alone = {("a", "b"): 0.5, ("b", "a"): 1.0}
