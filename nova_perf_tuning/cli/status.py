@@ -36,7 +36,8 @@ class Status(command.PerfCommand):
         parser.add_argument(
             "--all",
             action="store_true",
-            help="list every setting with its original, its rule and since when it is applied",
+            help="list every setting with its original, its rule and since when it is applied, and "
+            "with --since every change",
         )
         parser.add_argument(
             "--since",
@@ -68,7 +69,7 @@ class Status(command.PerfCommand):
             else:
                 command.say(*agent_lines(agent))
             if changes is not None:
-                _print_changes(changes, args.since)
+                _print_changes(changes, args.since, args.all)
         if journal["journal_fault"]:
             return int(errors.ExitCode.INCONCLUSIVE)
         return int(errors.ExitCode.PASS)
@@ -88,8 +89,13 @@ def _changes(args: argparse.Namespace) -> list[forecast.DueChange]:
     return chosen
 
 
-def _print_changes(changes: Sequence[forecast.DueChange], seconds: float) -> None:
-    """Print the rules first, with how often and since when, then the changes that are still due."""
+def _print_changes(
+    changes: Sequence[forecast.DueChange], seconds: float, everything: bool
+) -> None:
+    """Print the rules first, with how often and since when, then the changes that are still due.
+
+    :param everything: print all changes, not the first few.
+    """
     if not changes:
         command.say("forecast: nothing would have been written in that time")
         return
@@ -115,7 +121,10 @@ def _print_changes(changes: Sequence[forecast.DueChange], seconds: float) -> Non
     command.say("forecast: what the agent would write")
     command.print_rows(("rule", "due", "in all", "a day", "oldest due since"), rows)
     head = ("rule", "kind", "target", "held", "value", "since", "until")
-    command.print_rows(head, [_change_as_json(change) for change in changes])
+    most = None
+    if not everything:
+        most = journal_options.SHOWN
+    command.print_rows(head, [_change_as_json(change) for change in changes], most=most)
 
 
 def _change_as_json(change: forecast.DueChange) -> dict[str, object]:
