@@ -21,8 +21,11 @@ from nova_perf_tuning.conf import opts
 #: Program -> the entry points of its commands.
 GROUPS = {"nova-perf": "nova_perf_tuning.cli", "openstack": "openstack.perf.v1"}
 OURS = "nova_perf_tuning."
-#: In help texts: a command in quotes, and an option.
-PROGRAM_TEXT = re.compile(r"'((?:nova-perf|openstack|tools/)[^']*)'|(?<![\w-])(--[a-z][a-z-]*)")
+#: In help texts: a command in quotes or as an example, an option, an extra spec.
+PROGRAM_TEXT = re.compile(
+    r"'((?:nova-perf|openstack|tools/)[^']*)'|(?<=^Example: )(.*)|(?<![\w-])(--[a-z][a-z-]*)"
+    r"|(?<!\w)((?:perf|hw):[\w*](?:[\w*.=:-]*[\w*])?)"
+)
 KINDS = {
     cfg.StrOpt: "text",
     cfg.MultiStrOpt: "text; may be given several times",
@@ -81,7 +84,8 @@ def prose(text: str) -> str:
     pieces = []
     end = 0
     for match in PROGRAM_TEXT.finditer(text):
-        pieces += [plain(text[end : match.start()]), f"``{match[1] or match[2]}``"]
+        literal = "".join(filter(None, match.groups()))
+        pieces += [plain(text[end : match.start()]), f"``{literal}``"]
         end = match.end()
         if text[end : end + 1].isalnum():
             pieces.append("\\ ")
