@@ -23,7 +23,7 @@ GROUPS = {"nova-perf": "nova_perf_tuning.cli", "openstack": "openstack.perf.v1"}
 OURS = "nova_perf_tuning."
 #: In help texts: a command in quotes or as an example, an option, an extra spec.
 PROGRAM_TEXT = re.compile(
-    r"'((?:nova-perf|openstack|tools/)[^']*)'|(?<=^Example: )(.*)|(?<![\w-])(--[a-z][a-z-]*)"
+    r"'((?:nova-perf|openstack|tools/)[^']*)'|(?<=^Example: )(.*)|(?<![\w-])(--[a-z][a-z-]*|-f json|-o\b)"
     r"|(?<!\w)((?:perf|hw):[\w*](?:[\w*.=:-]*[\w*])?)"
 )
 KINDS = {
