@@ -89,7 +89,7 @@ CHANNELS: Final = (
         "interrupts that the kernel places itself (NVMe, some NICs and adapters)",
         "/proc/irq/N/effective_affinity_list",
         ComparedBy.AUDIT,
-        rules=("device-irq-on-dedicated",),
+        rules=("managed-irq-on-dedicated", "device-irq-on-dedicated"),
         remark="the kernel refuses writes: isolcpus=managed_irq at boot, or fewer queues",
     ),
     ChannelRow(
