@@ -115,7 +115,7 @@ class HostsTest(BatchCase):
         self.assertEqual(frozenset(range(8)), view.nodes_of(dedicated))
         for cpu in shared:
             self.assertIn((cpu + 64) % 128, shared)
-        self.assertLessEqual(len(shared), 16)
+        self.assertLessEqual(len(shared), 32)  # at most a core of each L3 cache
 
     def test_roles_of_cpus(self) -> None:
         for number, roles in _SETS.items():
