@@ -3,18 +3,11 @@
 
 import difflib
 from collections.abc import Iterator
-from typing import Final
 
 from nova_perf_tuning.host.audit.base import HostRule
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.input import novaconf
 from nova_perf_tuning.rules import Finding, Level
-
-#: How options begin that decide how fast guests are and how many fit on the host.
-_OF_SPEED: Final = (
-    *("cpu_", "ram_allocation_ratio", "reserved_", "virt_type", "file_backed_memory"),
-    *("rx_queue_size", "tx_queue_size", "max_queues", "disk_cachemodes", "live_migration_"),
-)
 
 
 class NovaOptions(HostRule):
@@ -33,7 +26,7 @@ class NovaOptions(HostRule):
                 f"Nova reads {key} in [{section}] alone: here it has no effect, and the default holds",
                 f"move it to the section [{section}] of nova.conf and restart nova-compute",
                 subject=key,
-                level=None if key.startswith(_OF_SPEED) else Level.INFO,
+                level=None if novaconf.decides_speed(key) else Level.INFO,
             )
         for value, key, section in novaconf.unknown(host.nova):
             why = f"Nova 34 has no option {key} in [{section}], and passes over it"

@@ -79,6 +79,11 @@ READ_BY_NOVA: Final[Mapping[str, frozenset[str]]] = {
         .read_text(encoding="utf-8")
     ).items()
 }
+#: How options begin that decide how fast guests are and how many fit on the host.
+_OF_SPEED: Final = (
+    *("cpu_", "ram_allocation_ratio", "reserved_", "virt_type", "file_backed_memory"),
+    *("rx_queue_size", "tx_queue_size", "max_queues", "disk_cachemodes", "live_migration_"),
+)
 #: Sections whose options are all known; [DEFAULT] has those of libraries, too.
 _KNOWN_WHOLE: Final = ("compute", "libvirt")
 #: Options that a recorded host keeps wherever they are: what the host has for itself.
@@ -201,15 +206,23 @@ def misplaced(options: Options) -> list[tuple[Value, tuple[str, str]]]:
     return wrong
 
 
+def decides_speed(key: str) -> bool:
+    """Whether an option of Nova decides how fast guests are or how many fit on the host."""
+    return key.startswith(_OF_SPEED)
+
+
 def elsewhere(options: Options) -> list[tuple[Value, str, str]]:
     """Return the options in sections where Nova does not look, each with its name and the section that it reads.
 
-    CPU sets are :func:`misplaced`; an option that is in its own section, too, is passed over.
+    CPU sets are :func:`misplaced`; an option that is in its own section, too, is passed over. In
+    sections whose options are not known here, only those that decide speed are looked for.
     """
     wrong: list[tuple[Value, str, str]] = []
     sets = {key for _section, key in _SETS}
     for (section, key), value in options.items():
-        if section not in READ_BY_NOVA or key in sets or key in READ_BY_NOVA[section]:
+        if key in sets or key in READ_BY_NOVA.get(section, ()):
+            continue
+        if section not in READ_BY_NOVA and not decides_speed(key):
             continue
         for place, names in READ_BY_NOVA.items():
             if key in names and (place, key) not in options:

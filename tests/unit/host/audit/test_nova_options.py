@@ -27,6 +27,9 @@ class NovaOptionsTest(testcase.TestCase):
             ("compute", "rx_queue_size", "libvirt"),
             ("Libvirt", "max_concurrent_disk_ops", "compute"),
             ("libvirt", "default_ephemeral_format", "DEFAULT"),
+            ("scheduler", "cpu_allocation_ratio", "DEFAULT"),
+            ("nova", "reserved_host_memory_mb", "DEFAULT"),
+            ("kvm", "cpu_mode", "libvirt"),
         ):
             level = "warning"
             if key in ("max_concurrent_disk_ops", "default_ephemeral_format"):
