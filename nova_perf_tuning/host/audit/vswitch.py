@@ -96,10 +96,13 @@ class OvsOnDedicated(HostRule):
         polling, others = _threads(host)
         need(host.sets.reserved, "no dedicated CPUs and no PMD threads")
         yield from self._polling(host, polling)
-        # The scheduler moves nothing to an isolated CPU, so a thread that may use others, too,
-        # stays away from it.
-        exposed = host.sets.reserved - host.sets.owners.cpus(Owner.ISOLATED)
-        near = [thread for thread in others if cpulist.parse(thread.affinity) & exposed]
+        reached: set[int] = set()
+        near: list[host_model.ProgramThread] = []
+        for thread in others:
+            cpus = self._reached(host, cpulist.parse(thread.affinity))
+            if cpus:
+                near.append(thread)
+                reached |= cpus
         if near:
             evidence = _shown(near)
             if polling and not host.sets.dedicated:
@@ -109,9 +112,20 @@ class OvsOnDedicated(HostRule):
             yield self.finding(
                 evidence,
                 f"{counted(len(near), 'handler and revalidator thread')} may run on "
-                f"{cpulist.named(_cpus(near) & exposed)}, which guests or PMD threads own",
+                f"{cpulist.named(reached)}, which guests or PMD threads own",
                 subject="handlers",
             )
+
+    def _reached(self, host: Host, allowed: frozenset[int]) -> frozenset[int]:
+        """Return the owned CPUs on which a thread that may use ``allowed`` runs.
+
+        The scheduler moves nothing to an isolated CPU: a thread that may use others, too, stays away
+        from it; one that may use isolated ones alone is there.
+        """
+        isolated = host.sets.owners.cpus(Owner.ISOLATED)
+        if allowed & host.sets.online <= isolated:
+            return allowed & host.sets.reserved
+        return allowed & (host.sets.reserved - isolated)
 
     def _polling(self, host: Host, threads: list[host_model.ProgramThread]) -> Iterator[Finding]:
         both = _cpus(threads) & host.sets.dedicated

@@ -59,6 +59,22 @@ class ThirdOwnerTest(testcase.TestCase):
         )
         self.assertEqual([("error", "pmd")], found(tree, "ovs-threads-on-dedicated"))
 
+    def test_other_threads_of_the_switch_on_cpus_that_poll(self):
+        """dpdk-lcore-mask is the same as pmd-cpu-mask: isolated or not, they are on one CPU."""
+        polling = {"main": "0-1", "pmd-c04/id:1": "4", "pmd-c12/id:2": "12"}
+        polled = {f"{_CPU}/isolated": f"{hosts.DEDICATED},4,12\n"}
+        for name, others, changes, expected in (
+            ("the same, isolated", "4,12", polled, [("warning", "handlers")]),
+            ("the same", "4,12", {}, [("warning", "handlers")]),
+            ("other isolated ones", "2-3", polled, [("warning", "handlers")]),
+            ("these and others, isolated", "0,4,12", polled, []),
+            ("apart", "0-1", polled, []),
+        ):
+            tree = owners.program(900, "ovs-vswitchd", {**polling, "handler1": others})
+            tree |= conf(f"cpu_dedicated_set = {hosts.DEDICATED}")
+            with self.subTest(name):
+                self.assertEqual(expected, found({**tree, **changes}, "ovs-threads-on-dedicated"))
+
     def test_slices_of_guests(self):
         every = owners.slice_of("machine.slice", "0-15", partition="isolated")
         nested = owners.slice_of(
