@@ -94,7 +94,7 @@ class OvsOnDedicated(HostRule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         polling, others = _threads(host)
-        need(host.sets.reserved, "no dedicated CPUs and no PMD threads")
+        need(host.sets.reserved or polling, "no dedicated CPUs and no PMD threads")
         yield from self._polling(host, polling)
         reached: set[int] = set()
         near: list[host_model.ProgramThread] = []
@@ -140,6 +140,16 @@ class OvsOnDedicated(HostRule):
                 "take these CPUs out of other_config:pmd-cpu-mask, or out of cpu_dedicated_set",
                 subject="pmd",
                 level=Level.ERROR,
+            )
+        floating = _cpus(threads) & (host.shared or frozenset())
+        if floating:
+            polling = [thread for thread in threads if cpulist.parse(thread.affinity) <= floating]
+            yield self.finding(
+                [*_shown(polling), host.nova[SHARED]],
+                f"PMD threads poll on {cpulist.named(floating)} of cpu_shared_set: floating guests and emulator "
+                "threads there wait for them",
+                "take these CPUs out of other_config:pmd-cpu-mask, or out of cpu_shared_set",
+                subject="pmd-shared",
             )
 
 

@@ -59,6 +59,15 @@ class ThirdOwnerTest(testcase.TestCase):
         )
         self.assertEqual([("error", "pmd")], found(tree, "ovs-threads-on-dedicated"))
 
+    def test_pmd_threads_on_cpus_of_floating_guests(self):
+        for cpu, expected in ((4, [("warning", "pmd-shared")]), (0, [])):
+            tree = owners.program(
+                900, "ovs-vswitchd", {"main": "1", f"pmd-c0{cpu}/id:1": str(cpu)}
+            )
+            tree |= conf(f"cpu_dedicated_set = {hosts.DEDICATED}\ncpu_shared_set = 4-5,12-13")
+            with self.subTest(cpu):
+                self.assertEqual(expected, found(tree, "ovs-threads-on-dedicated"))
+
     def test_other_threads_of_the_switch_on_cpus_that_poll(self):
         """dpdk-lcore-mask is the same as pmd-cpu-mask: isolated or not, they are on one CPU."""
         polling = {"main": "0-1", "pmd-c04/id:1": "4", "pmd-c12/id:2": "12"}
