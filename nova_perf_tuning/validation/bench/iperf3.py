@@ -124,9 +124,9 @@ class _Iperf(base.Benchmark):
         """Add the rate that the command before a document has, which iperf3 before 3.6 does not repeat."""
         words = iperf3_parts.command(output[: output.index("{")])
         rate = pasted.option(words, "-b", "--bitrate", "--bandwidth")
-        if rate is None:
+        if rate is None or "rate asked for" in found.workload:
             return
-        found.workload.setdefault("rate asked for", one_line(rate, 20))
+        found.workload["rate asked for"] = one_line(rate, 20)
         sent = [item.value for item in found.readings if item.metric == "sent_throughput"]
         asked = iperf_rows.asked_rate(rate)
         if asked is not None and sent:

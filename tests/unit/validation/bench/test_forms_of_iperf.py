@@ -280,7 +280,10 @@ class RateTest(testcase.TestCase):
         self.assertNotIn("held_to_a_rate", shown(CLIENT + UDP, "packets")[0].remarks)
 
     def test_the_command_before_a_document(self):
-        document = test_parsers.GOOD[iperf3.Iperf3]
+        data = json.loads(test_parsers.GOOD[iperf3.Iperf3])
+        for part in (data["start"], data["start"]["test_start"]):
+            part.pop("target_bitrate", None)  # iperf3 before 3.6 has none
+        document = json.dumps(data)
         text = "$ iperf3 -c 192.0.2.1 -J -b 900000M\n" + document
         report, _figures = shown(text)
         self.assertEqual("900000M", report.workload["rate asked for"])
