@@ -24,6 +24,11 @@ _WATCHDOGS: Final = "kernel.watchdog_cpumask"
 _FLOWS: Final = "net.core.rps_sock_flow_entries"
 _DEFAULT_RPS: Final = "net.core.rps_default_mask"
 _MACHINE_CHECK: Final = "sys/devices/system/machinecheck"
+_SOFTNET: Final = "proc/net/softnet_stat"
+#: Columns of softnet_seq_show() in net/core/net-procfs.c: how often a CPU was woken for packets of
+#: RPS, and since Linux 5.10 its number.
+_SOFTNET_RECEIVED: Final = 9
+_SOFTNET_CPU: Final = 12
 #: Evidence that a finding shows.
 _SHOWN: Final = 3
 
@@ -105,7 +110,35 @@ class RpsOnDedicated(BackgroundRule):
             path = sysctl_path(_DEFAULT_RPS)
             what = "RPS of devices that come later hands packets to"
             yield from self.mask(host, host_model.NEW_DEVICES, path, later, what)
-        need(not unknown, f"RPS masks of {named(unknown)} are not in this record", NoDataError)
+        if not unknown:
+            return
+        # That nothing was handed over yet does not say that nothing will be.
+        received = _received(host)
+        served = {cpu: received[cpu] for cpu in sorted(reserved) if received.get(cpu)}
+        lacking = f"RPS masks of {named(unknown)} are not in this record"
+        need(served, lacking, NoDataError)
+        counts = [f"CPU {cpu}: {count}" for cpu, count in served.items()]
+        yield self.finding(
+            [(f"/{_SOFTNET}", f"woken for packets of RPS since boot: {named(counts)}")],
+            f"RPS has handed packets to {cpulist.named(served)}, which guests or programs own; {lacking}",
+            self.apply(),
+        )
+
+
+def _received(host: Host) -> dict[int, int]:
+    """Return CPU -> how often it was woken for packets of RPS since boot; empty where that is unknown."""
+    online = sorted(host.sets.online)
+    received: dict[int, int] = {}
+    for index, line in enumerate((host.content(_SOFTNET) or "").splitlines()):
+        try:
+            row = [int(field, 16) for field in line.split()]
+        except ValueError:
+            return {}
+        if len(row) > _SOFTNET_CPU:
+            received[row[_SOFTNET_CPU]] = row[_SOFTNET_RECEIVED]
+        elif len(row) > _SOFTNET_RECEIVED and index < len(online):
+            received[online[index]] = row[_SOFTNET_RECEIVED]
+    return received
 
 
 class RfsWithPinnedGuests(HostRule):

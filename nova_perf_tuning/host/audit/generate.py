@@ -122,7 +122,7 @@ def _proposal(host: Host, taken: frozenset[int]) -> tuple[frozenset[int], list[s
     The host gets one core of each node (as TripleO derives it), and one more for each
     :data:`MBPS_PER_CORE` of its NICs beyond the first; never more than half of a node. On a node
     with several L3 groups it gets a core of each, for the threads that serve the guests there, as
-    long as that is a quarter of the node at most. Whole cores: their threads are not torn apart.
+    long as that is an eighth of the node at most. Whole cores: their threads are not torn apart.
     It also gets weaker kinds of cores, and nodes without memory, where Nova puts no guest's cell.
     """
     nodes: dict[int | None, list[host_model.Cpu]] = {}
@@ -152,7 +152,7 @@ def _proposal(host: Host, taken: frozenset[int]) -> tuple[frozenset[int], list[s
         cores = _cores(host, nodes[node], owned, weak)
         speed = sum(nic.speed_mbps or 0 for nic in host.links if nic.node == node or node is None)
         groups = _l3_groups(host, cores)
-        by_groups = min(len(groups), len(cores) // 4)
+        by_groups = min(len(groups), len(cores) // 8)
         wanted = max(1, -(-speed // MBPS_PER_CORE), by_groups)
         number = min(wanted, max(1, len(cores) // 2))
         for core in cores[:number]:

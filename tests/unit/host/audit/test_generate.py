@@ -92,14 +92,14 @@ class L3GroupsTest(directories.DirectoryCase):
         return sorted(cpu // cores for cpu in shared), reasons[-1]
 
     def test_each_group_keeps_a_core(self) -> None:
-        for groups, cores in ((4, 8), (8, 8), (16, 4), (2, 4)):
+        for groups, cores in ((4, 8), (8, 8), (2, 16)):
             with self.subTest(groups):
                 kept, reason = self.proposal(groups, cores)
                 self.assertEqual(list(range(groups)), kept)
                 self.assertIn(f"{groups} of {groups} L3 groups keep one", reason)
 
-    def test_groups_cost_a_quarter_of_the_node_at_most(self) -> None:
-        kept, reason = self.proposal(8, 2)
+    def test_groups_cost_an_eighth_of_the_node_at_most(self) -> None:
+        kept, reason = self.proposal(8, 4)
         self.assertEqual([0, 1, 2, 3], kept)
         self.assertIn("4 of 8 L3 groups keep one", reason)
 
