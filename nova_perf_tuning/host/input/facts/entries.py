@@ -7,10 +7,10 @@ from typing import Final
 
 from nova_perf_tuning.host.input.facts.root import VALUE_LIMIT, Directory, Root
 from nova_perf_tuning.host.input.sosreport import translate
-from nova_perf_tuning.host.input.sosreport.report import Entry
+from nova_perf_tuning.host.input.sosreport.report import MOST, Entry
 from nova_perf_tuning.host.model.notes import NoteCode
 
-MAX_MEMBERS: Final = 300_000
+MAX_MEMBERS: Final = MOST
 
 
 class EntriesRoot(Root):

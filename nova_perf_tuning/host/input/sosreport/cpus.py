@@ -81,7 +81,7 @@ def _add_cpus(report: SosReport, rows: Mapping[int, _Row]) -> None:
             continue
         report.put(f"{place}/topology/core_cpus_list", cores[cpu])
         report.put(f"{place}/topology/core_id", row["CORE"])
-        report.put(f"{place}/topology/physical_package_id", row["SOCKET"])
+        report.put(f"{place}/topology/physical_package_id", row.get("SOCKET", "-"))
         report.put(f"{place}/topology/package_cpus_list", packages[cpu])
         if cpu in caches:
             report.put(f"{place}/cache/index3/level", "3")

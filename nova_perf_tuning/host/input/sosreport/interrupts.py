@@ -26,6 +26,8 @@ _INDEX_BITS: Final = 11
 _DEVICE_BITS: Final = 27
 #: Interrupts of one host that are read.
 _MOST: Final = 1 << 16
+#: Of what follows the counts of an interrupt.
+_LONGEST: Final = 1024
 
 
 class Line(NamedTuple):
@@ -61,7 +63,7 @@ def _lines(text: str) -> list[Line]:
         words = rest.split(None, cpus)
         if not colon or not number.isdecimal() or len(number) > 8 or len(words) <= cpus:
             continue
-        match = _REST.fullmatch(words[cpus].strip())
+        match = _REST.fullmatch(words[cpus][:_LONGEST].strip())
         if match is None:
             continue
         handlers: list[str] = []

@@ -14,6 +14,8 @@ from nova_perf_tuning.host.input.sosreport.report import ADDRESS
 #: commands, without which a report is a directory like any other.
 MARKS: Final = frozenset(("sos_commands", "sos_reports", "sos_logs", "sos_strings"))
 _GLOB: Final = re.compile(r"[*?\[]")
+#: A device behind five bridges has twelve parts.
+_DEEPEST: Final = 16
 _NET: Final = "sys/class/net/*"
 _PCI: Final = "sys/bus/pci/devices/*"
 
@@ -109,22 +111,13 @@ def keeps(parts: Sequence[str]) -> bool:
 
 def enters(parts: Sequence[str]) -> bool:
     """Whether a directory below the top of a report may hold what is kept."""
-    if tuple(parts[:2]) == ("sys", "devices") or tuple(parts) == ("sys",):
-        return _is_a_device(parts)
     for node in _nodes(parts):
         if node.by_name or node.by_pattern:
             return True
-    return False
-
-
-def _is_a_device(parts: Sequence[str]) -> bool:
-    """Whether a directory of /sys/devices is one of a device, and no attributes of it.
-
-    Devices of /sys/class/net and of the PCI bus lie anywhere below it.
-    """
-    if len(parts) < 3 or parts[2].startswith("pci") or _nodes(parts):
-        return len(parts) < 16
-    return parts[2] in ("virtual", "vio", "platform") and len(parts) < 16
+    # Devices of /sys/class/net and of the PCI bus lie anywhere below the others.
+    if tuple(parts[:2]) != ("sys", "devices") or len(parts) > _DEEPEST:
+        return False
+    return len(parts) < 3 or parts[2] not in ("system", "virtual")
 
 
 def _nodes(parts: Sequence[str]) -> list[PathPattern]:

@@ -12,8 +12,9 @@ _HEAD: Final = re.compile(
     r"((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) .*?\[([0-9a-f]{4})\]: "
     r"(.*) \[([0-9a-f]{4}):([0-9a-f]{4})\]"
 )
-_NODE: Final = re.compile(r"^\s+NUMA node: (\d{1,4})$", re.MULTILINE)
-_DRIVER: Final = re.compile(r"^\s+Kernel driver in use: ([\w-]{1,64})$", re.MULTILINE)
+_LONGEST: Final = 512
+_NODE: Final = re.compile(r"^[ \t]+NUMA node: (\d{1,4})$", re.MULTILINE)
+_DRIVER: Final = re.compile(r"^[ \t]+Kernel driver in use: ([\w-]{1,64})$", re.MULTILINE)
 
 
 def place(report: SosReport, address: str) -> str:
@@ -52,7 +53,7 @@ def _blocks(text: str) -> Iterator[tuple[str, re.Match[str], str]]:
     """Yield each device: its address with the domain, its first line, and all of its lines."""
     for block in text.split("\n\n"):
         block = block.strip("\n")
-        head = _HEAD.match(block)
+        head = _HEAD.match(block.partition("\n")[0][:_LONGEST])
         if head is not None:
             address = head[1]
             if address.count(":") == 1:

@@ -11,6 +11,8 @@ from typing import Final
 #: A file's content, a link's target, or a directory. As of archives of recorded hosts.
 Entry = bytes | str | set[str]
 
+#: What a report may have, and its outputs may add.
+MOST: Final = 300_000
 #: Outputs and files that are read here are shorter; sos cuts logs alone.
 _LIMIT: Final = 16 << 20
 #: Domain, bus, device and function of a PCI device.
@@ -73,21 +75,27 @@ class SosReport:
 
     def put(self, path: str, text: str) -> None:
         """Add a file of one value, which gets a newline; nothing where there is something."""
-        if not self.has(path):
-            self.entries[path] = f"{text}\n".encode()
-            self._register(path)
+        self._add(path, f"{text}\n".encode())
 
     def put_directory(self, path: str) -> None:
         """Add a directory."""
-        if not self.has(path):
-            self.entries[path] = set()
-            self._register(path)
+        self._add(path, set())
 
     def put_link(self, path: str, target: str) -> None:
         """Add a link to another path of the report."""
-        if not self.has(path):
-            self.entries[path] = posixpath.relpath(target, posixpath.dirname(path))
-            self._register(path)
+        self._add(path, posixpath.relpath(target, posixpath.dirname(path)))
+
+    def _add(self, path: str, entry: Entry) -> None:
+        """Add an entry where there is none.
+
+        :raises ValueError: there are more than any host has.
+        """
+        if self.has(path):
+            return
+        if len(self.entries) >= MOST:
+            raise ValueError(f"its outputs name more than {MOST} things")
+        self.entries[path] = entry
+        self._register(path)
 
     def target(self, path: str) -> str | None:
         """Return where a link leads to, as a path of the report; None where there is no link."""

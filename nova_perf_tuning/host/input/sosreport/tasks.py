@@ -27,8 +27,7 @@ _OF_GROUP: Final = re.compile(
 )
 _ALLOWED: Final = re.compile(r"pid (\d{1,7})'s current affinity list: ([\d,-]{1,4096})")
 _VCPU: Final = re.compile(r"<vcpu id=['\"](\d{1,4})['\"] pid=['\"](\d{1,7})['\"]/>")
-_PID: Final = re.compile(r"<domstatus [^>]*pid=['\"](\d{1,7})['\"]")
-_GUEST: Final = re.compile(r"\S*qemu\S* (?:.* )?-name guest=([^, ]{1,255})[, ]")
+_PID: Final = re.compile(r"\spid=['\"](\d{1,7})['\"]")
 _KERNEL: Final = re.compile(r"\[(.{1,64})\]")
 _WORKER: Final = re.compile(r"vhost-\d{1,10}|napi/.{1,60}")
 #: Users that Open vSwitch is packaged with, and what ps makes of long names.
@@ -36,6 +35,7 @@ _SWITCH_USERS: Final = ("root", "0", "openvswitch", "openvsw+")
 _NOBODY: Final = 65534
 _MAX_PID: Final = 1 << 22
 _MOST: Final = 1 << 18
+_LONGEST: Final = 4096
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -127,15 +127,25 @@ def _guests(report: SosReport, by_process: Mapping[int, list[_Task]]) -> Iterato
     known: set[str] = set()
     for file in report.names(guests.RUNNING):
         name = file.removesuffix(".xml")
-        pid = _PID.search(report.text(f"{guests.RUNNING}/{file}"))
+        status = report.text(f"{guests.RUNNING}/{file}").partition("<domstatus ")[2]
+        pid = _PID.search(" " + status.partition(">")[0])
         if name != file and pid is not None and int(pid[1]) in by_process:
             known.add(name)
             yield int(pid[1]), name
     for pid_of, tasks in by_process.items():
-        match = _GUEST.match(tasks[0].command)
-        if match is not None and match[1] not in known and is_name(match[1]):
-            known.add(match[1])
-            yield pid_of, match[1]
+        own = _guest_of(tasks[0].command)
+        if own not in known and is_name(own):
+            known.add(own)
+            yield pid_of, own
+
+
+def _guest_of(command: str) -> str:
+    """Return the guest that a command line of QEMU names, empty where it is none."""
+    words = command[:_LONGEST].split(" ")
+    if "qemu" not in words[0] or "-name" not in words[:-1]:
+        return ""
+    named = words[words.index("-name") + 1]
+    return named.partition(",")[0].removeprefix("guest=")
 
 
 def _add_guest(report: SosReport, name: str, tasks: list[_Task], names: _Names) -> None:

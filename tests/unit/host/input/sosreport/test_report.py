@@ -281,6 +281,59 @@ class BoundsTest(testcase.TestCase):
         for path in (self.report, packed):
             self.assertRaises(FactsError, reader.read_host, path)
 
+    def test_garbage_is_no_crash(self) -> None:
+        """Whatever commands have printed: the facts are read, and what makes no sense is unknown."""
+        commands = pathlib.Path(self.report, "sos_commands")
+        (commands / "openvswitch").mkdir()
+        (commands / "openvswitch/ovs-appctl_dpif-netdev.pmd-rxq-show").write_text("pmd")
+        (commands / "kernel").mkdir()
+        for name in ("sysctl_-a", "uname_-a", "lsmod"):
+            (commands / "kernel" / name).write_text("a = b")
+        files = [path for path in commands.rglob("*") if path.is_file()]
+        files.append(pathlib.Path(self.report, "proc/interrupts"))
+        shutil.rmtree(f"{self.report}/sys/devices/system")
+        shutil.rmtree(f"{self.report}/proc/irq")
+        for path in files:
+            good = path.read_text()
+            lines = good.splitlines()
+            for bad in (
+                "",
+                "\0\n\x1b[31m\n",
+                good.replace("0", "99999999999999999999"),
+                good.replace("1", "-"),
+                good.replace(" ", "\n"),
+                good[: len(good) // 2],
+                "\n".join(reversed(lines)),
+                "\n".join(line.split(" ", 1)[-1] for line in lines),
+            ):
+                path.write_text(bad)
+                with self.subTest(path.name, start=bad[:20]):
+                    reader.read_host(self.report)
+            path.write_text(good)
+
+    def test_what_outputs_name_is_bounded(self) -> None:
+        rows = "{0}: t{0}: <UP> mtu 1500 state UP\n    x numtxqueues 4096 numrxqueues 4096\n"
+        path = pathlib.Path(self.report, "sos_commands/networking/ip_-s_-d_link")
+        path.write_text("".join(rows.format(number) for number in range(100)))
+        error = self.assertRaises(FactsError, reader.read_host, self.report)
+        self.assertIn("300000", str(error))
+
+    def test_long_lines_are_read_in_no_time(self) -> None:
+        """Patterns that try again at each place took minutes for a line of a megabyte."""
+        for name, line in (
+            ("process/ps_-elfL", "1 S a 5 1 5 0 1 80 0 - 1 p 1 ? 0 " + "qemu" * 250_000),
+            ("pci/lspci_-nnvv", "00:01.0 " + "[0200]: x " * 100_000),
+            ("pci/lspci_-nnvv", "00:01.0 x [0200]: y [8086:1592]" + "\n " * 500_000),
+        ):
+            path = pathlib.Path(self.report, "sos_commands", name)
+            good = path.read_text()
+            path.write_text(good + line + "\n")
+            reader.read_host(self.report)
+            path.write_text(good)
+        status = pathlib.Path(self.report, "run/libvirt/qemu/instance-00000001.xml")
+        status.write_text("<domstatus " * 100_000)
+        reader.read_host(self.report)
+
     def test_what_is_passed_over_is_bounded(self) -> None:
         packed = sosreports.pack(self.report, f"{self.report}.tar.xz")
         self.patch(archive, "MAX_REPORT", 10000)
