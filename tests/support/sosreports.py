@@ -12,11 +12,25 @@ import shutil
 import sys
 import tarfile
 
-from nova_perf_tuning.host.input.facts import reader
+from nova_perf_tuning.host.input.facts import ethtool, reader
 from nova_perf_tuning.host.model import host_model
 
-#: What plugins of sos copy, as add_copy_spec() has it: processor, numa, hardware, networking, kernel, system, libvirt.
+#: What plugins of sos copy, as add_copy_spec() has it: processor, hardware, networking, kernel, memory, system,
+#: libvirt, openstack_nova, openstack_neutron, cgroups, systemd, tuned.
 _COPIED = (
+    "proc/net",
+    "sys/devices/system/clocksource",
+    "sys/devices/virtual/dmi",
+    "sys/class/dmi",
+    "sys/kernel/mm",
+    "sys/module",
+    "sys/fs/cgroup",
+    "etc/default",
+    "etc/sysconfig",
+    "etc/neutron",
+    "etc/openvswitch",
+    "etc/systemd",
+    "etc/tuned",
     "proc/cpuinfo",
     "proc/cmdline",
     "proc/interrupts",
@@ -35,7 +49,13 @@ firmware-version: 4.40
 bus-info: {pci}
 supports-statistics: yes
 """
-_ROWS = ("RX", "TX", "Other", "Combined")
+#: What ``ip -d link`` says of a device.
+_KINDS = {
+    "tap": "tun type tap pi off vnet_hdr on ",
+    "bridge": "bridge forward_delay 1500 hello_time 200 ",
+    "bond": "bond mode 802.3ad miimon 100 ",
+    "vlan": "vlan protocol 802.1Q id 5 ",
+}
 _FEATURES = """Features for {name}:
 rx-checksumming: on
 tx-checksumming: on
@@ -65,11 +85,16 @@ def write(host: str, out: str, *, sysfs: bool = True, names: bool = True) -> str
     for nic in facts.nics:
         _add_nic(host, report, nic)
     _put(report, "processor", "lscpu_-ae", _lscpu(facts))
-    _put(report, "processor", "lscpu", "Architecture:          x86_64\n")
+    xen = "Hypervisor vendor:  Xen\nVirtualization type:  para\n"
+    machine = "Architecture:          x86_64\n"
+    _put(report, "processor", "lscpu", machine + xen * (facts.virtualization == "xen-pv"))
     _put(report, "numa", "numactl_--hardware", _numactl(facts))
     _put(report, "networking", "ip_-s_-d_link", _ip(facts))
     _put(report, "pci", "lspci_-nnvv", _lspci(facts))
-    _add_guests(report, facts, names)
+    interrupts = report / "proc/interrupts"
+    if not interrupts.exists():
+        interrupts.write_text(_interrupts(facts))
+    _add_processes(host, report, facts, names)
     return out
 
 
@@ -107,6 +132,9 @@ def _add_nic(host: str, report: pathlib.Path, nic: host_model.Nic) -> None:
     directory = report / os.path.relpath(os.path.realpath(link), os.path.realpath(host))
     directory.mkdir(parents=True)
     (directory / "flags").write_text("0x1003\n")
+    counters = link / "statistics"
+    if counters.is_dir():
+        shutil.copytree(counters, directory / "statistics")
     if nic.pci is None:
         _put(report, "networking", f"ethtool_-i_{nic.name}", _DRIVER.format(driver="tun", pci=""))
         _put(report, "networking", f"ethtool_-l_{nic.name}", "netlink error: not supported\n")
@@ -115,64 +143,112 @@ def _add_nic(host: str, report: pathlib.Path, nic: host_model.Nic) -> None:
     driver = _DRIVER.format(driver=nic.driver, pci=nic.pci)
     _put(report, "networking", f"ethtool_-i_{nic.name}", driver)
     _put(report, "networking", f"ethtool_{nic.name}", f"\tSpeed: {nic.speed_mbps}Mb/s\n")
-    _put(report, "networking", f"ethtool_-k_{nic.name}", _FEATURES.format(name=nic.name))
+    known = ethtool.read(reader.open_root(host), nic.name)
+    features = _FEATURES.format(name=nic.name)
     channels = {"RX": "n/a", "TX": "n/a", "Other": "1", "Combined": str(nic.rx_queues)}
-    rings = {"RX": "2048", "TX": "2048"}
-    _put(report, "networking", f"ethtool_-l_{nic.name}", _table("Channel", nic.name, channels))
-    _put(report, "networking", f"ethtool_-g_{nic.name}", _table("Ring", nic.name, rings))
+    most = channels
+    if known is not None:
+        features = f"Features for {nic.name}:\n"
+        for feature, on in known.features.items():
+            fixed = " [fixed]" if feature in known.fixed else ""
+            features += f"{feature}: {'on' if on else 'off'}{fixed}\n"
+        keys = ("rx", "tx", "combined")
+        channels = {key.capitalize(): str(known.channels.get(key, 0)) for key in keys}
+        most = {key.capitalize(): str(known.channels.get(f"{key}_max", 0)) for key in keys}
+    _put(report, "networking", f"ethtool_-k_{nic.name}", features)
+    table = _table("Channel", nic.name, channels, most)
+    _put(report, "networking", f"ethtool_-l_{nic.name}", table)
+    table = _table("Ring", nic.name, {"RX": "2048"}, {"RX": "8160"})
+    _put(report, "networking", f"ethtool_-g_{nic.name}", table)
 
 
-def _add_guests(report: pathlib.Path, facts: host_model.HostFacts, names: bool) -> None:
-    """Add libvirt's status files, the rows of ``ps``, and with ``names`` those of ``pidstat``; the file that says
-    where threads may run is of sos 4.9.
-    """
-    ps = [
-        "F S UID          PID    PPID     LWP  C NLWP PRI  NI ADDR SZ WCHAN  STIME TTY          TIME CMD"
-    ]
-    ps.append(
-        "4 S root           1       0       1  0    1  80   0 - 43796 ep_pol Feb09 ?        00:00:38 /sbin/init"
-    )
-    ps.append(
-        "1 S root           2       0       2  0    1  80   0 -     0 kthrea Feb09 ?        00:00:00 [kthreadd]"
-    )
-    stat = ["Linux 6.12.0 (compute0) \t11/29/26 \t_x86_64_\t(64 CPU)", ""]
-    stat.append(
-        "15:32:01      UID      TGID       TID    %usr %system  %guest   %wait    %CPU   CPU  Command"
-    )
-    for guest in facts.guests:
-        vcpus: list[str] = []
-        allowed: list[str] = []
-        command = f"/usr/bin/qemu-system-x86_64 -name guest={guest.name},debug-threads=on -S"
-        for thread in guest.threads:
-            number, own = thread.tid, str(thread.index)
-            ps.append(
-                f"3 S libvirt+ {guest.pid}       1 {number}  0   {len(guest.threads)}  80   0 - 855933 poll_s 16:18 ?  "
-                f"     00:00:00 {command}"
-            )
-            name = {"vcpu": f"CPU {own}/KVM", "iothread": f"IO iothread{own}"}.get(thread.kind)
-            name = name or {"vhost": f"vhost-{guest.pid}"}.get(thread.kind, "qemu-system-x86")
-            stat.append(
-                f"15:32:01    64055         - {number:9}    0.00    0.00    0.00    0.00    0.00     1  |__{name}"
-            )
-            allowed.append(f"pid {number}'s current affinity list: {thread.affinity}")
-            if thread.kind == "vcpu":
-                vcpus.append(f"<vcpu id='{own}' pid='{number}'/>")
-        defined = report / "etc/libvirt/qemu" / f"{guest.name}.xml"
-        status = (
-            f"<domstatus state='running' reason='booted' pid='{guest.pid}'><vcpus>{''.join(vcpus)}</vcpus>"
-            f"{defined.read_text()}</domstatus>"
+class _Printed:
+    """What ``ps -elfL`` and ``pidstat -tl`` print."""
+
+    def __init__(self) -> None:
+        self.ps = ["F S UID PID PPID LWP C NLWP PRI NI ADDR SZ WCHAN STIME TTY TIME CMD"]
+        self.stat = ["Linux 6.12.0 (compute0)  11/29/26  _x86_64_  (64 CPU)", ""]
+        self.stat.append("15:32:01 UID TGID TID %usr %system %guest %wait %CPU CPU Command")
+        self.add(1, 1, "/sbin/init")
+        self.add(2, 2, "[kthreadd]")
+
+    def add(self, pid: int, tid: int, command: str, name: str = "", parent: int = 1) -> None:
+        """Add a thread; ``name``: what pidstat calls it."""
+        self.ps.append(
+            f"1 S root {pid} {parent} {tid} 0 1 80 0 - 0 poll_s 16:18 ? 00:00:00 {command}"
         )
-        (report / "run/libvirt/qemu" / f"{guest.name}.xml").write_text(status)
-        if names:
-            _put(report, "virsh", f"taskset_{guest.name}", "\n".join(allowed) + "\n")
-    _put(report, "process", "ps_-elfL", "\n".join(ps) + "\n")
+        if name:
+            self.stat.append(f"15:32:01 0 - {tid} 0.00 0.00 0.00 0.00 0.00 1 |__{name}")
+
+
+def _add_processes(
+    host: str, report: pathlib.Path, facts: host_model.HostFacts, names: bool
+) -> None:
+    """Add libvirt's status files, the outputs of ``ps``, and with ``names`` those of ``pidstat`` and ``taskset``."""
+    printed = _Printed()
+    for guest in facts.guests:
+        _copy(host, report, f"proc/{guest.pid}/cgroup", True)
+        _add_guest(report, guest, printed, names)
+    for path in sorted(pathlib.Path(host, "proc").glob("[0-9]*/comm")):
+        number = int(path.parent.name)
+        if number != 1:
+            printed.add(number, number, f"/usr/sbin/{path.read_text().strip()}")
+    pmd = ""
+    for pid in sorted({thread.pid for thread in facts.programs}):
+        printed.add(pid, pid, "ovs-vswitchd unix:db")
+    for thread in facts.programs:
+        printed.add(thread.pid, thread.tid, "ovs-vswitchd unix:db", thread.name)
+        if thread.is_bound:
+            pmd += f"pmd thread numa_id 0 core_id {thread.affinity}:\n  isolated : false\n"
+    if pmd:
+        _put(report, "openvswitch", "ovs-appctl_dpif-netdev.pmd-rxq-show", pmd)
+    _put(report, "process", "ps_-elfL", "\n".join(printed.ps) + "\n")
     if names:
-        _put(report, "process", "pidstat_-tl", "\n".join(stat) + "\n")
+        _put(report, "process", "pidstat_-tl", "\n".join(printed.stat) + "\n")
 
 
-def _table(what: str, name: str, values: dict[str, str]) -> str:
+def _add_guest(
+    report: pathlib.Path, guest: host_model.GuestProcess, printed: _Printed, names: bool
+) -> None:
+    vcpus: list[str] = []
+    allowed: list[str] = []
+    command = f"/usr/bin/qemu-system-x86_64 -name guest={guest.name},debug-threads=on -S"
+    for thread in guest.threads:
+        number, own = thread.tid, str(thread.index)
+        if thread.kernel:
+            printed.add(number, number, f"[vhost-{guest.pid}]", parent=2)
+            continue
+        named = {"vcpu": f"CPU {own}/KVM", "iothread": f"IO iothread{own}"}
+        named["vhost"] = f"vhost-{guest.pid}"
+        printed.add(guest.pid, number, command, named.get(thread.kind, "qemu-system-x86"))
+        allowed.append(f"pid {number}'s current affinity list: {thread.affinity}")
+        if thread.kind == "vcpu":
+            vcpus.append(f"<vcpu id='{own}' pid='{number}'/>")
+    status = report / "run/libvirt/qemu" / f"{guest.name}.xml"
+    defined = status
+    if not status.exists():
+        defined = report / "etc/libvirt/qemu" / f"{guest.name}.xml"
+    xml = defined.read_text()
+    domain = xml[xml.index("<domain ") : xml.rindex("</domain>") + len("</domain>")]
+    status.write_text(
+        f"<domstatus state='running' reason='booted' pid='{guest.pid}'><vcpus>{''.join(vcpus)}</vcpus>"
+        f"{domain}</domstatus>"
+    )
+    if names:
+        _put(report, "virsh", f"taskset_{guest.name}", "\n".join(allowed) + "\n")
+
+
+def _interrupts(facts: host_model.HostFacts) -> str:
+    """Return /proc/interrupts of a host that has none."""
+    lines = ["  CPU0"]
+    for index, irq in enumerate(facts.irqs.values()):
+        lines.append(f"{irq.number}: 1 PCI-MSIX-{irq.device} {index}-edge {irq.name or ''}")
+    return "\n".join(lines) + "\n"
+
+
+def _table(what: str, name: str, values: dict[str, str], most: dict[str, str]) -> str:
     rows = "".join(f"{key}:\t\t{value}\n" for key, value in values.items())
-    maxima = rows.replace("2048", "8160")
+    maxima = "".join(f"{key}:\t\t{value}\n" for key, value in most.items())
     return (
         f"{what} parameters for {name}:\nPre-set maximums:\n{maxima}"
         f"Current hardware settings:\n{rows}"
@@ -213,13 +289,15 @@ def _numactl(facts: host_model.HostFacts) -> str:
 def _ip(facts: host_model.HostFacts) -> str:
     lines: list[str] = []
     for index, nic in enumerate(facts.nics, 1):
+        above = nic.bond or nic.bridge
+        master = f"master {above} " if above else ""
         lines.append(
             f"{index}: {nic.name}: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu {nic.mtu} qdisc mq "
-            f"state {(nic.operstate or 'up').upper()} mode DEFAULT group default qlen 1000"
+            f"{master}state {(nic.operstate or 'up').upper()} mode DEFAULT group default qlen 1000"
         )
         queues = f"numtxqueues {nic.tx_queues} numrxqueues {nic.rx_queues}"
         lines.append("    link/ether 52:54:00:e2:28:a3 brd ff:ff:ff:ff:ff:ff promiscuity 0")
-        kind = "tun type tap pi off vnet_hdr on " if nic.kind == "tap" else ""
+        kind = _KINDS.get(nic.kind, "")
         lines.append(f"    {kind}addrgenmode eui64 {queues} gso_max_size 65536")
         lines.append("    RX: bytes  packets  errors  dropped overrun mcast   ")
         lines.append("    100        10       0       0       0       0       ")

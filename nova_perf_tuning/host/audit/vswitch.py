@@ -14,9 +14,13 @@ from nova_perf_tuning.host.model.owners import ISOLATED_AT_BOOT, Owner
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, NoDataError, need
 
+_WORKERS_UNKNOWN = "which threads ovs-vswitchd has, and where they may run, is unknown"
 
-def _switch_runs(host: Host) -> bool:
-    """Whether a sosreport says that Open vSwitch runs: without names of its threads."""
+
+def _lacks_workers(host: Host) -> bool:
+    """Whether Open vSwitch runs and this is a sosreport: it has numbers of threads, seldom more."""
+    if not host.root.is_report:
+        return False
     for number in host.names("proc"):
         if number.isdecimal() and host.text(f"proc/{number}/comm") == claims.OVS:
             return True
@@ -39,8 +43,8 @@ def _threads(host: Host) -> tuple[list[host_model.ProgramThread], list[host_mode
         if thread.program == claims.OVS:
             threads = polling if thread.is_bound else others
             threads.append(thread)
-    if not polling and not others and _switch_runs(host):
-        host.need_collected("sos_commands/process/pidstat_-tl")
+    if not polling and not others:
+        need(not _lacks_workers(host), _WORKERS_UNKNOWN, NoDataError)
     need(polling or others, "ovs-vswitchd has no handler, revalidator or PMD thread here")
     return polling, others
 
@@ -115,6 +119,7 @@ class OvsOnDedicated(HostRule):
                 f"{cpulist.named(reached)}, which guests or PMD threads own",
                 subject="handlers",
             )
+        need(others or not _lacks_workers(host), _WORKERS_UNKNOWN, NoDataError)
 
     def _reached(self, host: Host, allowed: frozenset[int]) -> frozenset[int]:
         """Return the owned CPUs on which a thread that may use ``allowed`` runs.

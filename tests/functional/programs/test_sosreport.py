@@ -15,7 +15,9 @@ from nova_perf_tuning.host.model import host_model
 from tests.support import patience, program, sos_program, testcase
 
 #: Those that collect what is read, without the two that take longest: systemd and openvswitch.
-_PLUGINS = "kernel,processor,numa,hardware,networking,process,memory,pci,system,libvirt,virsh,cgroups"
+_PLUGINS = (
+    "kernel,processor,numa,hardware,networking,process,memory,pci,system,libvirt,virsh,cgroups"
+)
 
 
 def _of_hardware(facts: host_model.HostFacts) -> dict[str, dict[str, object]]:

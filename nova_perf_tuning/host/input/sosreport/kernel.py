@@ -23,9 +23,13 @@ def add(report: SosReport) -> None:
     words = report.command("kernel", "uname_-a").split()
     if len(words) > 2 and words[0] == "Linux":
         report.put("proc/sys/kernel/osrelease", words[2])
-    machine = fields(report.command("processor", "lscpu")).get("Architecture")
-    if machine:
-        report.put("proc/sys/kernel/arch", machine)
+    printed = fields(report.command("processor", "lscpu"))
+    if printed.get("Architecture"):
+        report.put("proc/sys/kernel/arch", printed["Architecture"])
+    if printed.get("Hypervisor vendor") == "Xen":
+        report.put("sys/hypervisor/type", "xen")
+        if printed.get("Virtualization type") == "para":
+            report.put("sys/hypervisor/guest_type", "PV")
     for line in report.command("kernel", "lsmod").splitlines()[1:]:
         module = line.partition(" ")[0]
         if _MODULE.fullmatch(module):

@@ -164,6 +164,33 @@ class FactsTest(testcase.TestCase):
                 self.assertEqual(expected, reader.read_host(f"{self.out}.tar"))
 
 
+class SteeringTest(testcase.TestCase):
+    def test_rps_that_was_used_on_guests_cpus(self) -> None:
+        """No report has masks of RPS; softnet_stat counts the packets that it handed to a CPU."""
+        host = sysroots.make_host(self)
+        out = os.path.join(place(self), "report")
+        sosreports.write(host, out)
+        os.makedirs(f"{out}/proc/77/net")
+        os.symlink("77", f"{out}/proc/self")
+        os.symlink("self/net", f"{out}/proc/net")
+        for used in (0, 0x1B0C):
+            rows = ""
+            for cpu in range(8):
+                count = used if cpu == 3 else 0
+                rows += f"00000001 {'00000000 ' * 8}{count:08x} 00000000 00000000 {cpu:08x}\n"
+            pathlib.Path(out, "proc/77/net/softnet_stat").write_text(rows)
+            done = program.nova_perf(
+                "audit", "--sysroot", out, "-f", "json", "--rule", "rps-on-dedicated"
+            )
+            document = program.json.loads(done.stdout)
+            if used:
+                (finding,) = document["findings"]
+                self.assertEqual("/proc/net/softnet_stat", finding["evidence"][0]["path"])
+                self.assertIn("CPU 3: 6924", finding["evidence"][0]["value"])
+            else:
+                self.assertEqual("no_data", document["unknown"][0]["code"])
+
+
 class ProgramsTest(testcase.TestCase):
     SWITCH = (
         "5 S openvsw+ 819 1 {} 10 4 70 -10 - 58948 poll_s Feb09 ? 00:00:33 ovs-vswitchd unix:db\n"
