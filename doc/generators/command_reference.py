@@ -8,9 +8,10 @@ the options of a program whose parser that function returns; ``perf-options`` th
 import argparse
 import importlib
 import inspect
+import pathlib
 import re
+import tomllib
 from collections.abc import Iterable, Iterator
-from importlib import metadata
 from typing import Any
 
 from code_reference import Generated, fields, heading, plain, wrapped
@@ -20,7 +21,7 @@ from nova_perf_tuning.conf import opts
 
 #: Program -> the entry points of its commands.
 GROUPS = {"nova-perf": "nova_perf_tuning.cli", "openstack": "openstack.perf.v1"}
-OURS = "nova_perf_tuning."
+TOP = pathlib.Path(__file__).parents[2]
 #: In help texts: a command in quotes or as an example, an option, an extra spec.
 PROGRAM_TEXT = re.compile(
     r"'((?:nova-perf|openstack|tools/)[^']*)'|(?<=^Example: )(.*)|(?<![\w-])(--[a-z][a-z-]*|-f json|-o\b)"
@@ -45,9 +46,12 @@ class Commands(Generated):
     def lines(self) -> list[str]:
         (program,) = self.arguments
         lines: list[str] = []
-        for entry in sorted(metadata.entry_points(group=GROUPS[program])):
-            if entry.value.startswith(OURS):
-                lines += self.section(f"{program} {entry.name.replace('_', ' ')}", entry.load())
+        # Not of what is installed: it may be of before a command came.
+        project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        for name, place in sorted(project["entry-points"][GROUPS[program]].items()):
+            module, _, factory = place.partition(":")
+            words = f"{program} {name.replace('_', ' ')}"
+            lines += self.section(words, getattr(importlib.import_module(module), factory))
         return lines
 
     @staticmethod

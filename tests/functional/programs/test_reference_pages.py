@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of pages that are made from the code are in the tree, and are as the code makes them now."""
+
+import ast
+import pathlib
+import re
+import shutil
+import sys
+import tomllib
+
+from tests.support import directories, patience
+
+TOP = pathlib.Path(__file__).parents[3]
+PROGRAM = TOP / "doc/make_reference.py"
+MARK = ".. made by doc/make_reference.py: "
+#: What the reference is of -> its page, and what stands in it.
+PAGES = {
+    "extra-specs": "perf:vhost_placement",
+    "profiles": "network-throughput",
+    "audit": "nic-irq-on-dedicated",
+    "metrics": "nova_perf_guest_host_cpu_seconds_total",
+    "configuration": "verify_interval",
+    "settings": "irq_affinity",
+    "benchmarks": "iperf3",
+    "cli": "nova-perf specs",
+}
+
+
+class ReferencePagesTest(directories.DirectoryCase):
+    def test_pages_are_as_the_code_makes_them(self):
+        done = patience.run([sys.executable, PROGRAM, "--check"])
+        self.assertEqual((0, ""), (done.returncode, done.stdout), done.stderr)
+
+    def test_each_reference_can_be_read_in_the_checkout(self):
+        for name, word in PAGES.items():
+            with self.subTest(name):
+                text = (TOP / f"doc/source/reference/{name}.rst").read_text(encoding="utf-8")
+                self.assertIn(word, text.partition(MARK)[2])
+
+    def test_a_part_that_is_behind_is_named_and_written_and_others_stay(self):
+        for name in ("doc/generators", "doc/make_reference.py", "nova_perf_tuning"):
+            (self.directory / name).parent.mkdir(exist_ok=True)
+            if name.endswith(".py"):
+                shutil.copy(TOP / name, self.directory / name)
+            else:
+                (self.directory / name).symlink_to(TOP / name)
+        page = self.directory / "doc/source/page.rst"
+        page.parent.mkdir()
+        page.write_text(f"Title\n\n{MARK}perf-policy-table\n\nBetween\n\n{MARK}perf-settings\n")
+        argv = [sys.executable, self.directory / "doc/make_reference.py"]
+        checked = patience.run([*argv, "--check"])
+        self.assertEqual(1, checked.returncode, checked.stderr)
+        self.assertIn("doc/source/page.rst: run ", checked.stdout)
+        self.assertEqual(0, patience.run(argv).returncode)
+        whole = page.read_text()
+        self.assertIn("\nBetween\n", whole)
+        self.assertIn("perf:irq_placement", whole)
+        page.write_text(whole.replace("perf:irq_placement", "perf:other"))
+        self.assertEqual(0, patience.run(argv).returncode)
+        self.assertEqual(whole, page.read_text())
+        self.assertEqual(0, patience.run([*argv, "--check"]).returncode)
+
+    def test_pages_are_built_without_this_project(self):
+        """The extra docs alone builds them."""
+        tree = ast.parse((TOP / "doc/source/conf.py").read_text(encoding="utf-8"))
+        settings = {}
+        for node in ast.walk(tree):
+            self.assertNotIsInstance(node, ast.Import | ast.ImportFrom)
+            if isinstance(node, ast.Assign) and node.targets[0].id == "extensions":
+                settings = set(ast.literal_eval(node.value))
+        project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        docs = project["optional-dependencies"]["docs"]
+        self.assertLessEqual(settings, {re.split(r"[^\w.-]", name)[0] for name in docs})
+
+    def test_the_extra_all_has_every_extra_of_users(self):
+        """Only libvirt is built where it is installed, and needs a compiler."""
+        project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        extras = project["optional-dependencies"]
+        [whole] = extras["all"]
+        named = set(whole.partition("[")[2].rstrip("]").split(","))
+        of_developers = {"all", "smoke", "test", "lint", "docs"}
+        self.assertEqual(set(extras) - of_developers - {"libvirt"}, named)
