@@ -17,6 +17,8 @@ from nova_perf_tuning.printing import counted
 _AFFINITIES = frozenset({host_model.IrqTarget.kind, host_model.ThreadTarget.kind})
 _MASKS = frozenset({"rps", "host_cpus"})
 _WORK = frozenset({"vcpu", *proof.WORK})
+#: Width of the names of all sets that may be in one row.
+_WIDEST = 200
 #: Fields of a setting in the JSON.
 _FIELDS = ("kind", "target", "value", "current", "reason", "rule", "identity")
 #: Warnings that are shown one by one.
@@ -123,7 +125,7 @@ def _show_sets(plan: planner.Plan) -> None:
         owners = [name for name in names if name not in _WORK]
         roles = dict.fromkeys(_ROLES.get(name, _ROLES["overlap"]) for name in owners or names)
         rows.append((", ".join(names), cpus, "; ".join(roles)))
-    command.print_table(("CPU set", "CPUs", "role"), rows)
+    command.print_table(("CPU set", "CPUs", "role"), rows, limit=_WIDEST)
     seen = [name for name in proof.WORK if plan.sets.get(name)]
     if seen and not plan.sets["overlap"]:
         command.say(f"{_apart(plan)} (compared: {', '.join(seen)})")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``nova-perf plan`` from end to end, in this process, on generated hosts and hostile input."""
 
+import itertools
 import os
 import pathlib
 import re
@@ -142,6 +143,16 @@ class PlanCommandTest(directories.DirectoryCase):
         named = {name for line in sets.splitlines()[1:] for name in re.split(", |  +", line)}
         planned = self.plan(*conf)["sets"]
         self.assertLessEqual({name for name, value in planned.items() if value}, named)
+
+    def test_names_of_many_sets_keep_the_columns_below_each_other(self):
+        root = str(self.directory / "small")
+        gen_host.write(root, "small")
+        head, *lines = program.shown(self, "plan", "--sysroot", root).splitlines()
+        place = head.index("CPUs")
+        rows = list(itertools.takewhile(lambda line: not line.startswith("OK"), lines))
+        self.assertGreater(max(map(len, (row[:place].rstrip() for row in rows))), 60)
+        for row in rows:
+            self.assertRegex(row[place - 2 :], "^  [0-9]", row)
 
     def test_work_on_dedicated_cpus_is_named(self):
         conf = self.nova_conf(dedicated="0-7")
