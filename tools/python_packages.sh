@@ -5,6 +5,8 @@
 #   install_packages VENV ARGUMENT...   arguments that pip and uv share: requirements, -r, -c, -e, --no-deps,
 #                                       --no-build-isolation; prints what the installer says
 #
+# With PACKAGES_UNCOMPILED=1 no bytecode is made, for environments that run little of what is installed.
+#
 # uv and its packages are kept in ${NOVA_PERF_CACHE:-${XDG_CACHE_HOME:-~/.cache}/nova-perf-tuning}. Files of an
 # environment are hard links into that cache: whoever wants to change one has to write a new one.
 # shellcheck shell=bash
@@ -44,7 +46,9 @@ install_packages() (
     NO_INDEX=''
     export UV_CACHE_DIR=${UV_CACHE_DIR:-$packages_cache/uv-packages} UV_PYTHON_DOWNLOADS=never "${uv_settings[@]}"
     mkdir -p "$packages_cache/tmp" # uv leaves its locks among temporary files
+    local compile=--compile-bytecode
+    [[ -z ${PACKAGES_UNCOMPILED:-} ]] || compile=--no-compile-bytecode
     # A tree is installed again even when nothing of it seems to have changed, as pip does.
-    exec env TMPDIR="$packages_cache/tmp" "$uv" pip install --no-progress --python "$1/bin/python" --compile-bytecode \
+    exec env TMPDIR="$packages_cache/tmp" "$uv" pip install --no-progress --python "$1/bin/python" "$compile" \
         --reinstall-package nova-perf-tuning ${NO_INDEX:+--no-index} "${@:2}"
 )
