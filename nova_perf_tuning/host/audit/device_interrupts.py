@@ -125,7 +125,10 @@ class DevicesOnOneCpu(HostRule):
             names = named([busy.counts.name_of(irq) for irq in irqs], _GROUPS)
             yield f"/proc/irq/{numbers}", f"{names}, on {cpulist.named(cpus)}"
         if len(groups) > _GROUPS:
-            yield "/proc/irq", f"{len(groups) - _GROUPS} more sets of CPUs that serve interrupts"
+            yield (
+                "/proc/irq",
+                f"{counted(len(groups) - _GROUPS, 'more set')} of CPUs that serve interrupts",
+            )
 
     def _pool(self, host: Host) -> frozenset[int]:
         """Return the CPUs that may serve interrupts: irqaffinity= narrows them on purpose."""
@@ -155,7 +158,7 @@ class DevicesOnOneCpu(HostRule):
             names = named(dict.fromkeys(busy.counts.name_of(irq) for irq in irqs), 2)
             groups.append(f"{numbers} ({names}) may be on {cpulist.named(cpus)}")
         if len(every) > _GROUPS:
-            groups.append(f"{len(every) - _GROUPS} more sets of CPUs")
+            groups.append(f"{counted(len(every) - _GROUPS, 'more set')} of CPUs")
         return f"which CPUs serve interrupts is not known; {'; '.join(groups)}"
 
     def _commands(self, host: Host, busy: _Busy, idle: Sequence[int]) -> str:
