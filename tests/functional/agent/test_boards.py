@@ -5,10 +5,12 @@ import json
 import os
 import pathlib
 import re
+import textwrap
 import time
 import types
 
 import prometheus_client
+import yaml
 
 from nova_perf_tuning.agent import metrics
 from nova_perf_tuning.host.input import guest_cpu
@@ -37,7 +39,7 @@ class BoardsTest(directories.DirectoryCase):
         """Return the collector of an agent that has counted something, with this process as its guest."""
         pid = os.getpid()
         thread = host_model.Thread(pid, "vcpu", None, None, guest_cpu.started(f"/proc/{pid}"))
-        domain = types.SimpleNamespace(uuid=INSTANCE)
+        domain = types.SimpleNamespace(uuid=INSTANCE, dedicated=False)
         guests = [host_model.GuestProcess("instance-1", pid, (thread,), domain)]
         counts = dict.fromkeys(("passes", "written", "drifted"), {"irq_affinity": 3})
         snapshot = agent_samples.agent_state(**counts), types.SimpleNamespace(guests=guests)
@@ -71,6 +73,19 @@ class BoardsTest(directories.DirectoryCase):
         self.assertNotEqual(
             "", self.promtool(["nova_perf_nothing"], before, after), "it would say so"
         )
+
+    def test_prometheus_takes_the_configuration_of_the_page(self):
+        """With the job's name that the alerts have, and the port that help names."""
+        page = (TOP / "doc/source/reference/metrics.rst").read_text(encoding="utf-8")
+        (block,) = re.findall(r"::\n\n((?:    .*\n)*    scrape_configs:\n(?:    .*\n)+)", page)
+        self.write_file(ALERTS.name, ALERTS.read_text())
+        path = self.write_file("prometheus.yml", textwrap.dedent(block))
+        done = patience.run(["promtool", "check", "config", path])
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        self.assertIn("1 rule files found", done.stdout)
+        (job,) = yaml.safe_load(textwrap.dedent(block))["scrape_configs"]
+        self.assertIn(f'up{{job="{job["job_name"]}"}} == 0', ALERTS.read_text())
+        self.assertIn(":9751", job["static_configs"][0]["targets"][0])
 
     def test_guests_join_with_an_exporter_of_libvirt(self):
         """By the queries of the page, also while an instance migrates and two hosts have it."""
