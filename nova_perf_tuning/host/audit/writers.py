@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from nova_perf_tuning.host.audit.base import HostRule
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.input.facts import writers
-from nova_perf_tuning.rules import Finding, Level, need
+from nova_perf_tuning.host.model.notes import NoteCode
+from nova_perf_tuning.rules import Finding, Level, NoDataError, need
 
 
 class CompetingWriters(HostRule):
@@ -21,9 +22,16 @@ class CompetingWriters(HostRule):
     def check(self, host: Host) -> Iterator[Finding]:
         host.need_programs()
         need(host.facts.nics, "no network devices")
-        for writer in writers.read_writers(host.root):
+        found = list(writers.read_writers(host.root))
+        for writer in found:
             yield self.finding(
                 [(writer.path, writer.says)],
                 f"{writer.name} places {', '.join(sorted(writer.kinds))} by {writer.path}",
                 subject=writer.path,
             )
+        is_report = any(note.code is NoteCode.REPORT_LACKS for note in host.facts.warnings)
+        need(
+            found or not is_report,
+            "a sosreport has few of the files that would say it",
+            NoDataError,
+        )
