@@ -15,8 +15,8 @@ from nova_perf_tuning.host.input.sosreport.report import Entry
 
 #: What is kept of a report: of 1,024 CPUs, 2,048 interrupts and 512 guests 60 MB.
 MAX_KEPT: Final = 96 << 20
-#: A file that is longer is left out: nothing that is read of a host is.
-MAX_FILE: Final = 16 << 20
+#: A file that is longer is left out. /proc/interrupts of 1,024 CPUs and 2,048 interrupts has 23 MB.
+MAX_FILE: Final = 32 << 20
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 _FILE: Final = _FLAGS | os.O_NONBLOCK | os.O_NOCTTY
 _DIRECTORY: Final = _FLAGS | os.O_DIRECTORY
@@ -82,15 +82,15 @@ class _Tree:
             return
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
+            if status.st_size > MAX_FILE:
+                self.left_out.append("/".join(parts))
+                return
             try:
                 bounded_read.check_plain(status.st_mode)
-                data = file.read(MAX_FILE + 1)
+                data = file.read(status.st_size)
             except OSError:
                 return
-        if len(data) > MAX_FILE:
-            self.left_out.append("/".join(parts))
-        else:
-            self._add(parts, data)
+        self._add(parts, data)
 
     def _add(self, parts: tuple[str, ...], entry: Entry) -> None:
         self._left -= len(entry)

@@ -7,7 +7,9 @@ interrupt, which pci_msi_domain_calc_hwirq() in drivers/pci/msi makes of domain,
 function.
 """
 
+import itertools
 import re
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from nova_perf_tuning.host.input.sosreport import pci
@@ -40,7 +42,7 @@ class Line(NamedTuple):
 
 def add(report: SosReport) -> None:
     """Add interrupts with the names of their handlers, and the vectors of PCI devices."""
-    found = _lines(report.text("proc/interrupts"))
+    found = _lines(report.lines("proc/interrupts"))
     if found and not report.names(_DIRECTORY):
         report.lacks.append("affinities of interrupts")
     for line in found:
@@ -52,12 +54,11 @@ def add(report: SosReport) -> None:
             report.put(f"{pci.place(report, line.device)}/msi_irqs/{line.number}", "msix")
 
 
-def _lines(text: str) -> list[Line]:
+def _lines(rows: Iterator[str]) -> list[Line]:
     """Return the numbered interrupts of /proc/interrupts."""
-    head, *rows = text.splitlines() or [""]
-    cpus = len(head.split())
+    cpus = len(next(rows, "").split())
     found: list[Line] = []
-    for row in rows[:_MOST]:
+    for row in itertools.islice(rows, _MOST):
         number, colon, rest = row.partition(":")
         number = number.strip()
         words = rest.split(None, cpus)

@@ -3,6 +3,7 @@
 sos does not collect.
 """
 
+import io
 import posixpath
 import re
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ Entry = bytes | str | set[str]
 #: What a report may have, and its outputs may add.
 MOST: Final = 300_000
 #: Outputs and files that are read here are shorter; sos cuts logs alone.
-_LIMIT: Final = 16 << 20
+_LIMIT: Final = 32 << 20
 #: Domain, bus, device and function of a PCI device.
 ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 #: A name that may become a part of a path.
@@ -62,6 +63,13 @@ class SosReport:
         if not isinstance(entry, bytes) or len(entry) > _LIMIT:
             return ""
         return entry.decode("utf-8", "replace")
+
+    def lines(self, path: str) -> Iterator[str]:
+        """Yield the lines of a file, which may be as large as that of a host of 1,024 CPUs."""
+        entry = self.entries.get(path)
+        if isinstance(entry, bytes):
+            for line in io.BytesIO(entry):
+                yield line.decode("utf-8", "replace")
 
     def command(self, plugin: str, name: str) -> str:
         """Return what a command printed, by the name of its file; empty where it did not run."""
