@@ -44,12 +44,17 @@ def open_journal(args: argparse.Namespace, *, writer: bool = False) -> Journal:
 def directory(args: argparse.Namespace) -> str:
     """Return the directory of the journal that the options name.
 
-    :raises options.OptionError, ConfigError: the sysroot is no directory; the agent's
-        configuration is wrong.
+    :raises options.OptionError, ConfigError: the sysroot is no directory, or a sosreport; the
+        agent's configuration is wrong.
     """
     if not os.path.isdir(os.path.join(args.sysroot, "proc")):
         raise options.OptionError(
             f"--sysroot {args.sysroot}: not a recorded host: it has no proc and sys"
+        )
+    if os.path.isdir(os.path.join(args.sysroot, "sos_commands")):
+        raise options.OptionError(
+            f"--sysroot {args.sysroot}: nothing is written into a sosreport; nova-perf plan and audit show what to "
+            "apply on the host"
         )
     if args.state_dir is not None:
         return str(args.state_dir)

@@ -8,7 +8,7 @@ from nova_perf_tuning import rules
 from nova_perf_tuning.host.audit import runner
 from nova_perf_tuning.host.audit.host import Host, Options
 from nova_perf_tuning.host.input.facts import reader
-from tests.support import audit_cases, audit_hosts, sosreports, sysroots, testcase
+from tests.support import audit_cases, audit_hosts, program, sosreports, sysroots, testcase
 
 #: Rules that no sosreport has the data of.
 NEVER = {"kvm-missing", "vhost-net-missing", "napi-thread-on-dedicated"}
@@ -69,3 +69,15 @@ class RulesTest(testcase.TestCase):
         lacking = self.assert_no_other_word(here, there)
         self.assertEqual(set(), lacking - NEVER - SELDOM - {"machine-slice-cpus"})
         self.assertNotIn(FINDS, there.values())
+
+    def test_nothing_is_written_into_a_report(self) -> None:
+        place = self.enterContext(
+            tempfile.TemporaryDirectory(prefix="nova-perf-sos-", dir=sysroots.workplace())
+        )
+        report = sosreports.write(sysroots.make_host(self), os.path.join(place, "report"))
+        before = sysroots.content(report)
+        for command in ("apply", "verify", "restore", "status"):
+            with self.subTest(command):
+                program.refused(self, command, "--sysroot", report)
+        self.assertEqual(before, sysroots.content(report))
+        self.assertFalse(os.path.exists(f"{report}/var/lib/nova-perf-tuning"))
