@@ -4,6 +4,7 @@
 Counters and the kernel's trace of the same window must agree, each by its own way.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -42,6 +43,9 @@ SCHEMA = json.loads(
     .joinpath("host/interference/report.schema.json")
     .read_text()
 )
+
+
+_TRIES = 5
 
 
 def instances():
@@ -86,6 +90,15 @@ class InterferenceCase(testcase.TestCase):
                 counts.append(item["count"])
         return sum(counts)
 
+    def agreeing(self, check):
+        """Check what is seen, a few times: on a busy machine the trace's second may hold much more or less."""
+        for _try in range(_TRIES - 1):
+            document = self.seen("--trace")
+            with contextlib.suppress(AssertionError):
+                check(document)
+                return
+        check(self.seen("--trace"))
+
     def assert_agree(self, counted, traced, least):
         """The trace begins before the counters are read, and ends behind them."""
         self.assertGreater(counted, least)
@@ -96,55 +109,73 @@ class InterferenceCase(testcase.TestCase):
 class ChannelTest(InterferenceCase):
     def test_a_thread_and_the_timer_that_wakes_it(self):
         self.intrude("thread")
-        document = self.seen("--trace")
-        counted = self.count(document, "processes", intruders.NAME, "counted")
-        traced = self.count(document, "processes", intruders.NAME, "traced")
-        self.assert_agree(counted, traced, 100)
-        ticks = self.count(document, "tick_and_timers", "LOC", "counted")
-        fired = self.count(document, "tick_and_timers", "timer hrtimer_wakeup", "traced")
-        self.assertGreater(ticks, 100)
-        self.assertGreater(fired, 100)
+
+        def check(document):
+            counted = self.count(document, "processes", intruders.NAME, "counted")
+            traced = self.count(document, "processes", intruders.NAME, "traced")
+            self.assert_agree(counted, traced, 100)
+            ticks = self.count(document, "tick_and_timers", "LOC", "counted")
+            fired = self.count(document, "tick_and_timers", "timer hrtimer_wakeup", "traced")
+            self.assertGreater(ticks, 100)
+            self.assertGreater(fired, 100)
+
+        self.agreeing(check)
 
     def test_packets_of_rps(self):
         before = self.seen()["channels"].get("rps", {}).get("counters", 0)
         self.intrude("rps", *VETH)
-        document = self.seen("--trace")
-        found = document["channels"]["rps"]
-        self.assert_agree(found["counters"], found["trace"], before + 100)
+
+        def check(document):
+            found = document["channels"]["rps"]
+            self.assert_agree(found["counters"], found["trace"], before + 100)
+
+        self.agreeing(check)
 
     def test_packets_that_the_cpu_polls_itself(self):
         self.intrude("loopback")
-        document = self.seen("--trace")
-        counted = self.count(document, "interrupts", "softirq NET_RX", "counted")
-        traced = self.count(document, "interrupts", "softirq NET_RX", "traced")
-        self.assert_agree(counted, traced, 100)
+
+        def check(document):
+            counted = self.count(document, "interrupts", "softirq NET_RX", "counted")
+            traced = self.count(document, "interrupts", "softirq NET_RX", "traced")
+            self.assert_agree(counted, traced, 100)
+
+        self.agreeing(check)
 
     def test_interrupts_from_another_cpu(self):
         self.intrude("ipi")
-        document = self.seen("--trace")
-        counted = self.count(document, "processor_interrupts", "CAL", "counted")
-        traced = self.count(document, "processor_interrupts", "call of ", "traced")
-        barriers = self.count(document, "processor_interrupts", "call of ipi_mb", "traced")
-        self.assertGreater(barriers, 50)
-        self.assert_agree(counted, traced, 50)
-        sent = [one["count"] for one in document["senders"] if one["function"] == "ipi_mb"]
-        self.assert_agree(barriers, sum(sent), 50)
+
+        def check(document):
+            counted = self.count(document, "processor_interrupts", "CAL", "counted")
+            traced = self.count(document, "processor_interrupts", "call of ", "traced")
+            barriers = self.count(document, "processor_interrupts", "call of ipi_mb", "traced")
+            self.assertGreater(barriers, 50)
+            self.assert_agree(counted, traced, 50)
+            sent = [one["count"] for one in document["senders"] if one["function"] == "ipi_mb"]
+            self.assert_agree(barriers, sum(sent), 50)
+
+        self.agreeing(check)
 
     def test_work_that_is_bound_to_each_cpu(self):
         self.intrude("workqueue")
-        document = self.seen("--trace")
-        counted = self.count(document, "workqueues", f"kworker/{CPU}", "counted")
-        traced = self.count(document, "workqueues", "work refresh_vm_stats", "traced")
-        self.assertGreater(traced, 20)
-        self.assertGreater(counted, 20)
+
+        def check(document):
+            counted = self.count(document, "workqueues", f"kworker/{CPU}", "counted")
+            traced = self.count(document, "workqueues", "work refresh_vm_stats", "traced")
+            self.assertGreater(traced, 20)
+            self.assertGreater(counted, 20)
+
+        self.agreeing(check)
 
     def test_work_of_an_unbound_workqueue(self):
         self.intrude("writeback")
-        document = self.seen("--trace")
-        seen = self.count(document, "workqueues", "kworker/u", "counted", "sampled")
-        traced = self.count(document, "workqueues", "work wb_workfn", "traced")
-        self.assertGreater(traced, 5)
-        self.assertGreater(seen, 0)
+
+        def check(document):
+            seen = self.count(document, "workqueues", "kworker/u", "counted", "sampled")
+            traced = self.count(document, "workqueues", "work wb_workfn", "traced")
+            self.assertGreater(traced, 5)
+            self.assertGreater(seen, 0)
+
+        self.agreeing(check)
 
 
 class TraceTest(InterferenceCase):
