@@ -8,6 +8,7 @@ when it no longer is. An agent that starts again goes on from it.
 import collections
 import dataclasses
 import enum
+import errno
 import json
 import logging
 import os
@@ -25,6 +26,8 @@ LOG = logging.getLogger(__name__)
 FILE: Final = "forecast.ndjson"
 #: When the file has so many bytes, its older half goes; what is due stays.
 LIMIT: Final = 8 << 20
+#: Longer than any line.
+_LONGEST: Final = 1 << 16
 #: The largest that is read.
 _MOST: Final = 4 * LIMIT
 
@@ -134,8 +137,10 @@ class Forecast:
         try:
             descriptor = atomic_write.open_or_make(self._path)
             try:
-                size = os.lseek(descriptor, 0, os.SEEK_END)
-                os.write(descriptor, text)
+                size = _whole_lines(descriptor)
+                if os.pwrite(descriptor, text, size) < len(text):
+                    os.ftruncate(descriptor, size)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             finally:
                 os.close(descriptor)
             if size + len(text) > LIMIT:
@@ -148,14 +153,29 @@ class Forecast:
         lines = bounded_read.read_text(self._path, _MOST, inside=self._inside).splitlines()
         kept = lines[len(lines) // 2 :]
         begin: list[str] = []
-        first = _parsed(kept[0])[1]
+        there: set[tuple[rewrite_limit.Key, float]] = set()
+        for text in kept:
+            step, at, change = _parsed(text)
+            if step is ForecastStep.DUE:
+                there.add((change.key, at))
         for change in self.due.values():
-            if change.since >= first:
-                continue  # its line is kept
+            if (change.key, change.since) in there:
+                continue
             line = {"step": ForecastStep.DUE.value, "at": change.since, **_fields(change)}
             begin.append(json.dumps(line))
         with atomic_write.writing(self._path, inside=self._inside) as file:
             file.write("".join(f"{line}\n" for line in begin + kept).encode())
+
+
+def _whole_lines(descriptor: int) -> int:
+    """Return the size of a file; what a kill or a full disk left of its last line is cut off."""
+    size = os.lseek(descriptor, 0, os.SEEK_END)
+    begin = max(0, size - _LONGEST)
+    tail = os.pread(descriptor, _LONGEST, begin)
+    if tail and not tail.endswith(b"\n"):
+        size = begin + tail.rfind(b"\n") + 1
+        os.ftruncate(descriptor, size)
+    return size
 
 
 def read(path: str, inside: str = "") -> list[DueChange]:

@@ -56,6 +56,8 @@ class TraceSession:
         self._cpus = cpus
         self.missing: list[str] = []
         self.begin_s = self.end_s = 0.0
+        #: Files of the trace that are being read: an instance with an open one cannot be removed.
+        self.reading = contextlib.ExitStack()
 
     def start(self) -> None:
         """Set everything up and begin to trace."""
@@ -92,12 +94,14 @@ class TraceSession:
 
     def _lines(self, path: str) -> Iterator[str]:
         left = _MAX_TEXT
-        with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
-            for line in file:
-                left -= len(line)
-                if left < 0:
-                    return
-                yield line
+        file = open(path, encoding="utf-8", errors="replace", newline="\n")
+        self.reading.callback(file.close)
+        for line in file:
+            left -= len(line)
+            if left < 0:
+                break
+            yield line
+        file.close()
 
     def dropped(self, cpu: int) -> int:
         """Return how many events found the buffer of a CPU full."""
@@ -208,6 +212,7 @@ def tracing(cpus: frozenset[int]) -> Iterator[TraceSession]:
         yield session
     finally:
         with signals.deferred():
+            session.reading.close()
             _remove(senders_path(path))
             _remove(path)
 

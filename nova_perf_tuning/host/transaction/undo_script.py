@@ -13,7 +13,7 @@ from typing import Final
 
 from nova_perf_tuning import atomic_write, bounded_read, printing
 from nova_perf_tuning.host.kinds import base
-from nova_perf_tuning.host.transaction.journal import Entry, Journal, JournalError
+from nova_perf_tuning.host.transaction.journal import ANY_BOOT, Entry, Journal, JournalError
 
 #: Beside the journal.
 NAME: Final = "undo.sh"
@@ -67,7 +67,9 @@ def script(
             words = ["unknown", printing.printable(entry.kind), printing.printable(entry.target)]
         elif words[0] in _WITH_INDEX:
             at = _WITH_INDEX[words[0]]
-            words.insert(at + 1, index_of(words[at]))
+            # What outlives a boot is of the device of that name in each of them.
+            index = "" if entry.boot_id == ANY_BOOT else index_of(words[at])
+            words.insert(at + 1, index)
         lines.append(" ".join([words[0], *map(quoted, words[1:])]))
     lines += ["finish", ""]
     return "\n".join(lines)

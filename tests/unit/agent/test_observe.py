@@ -106,6 +106,24 @@ class FileTest(directories.DirectoryCase):
         path = self.write_file("forecast.ndjson", "\n".join(self.changes(2, at=5.0)) + '\n{"step')
         self.assertEqual(2, len(forecast.read(path)))
 
+    def test_what_a_full_disk_left_of_a_line_is_cut_off(self):
+        path = self.write_file("forecast.ndjson", "\n".join(self.changes(2, at=5.0)) + '\n{"step')
+        settings = sysroots.settings(sysroots.make_host(self))
+        count = len(settings)
+        for _start in range(2):  # the second met a line that was glued to the rest
+            sample = forecast.Forecast(str(self.directory), clock=lambda: 9.0)
+            sample.update(settings)
+            settings = settings[1:]
+        self.assertEqual(2 + count, len(forecast.read(path)))
+
+    def test_changes_of_one_pass_stay_due_when_the_file_is_cut(self):
+        settings = sysroots.settings(sysroots.make_host(self))
+        sample = forecast.Forecast(str(self.directory), clock=lambda: 7.0)
+        self.patch(forecast, "LIMIT", 100)
+        sample.update(settings)
+        again = forecast.Forecast(str(self.directory), clock=lambda: 8.0)
+        self.assertEqual(sample.due, again.due)
+
     def test_another_file_is_refused(self):
         for text in ("x\ny\n", '{"step": "due"}\n\n', '{"step": "due", "at": "x"}\n\n'):
             with self.subTest(text):

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import BinaryIO, Final, cast
 
-from nova_perf_tuning.host.input.facts.entries import EntriesRoot
+from nova_perf_tuning.host.input.facts.entries import MAX_MEMBERS, EntriesRoot
 from nova_perf_tuning.host.input.facts.root import FactsError
 from nova_perf_tuning.host.input.facts.unpacked import MAX_FILE, MAX_KEPT
 from nova_perf_tuning.host.input.sosreport import kept
@@ -115,12 +115,9 @@ class _Found:
 
         :raises ValueError: there is more than the bounds of this module.
         """
-        self._read += _BLOCK + size
         if not self.is_report:
             self._look(parts)
-        most = MAX_REPORT if self.is_report else MAX_BYTES
-        if self._read > most:
-            raise ValueError(f"more than {most >> 20} MiB")
+        self.passed(size)
         if not self.is_report:
             return True
         if not kept.keeps(parts[self._top :]):
@@ -133,8 +130,27 @@ class _Found:
             raise ValueError(f"more than {MAX_KEPT >> 20} MiB in the files that are read")
         return True
 
+    def passed(self, size: int) -> None:
+        """Count a header and ``size`` bytes behind it.
+
+        :raises ValueError: there is more than the bounds of this module.
+        """
+        self._read += _BLOCK + size
+        most = MAX_REPORT if self.is_report else MAX_BYTES
+        if self._read > most:
+            raise ValueError(f"more than {most >> 20} MiB")
+
     def add(self, parts: Sequence[str], entry: Entry) -> None:
-        """Keep a member."""
+        """Keep a member.
+
+        :raises ValueError: there are more than the bounds of this module.
+        """
+        if len(self.entries) >= MAX_MEMBERS:
+            raise ValueError(f"more than {MAX_MEMBERS} files and directories")
+        if isinstance(entry, str):  # a link, which has no content
+            self._held += len(entry)
+        if self._held > MAX_KEPT and self.is_report:
+            raise ValueError(f"more than {MAX_KEPT >> 20} MiB in the files that are read")
         self.entries["/".join(parts[self._top :])] = entry
 
     def _look(self, parts: Sequence[str]) -> None:
@@ -188,6 +204,7 @@ def _read_members(stream: BinaryIO, found: _Found) -> None:
             size = int(header[_SIZE].strip(b"\0 ") or b"0", 8)
             if not 0 <= size <= _MAX_EXTENDED:
                 raise ValueError("names beyond all measure")
+            found.passed(size)
             long |= _long(kind, _content(stream, size))
             continue
         member = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")

@@ -90,6 +90,18 @@ class ScriptTest(transaction_case.TransactionCase):
         self.assertIn("1 put back", self.undo()[-1])
         self.assertEqual("0f", self.held(RPS))
 
+    def test_what_outlives_a_boot_is_of_any_device_of_the_name(self):
+        """The index of a NIC is another one after a reboot."""
+        entries = []
+        for boot in ("any", "one"):
+            entries.append(
+                Entry("ring", "eth0/rx", "", boot, "1", "2", "2", "", "", "applied", 1.0, 1.0)
+            )
+        self.put("sys/class/net/eth0/ifindex", "2")
+        text = undo_script.script(entries, registry.kinds("/"), self.root, self.root)
+        self.assertIn("device 'any' '-g' '-G' 'eth0' '' 'RX' 'rx' '1' '2'\n", text)
+        self.assertIn("device 'one' '-g' '-G' 'eth0' '2' 'RX' 'rx' '1' '2'\n", text)
+
     def test_a_vector_of_another_device_is_left_alone(self):
         self.run_json("apply")
         [device] = {

@@ -252,6 +252,24 @@ class TestArchive(testcase.TestCase):
         two = self.make([("sys/value", b"7" * 40_000), ("sys/other", b"7" * 40_000)], "w")
         self.assertRaises(FactsError, archive.ArchiveRoot, two)
 
+    def test_links_and_extended_headers_count_too(self) -> None:
+        """Neither has content: 61 KB of links took 20 MB, and headers were read without end."""
+        self.patch(archive, "MAX_MEMBERS", 100)
+        links = os.path.join(trees.grow(self, {}), "links.tar")
+        with tarfile.open(links, "w") as file:
+            for number in range(101):
+                member = tarfile.TarInfo(f"sys/class/net/e{number}")
+                member.type, member.linkname = tarfile.SYMTYPE, "x" * 90
+                file.addfile(member)
+        self.assertRaises(FactsError, reader.read_host, links)
+        self.patch(archive, "MAX_BYTES", 64 << 10)
+        header = tarfile.TarInfo("pax")
+        header.type, header.size = tarfile.XGLTYPE, 0
+        path = os.path.join(trees.grow(self, {}), "headers.tar")
+        pathlib.Path(path).write_bytes(header.tobuf(tarfile.USTAR_FORMAT) * 200)
+        error = self.assertRaises(FactsError, reader.read_host, path)
+        self.assertIn("more than 0 MiB", str(error))
+
     def test_names_are_bounded(self) -> None:
         """92 KB of extended headers once took 2.5 GB."""
         for name in ("sys/" + "x" * 1100, "sys/" + "a/" * 50 + "b", "sys/" + "y" * (1 << 20)):
