@@ -51,7 +51,8 @@ def script(
     """Return the script for entries in the order of writing.
 
     No word of a journal stands in it outside of single quotes: names of devices and of handlers
-    are others'. A network device is told from a later one of its name by its index now.
+    are others'. The index that a network device has now distinguishes it from a later one of its
+    name.
 
     :param root: of the host, :param state_dir: of its journal.
     """

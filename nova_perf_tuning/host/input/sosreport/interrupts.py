@@ -7,7 +7,6 @@ interrupt, which pci_msi_domain_calc_hwirq() in drivers/pci/msi makes of domain,
 function.
 """
 
-import itertools
 import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -26,8 +25,6 @@ _ADDRESS: Final = re.compile(r"(?:PCI-)?MSIX?-([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f
 _CHIPS: Final = ("PCI-MSI", "IR-PCI-MSI", "ITS-MSI", "ITS-PCI-MSI")
 _INDEX_BITS: Final = 11
 _DEVICE_BITS: Final = 27
-#: Interrupts of one host that are read.
-_MOST: Final = 1 << 16
 #: Of what follows the counts of an interrupt.
 _LONGEST: Final = 1024
 
@@ -58,7 +55,7 @@ def _lines(rows: Iterator[str]) -> list[Line]:
     """Return the numbered interrupts of /proc/interrupts."""
     cpus = len(next(rows, "").split())
     found: list[Line] = []
-    for row in itertools.islice(rows, _MOST):
+    for row in rows:
         number, colon, rest = row.partition(":")
         number = number.strip()
         words = rest.split(None, cpus)

@@ -34,7 +34,6 @@ _WORKER: Final = re.compile(r"vhost-\d{1,10}|napi/.{1,60}")
 _SWITCH_USERS: Final = ("root", "0", "openvswitch", "openvsw+")
 _NOBODY: Final = 65534
 _MAX_PID: Final = 1 << 22
-_MOST: Final = 1 << 18
 _LONGEST: Final = 4096
 
 
@@ -78,7 +77,7 @@ def _tasks(text: str) -> Iterator[_Task]:
     head, *rows = text.splitlines() or [""]
     if tuple(head.split()[: len(_HEAD)]) != _HEAD:
         return
-    for row in rows[:_MOST]:
+    for row in rows:
         words = row.split(None, _COLUMNS - 1)
         if len(words) < _COLUMNS or not all(word.isdecimal() for word in words[3:6]):
             continue
@@ -113,7 +112,7 @@ class _Names:
 def _printed(text: str) -> Iterator[tuple[int, str]]:
     """Yield number and name of each thread that ``pidstat -tl`` prints, as ``|__CPU 0/KVM``."""
     column = -1
-    for line in text.splitlines()[:_MOST]:
+    for line in text.splitlines():
         front, mark, name = line.partition("|__")
         words = front.split()
         if "TGID" in words and "TID" in words:
