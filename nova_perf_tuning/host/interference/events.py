@@ -186,6 +186,8 @@ class CpuTrace:
         """Take the next event."""
         if self._task is None:
             self._enter(event.task, event.name)
+        elif event.task != self._task:
+            self._notice_switch(event)
         self._advance(event.time_s)
         handler = _HANDLERS.get(event.event)
         if handler is not None:
@@ -242,13 +244,29 @@ class CpuTrace:
         if match is None:
             self.misfits += 1
             return
+        self._leave(int(match[1]))
+        self._enter(int(match[3]), match[2])
+
+    def _notice_switch(self, event: TraceEvent) -> None:
+        """Switch to the task that an event came to: the kernel did not trace how it got there.
+
+        Linux 6.18 leaves out many switches from idle. When it was is unknown: the time since the
+        event before counts for the task that came where the CPU was idle, else for the one that
+        left.
+        """
+        if self._task != 0:
+            self._advance(event.time_s)
+        self._leave(self._task or 0)
+        self._enter(event.task, event.name)
+
+    def _leave(self, task: int) -> None:
+        """End the run of the current task, or keep what it was in the midst of."""
         if len(self._frames) > 1:
-            self._left[int(match[1])] = self._frames
+            self._left[task] = self._frames
         else:
             for frame in self._frames:
                 self._commit(frame)
         self._frames = []
-        self._enter(int(match[3]), match[2])
 
     def _irq_entry(self, event: TraceEvent) -> None:
         match = _IRQ(event.about)

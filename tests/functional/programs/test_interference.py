@@ -45,7 +45,7 @@ SCHEMA = json.loads(
 )
 
 
-_TRIES = 5
+_TRIES = 3
 
 
 def instances():
@@ -91,22 +91,34 @@ class InterferenceCase(testcase.TestCase):
         return sum(counts)
 
     def agreeing(self, check):
-        """Check what is seen, a few times: on a busy machine the trace's second may hold much more or less."""
+        """Check what is seen, a few times: on a busy machine the trace's second may hold much more."""
         for _try in range(_TRIES - 1):
-            document = self.seen("--trace")
+            document = self.seen_whole()
             with contextlib.suppress(AssertionError):
                 check(document)
                 return
-        check(self.seen("--trace"))
+        check(self.seen_whole())
+
+    def seen_whole(self):
+        """Return what a trace saw that was not full before its end.
+
+        Tests beside this one fill the buffer of a CPU in milliseconds when their threads take turns.
+        """
+
+        def look():
+            document = self.seen("--trace")
+            codes = {note["code"] for note in document["notes"]}
+            return document if "trace_full" not in codes else None
+
+        return patience.until(look, "a trace has room for its second")
 
     def assert_agree(self, counted, traced, least):
-        """The trace begins before the counters are read, and ends behind them.
+        """The trace begins before the counters are read and ends behind them: it holds all of them.
 
-        On a quiet machine they differ by a twentieth. Beside other tests it takes a good part of the second to
-        read the counters of all threads, and the thread is not always there.
+        Beside other tests it takes a good part of a second to read the counters of all threads.
         """
         self.assertGreater(counted, least)
-        self.assertGreaterEqual(traced, counted * 0.5)
+        self.assertGreaterEqual(traced, counted * 0.95)
         self.assertLessEqual(traced, counted * 2 + 50)
 
 

@@ -88,6 +88,20 @@ class TraceTest(testcase.TestCase):
         found, _misfits = seen(recorded.text("trace-own-call"), 10.0, 10.00003)
         self.assertEqual({"python": (Channel.PROCESSES, 1, 30)}, found)
 
+    def test_a_switch_that_the_kernel_did_not_trace(self):
+        """Linux 6.18 leaves out switches from idle; between tasks the time is the former's."""
+        found, misfits = seen(recorded.text("trace-unseen-switch"), 10.0, 10.0023)
+        self.assertEqual(
+            {
+                "timer hrtimer_wakeup": (Channel.TICK_AND_TIMERS, 3, 23),
+                "intruder": (Channel.PROCESSES, 2, 211),
+                "switcher": (Channel.PROCESSES, 1, 100),
+                "another": (Channel.PROCESSES, 1, 0),
+            },
+            found,
+        )
+        self.assertEqual(0, misfits)
+
     def test_a_softirq_that_a_task_interrupts_goes_on_afterwards(self):
         """As PREEMPT_RT has it."""
         found, misfits = seen(recorded.text("trace-rt"), 10.0, 10.000115)
