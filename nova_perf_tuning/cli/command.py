@@ -113,6 +113,8 @@ def failure(error: Exception, program: str, *, debug: bool) -> int:
 
 def error_line(error: Exception, program: str) -> str:
     """Return what a user reads of an error that ends a command of ``program``."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return " ".join(f"{error.filename}: {error.strerror}".split())
     if isinstance(error, errors.PerfTuningError | OSError):
         return " ".join(str(error).split())
     if isinstance(error, ModuleNotFoundError):

@@ -134,7 +134,10 @@ class Entry:
 
 
 _KEEP: Final = "keep the journal: the originals are in it"
-_ROOM: Final = f"free space on that disk and run it again; {_KEEP}"
+_ROOM: Final = (
+    "free space on that disk and run it again, or run undo.sh beside the journal, which puts the "
+    f"originals back without any; {_KEEP}"
+)
 _DISK: Final = (
     f"that disk cannot be read or written: see 'dmesg' and the limits of this user; {_KEEP}"
 )

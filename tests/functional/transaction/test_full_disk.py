@@ -46,5 +46,6 @@ class FullDiskTest(testcase.TestCase):
         self.assertEqual((0, ""), (done.returncode, done.stderr))
         message, targets = done.stdout.splitlines()
         self.assertIn("free space on that disk", message)
+        self.assertIn("undo.sh", message)
         self.assertNotIn("remove", message)
         self.assertEqual("['irq:1']", targets)

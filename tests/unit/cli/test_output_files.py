@@ -63,6 +63,14 @@ class ReadTest(FilesCase):
             with self.subTest(arguments):
                 self.assert_kept("reads that file", self.nova_perf, *arguments)
 
+    def test_what_the_system_refuses_is_named_without_its_number(self):
+        sysroot = hosts.grow(self, hosts.good())
+        for name in ("a" * 300 + ".svg", "/proc/x.svg"):
+            with self.subTest(name[:20]):
+                said = self.nova_perf("plan", "--sysroot", sysroot, "--svg", name)
+                self.assertNotIn("Errno", said)
+                self.assertTrue(said.startswith(f"nova-perf plan: {name}: "), said)
+
     def test_a_recorded_host_is_no_picture(self):
         recorded = self.write_file("host.tar.xz", "x")
         self.assert_kept(
