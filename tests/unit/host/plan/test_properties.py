@@ -104,7 +104,10 @@ class DrawnHostsTest(testcase.TestCase):
 
 
 def _one_node(host):
-    """Return the host as one node without emulator pins, so that everything shares one pool."""
+    """Return the host as one node without pins and slices, so that everything shares one pool.
+
+    A newcomer that is confined to few CPUs may push away those that can go elsewhere.
+    """
     return dataclasses.replace(
         host,
         cpus=tuple(dataclasses.replace(cpu, node=None) for cpu in host.cpus),
@@ -113,6 +116,7 @@ def _one_node(host):
         guests=tuple(
             dataclasses.replace(
                 guest,
+                slice=None,
                 domain=dataclasses.replace(
                     guest.domain, emulator_pin=None, memory_nodes=None, hostdevs=()
                 ),
