@@ -34,11 +34,11 @@ MODULES = {
     "host/plan/layout.py": (
         "host.plan.test_planner host.plan.test_vectors host.test_every_note host.model.test_owners "
         "host.plan.test_novaconf cli.test_plan host.plan.test_outcomes host.plan.test_caches "
-        "host.plan.test_room host.plan.test_properties"
+        "host.plan.test_room host.plan.test_refused host.plan.test_properties"
     ),
     "host/plan/nics.py": (
         "host.plan.test_planner host.plan.test_vectors host.test_every_note host.plan.test_outcomes "
-        "host.plan.test_caches host.plan.test_room host.plan.test_properties"
+        "host.plan.test_caches host.plan.test_room host.plan.test_refused host.plan.test_properties"
     ),
     "host/plan/spread.py": (
         "host.plan.test_spread host.plan.test_planner host.plan.test_outcomes host.plan.test_caches "

@@ -362,6 +362,20 @@ class OwnersTest(testcase.TestCase):
         }
         self.assertEqual({0, 1, 6, 7}, used)
 
+    def test_guests_without_cpus_of_their_own_float_where_services_may_not_run(self):
+        host = dataclasses.replace(hosts.facts(hosts.cpus_of([(0, 8)])), services="0-1")
+        for sets, housekeeping, shared in (
+            (CpuSets(), "0-1", "0-7"),
+            (CpuSets(dedicated="4-7"), "0-1", "0-1"),
+            (CpuSets(shared="2-3"), "0-3", "2-3"),
+            (CpuSets(housekeeping="0"), "0", "0,2-7"),
+        ):
+            with self.subTest(sets):
+                planned = planner.plan(host, sets).sets
+                self.assertEqual(
+                    (housekeeping, shared), (planned["housekeeping"], planned["shared"])
+                )
+
     def test_the_operators_sets_hold_and_a_note_says_who_polls_there(self):
         threads = [hosts.bound("ovs-vswitchd", 900, cpu) for cpu in (2, 3)]
         host = hosts.facts(hosts.cpus_of([(0, 8)]), programs=threads)

@@ -130,6 +130,21 @@ class PlacementTest(testcase.TestCase):
             {"nic-irq-nearest"}, {one.rule for one in plan.settings if one.kind == "irq_affinity"}
         )
 
+    def test_reasons_say_how_many_queues_a_cpu_serves(self):
+        reasons = {one.reason for one in self.plan(6).settings if one.kind == "irq_affinity"}
+        tails = sorted(reason.partition(" on CPU ")[2] for reason in reasons)
+        self.assertEqual(
+            [
+                "0, alone there",
+                "1, which serves 2 of them",
+                "1, which serves 2 of them",
+                "2, which serves 2 of them",
+                "2, which serves 2 of them",
+                "3, alone there",
+            ],
+            tails,
+        )
+
     def test_what_lies_on_a_full_cpu_stays_up_to_an_even_share(self):
         self.assertEqual(
             [1],
