@@ -42,7 +42,7 @@ MODULES = {
     ),
     "host/plan/spread.py": (
         "host.plan.test_spread host.plan.test_planner host.plan.test_outcomes host.plan.test_caches "
-        "host.plan.test_room host.plan.test_properties"
+        "host.plan.test_room host.plan.test_refused host.plan.test_properties"
     ),
     "host/privileged.py": "host.kinds.test_privileged host.kinds.test_kinds",
     "host/input/record.py": "host.input.facts.test_record host.audit.test_record host.model.test_owners",

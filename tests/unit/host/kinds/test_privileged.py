@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 
+import fixtures
 import hypothesis
 from hypothesis import strategies as st
 
@@ -66,6 +67,42 @@ class NamesTest(testcase.TestCase):
             return
         self.assertEqual(f"/sys/class/net/{name}", os.path.normpath(f"/sys/class/net/{name}"))
         self.assertTrue(name.isascii() and name.isprintable())
+
+
+class TraceTest(testcase.TestCase):
+    def test_only_traces_of_this_program_are_written(self):
+        instances = pathlib.Path(self.useFixture(fixtures.TempDir()).path, "instances")
+        other = instances / "of-another"
+        own = instances / "nova-perf-7-1234"
+        senders = instances / "nova-perf-7-1234-senders"
+        for instance in (other, own, senders):
+            instance.mkdir(parents=True)
+            (instance / "tracing_on").write_text("")
+        for instance in (own, senders):
+            privileged.write_trace(str(instance), "tracing_on", "0")
+            self.assertEqual("0\n", (instance / "tracing_on").read_text())
+        for instance in (other, f"{own}/../of-another", f"{own}/../nova-perf-7-1234", instances):
+            with self.subTest(instance):
+                refused = self.assertRaises(
+                    TargetError, privileged.write_trace, str(instance), "tracing_on", "0"
+                )
+                self.assertIn("is no trace of nova-perf", str(refused))
+                self.assertRaises(TargetError, privileged.remove_trace, str(instance))
+        self.assertEqual("", (other / "tracing_on").read_text())
+
+    def test_other_files_and_values_of_a_trace_are_refused(self):
+        own = pathlib.Path(self.useFixture(fixtures.TempDir()).path, "instances/nova-perf-7-1234")
+        own.mkdir(parents=True)
+        for name, value in (
+            ("tracing_on", "2"),
+            ("set_ftrace_filter", "1"),
+            ("../../tracing_on", "0"),
+            ("events/kprobes/x/trigger", "1"),
+            ("events/irq/softirq_raise/filter", "vec==3 || 1"),
+        ):
+            with self.subTest(name):
+                self.assertRaises(TargetError, privileged.write_trace, str(own), name, value)
+        self.assertEqual([], list(own.iterdir()))
 
 
 class KernelThreadsTest(testcase.TestCase):

@@ -146,19 +146,15 @@ class PlacementTest(testcase.TestCase):
         )
 
     def test_what_lies_on_a_full_cpu_stays_up_to_an_even_share(self):
-        self.assertEqual(
-            [1],
-            [
-                cpu
-                for cpu in by_number(self.plan(4, "1", full=frozenset({1}))).values()
-                if cpu == 1
-            ],
-        )
-        for cpus in (frozenset({1}), frozenset(range(8))):
-            with self.subTest(cpus):
-                self.assertEqual(
-                    1, list(by_number(self.plan(4, "1", full=cpus)).values()).count(1)
-                )
+        for count, full, share in (
+            (4, frozenset({1}), 1),
+            (4, frozenset(range(8)), 1),
+            (6, frozenset({1}), 2),
+            (9, frozenset({1}), 3),
+        ):
+            with self.subTest(count=count, full=full):
+                placed = by_number(self.plan(count, "1", full=full))
+                self.assertEqual(share, list(placed.values()).count(1))
 
     def test_the_interrupts_of_a_queue_stay_together(self):
         names = ("virtio7-input.0", "virtio7-output.0", "virtio7-input.1", "virtio7-output.1")

@@ -312,6 +312,18 @@ class BudgetTest(testcase.TestCase):
         ]
         self.assertRegex(reason, r"0\.20")
 
+    def test_one_host_beyond_an_absolute_limit(self):
+        """The figures of the other arm are not limited."""
+        data = run(of("h2", factor=0.86, arms=["tuned"]), peers=4)
+        for name, budget, expected in (
+            ("least", {"min_value": "980 Mbit/s"}, {"h2": (V.FAIL, C.HOST_BEYOND)}),
+            ("least that all reach", {"min_value": "500 Mbit/s"}, {}),
+            ("most", {"max_value": "2 Gbit/s"}, {}),
+        ):
+            with self.subTest(name):
+                budgets = [budget_file.Budget("iperf3", "tuned", **budget)]
+                self.assertEqual(expected, judged(data, budgets))
+
     def test_figures_of_a_slow_host_are_those_of_its_pairs(self):
         factors = {("h1", "h2"): 0.7, ("h2", "h3"): 0.6}
         _, verdict = fleet.judge(run(lambda pair, *_: factors.get(pair, 1)), [])
