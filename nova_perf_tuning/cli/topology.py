@@ -23,6 +23,8 @@ _SHOWN = 24
 
 _NODE_HEAD = ("node", "packages", "cores", "threads", "memory", "distances", "CPUs")
 _L3_HEAD = ("node", "cores", "L3 group of CPUs")
+_L2_HEAD = ("node", "cores", "L2 group of CPUs")
+_BOOK_HEAD = ("drawer", "book", "packages", "cores", "CPUs")
 _NIC_HEAD = (
     "device",
     "kind",
@@ -193,7 +195,9 @@ def show(facts: host_model.HostFacts, programs: Sequence[owners.Claim]) -> None:
     command.say(*_summary(facts, programs), "")
     command.print_table(_NODE_HEAD, _node_rows(facts))
     for head, rows in (
+        (_BOOK_HEAD, _book_rows(facts)),
         (_L3_HEAD, _l3_rows(facts)),
+        (_L2_HEAD, _l2_rows(facts)),
         (_NIC_HEAD, _nic_rows(facts)),
         (_GUEST_HEAD, _guest_rows(facts.guests)),
         (_CHANNEL_HEAD, _channel_rows(facts)),
@@ -232,11 +236,12 @@ def _counts(facts: host_model.HostFacts) -> str:
     online = [cpu for cpu in facts.cpus if cpu.online]
     cores = {cpu.siblings for cpu in online}
     packages = {cpu.package for cpu in online} - {None}
-    counts = [
-        counted(len(cores), "core"),
-        counted(len(packages), "package"),
-        counted(len(facts.nodes), "NUMA node"),
-    ]
+    counts = [counted(len(cores), "core"), counted(len(packages), "package")]
+    for name in ("book", "drawer"):
+        numbers = {getattr(cpu, name) for cpu in online} - {None}
+        if numbers:
+            counts.append(counted(len(numbers), name))
+    counts.append(counted(len(facts.nodes), "NUMA node"))
     if facts.irqs:  # a recorded host may lack /proc/irq
         counts.append(counted(len(facts.irqs), "interrupt"))
     counts.append(counted(len(facts.guests), "guest"))
@@ -300,6 +305,28 @@ def _l3_rows(facts: host_model.HostFacts) -> list[tuple[object, ...]]:
         if cpu.id in l3_of:
             rows.setdefault((cpu.node, l3_of[cpu.id]), set()).add(cpu.siblings)
     return [(node, len(cores), group) for (node, group), cores in rows.items()]
+
+
+def _l2_rows(facts: host_model.HostFacts) -> list[tuple[object, ...]]:
+    """Return a row for each L2 cache that several cores share."""
+    rows: dict[tuple[int | None, str], set[str]] = {}
+    for cpu in facts.cpus:
+        if cpu.l2 is not None:
+            rows.setdefault((cpu.node, cpu.l2), set()).add(cpu.siblings)
+    return [(node, len(cores), group) for (node, group), cores in rows.items() if len(cores) > 1]
+
+
+def _book_rows(facts: host_model.HostFacts) -> list[tuple[object, ...]]:
+    """Return a row for each book of s390, where it has several: CPUs of two are far from each other."""
+    books = grouped(((cpu.drawer, cpu.book), cpu) for cpu in facts.cpus if cpu.book is not None)
+    if len(books) < 2:
+        return []
+    rows: list[tuple[object, ...]] = []
+    for (drawer, book), members in books.items():
+        packages = cpulist.format({cpu.package for cpu in members if cpu.package is not None})
+        cores = len({cpu.siblings for cpu in members})
+        rows.append((drawer, book, packages, cores, cpulist.format(cpu.id for cpu in members)))
+    return rows
 
 
 def _gibibytes(kib: int | None) -> str | None:

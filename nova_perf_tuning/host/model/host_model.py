@@ -31,6 +31,8 @@ class Cpu:
     :ivar capacity: ``cpu_capacity`` of hybrid machines (1024 = the strongest core), else None.
     :ivar l3: cpulist of the online CPUs that share its L3 cache, itself included; None where it has none.
     :ivar kind: on Intel's hybrid machines ``core`` (performance), ``atom`` (efficiency) or ``lowpower``.
+    :ivar l2: cpulist of the online CPUs that share its L2 cache, as ``l3``.
+    :ivar book, drawer: on s390 what holds its package, and what holds the book; None elsewhere.
     """
 
     id: int
@@ -42,6 +44,9 @@ class Cpu:
     capacity: int | None = None
     l3: str | None = None
     kind: str | None = None
+    l2: str | None = None
+    book: int | None = None
+    drawer: int | None = None
 
 
 @dataclasses.dataclass(slots=True)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """``nova-perf topology``: the tables of network devices and of L3 groups."""
 
+from nova_perf_tuning.host.input.facts import reader
 from tests.support import audit_hosts as hosts
-from tests.support import program, sysroots, testcase
+from tests.support import program, sysroots, testcase, trees
 
 
 class InterruptsTest(testcase.TestCase):
@@ -51,3 +52,49 @@ class L3GroupsTest(testcase.TestCase):
 
     def test_one_group_a_node_is_not_shown(self) -> None:
         self.assertEqual([], self.rows("tiny"))
+
+
+class BooksTest(testcase.TestCase):
+    """Packages of s390 are numbered within a book, books within a drawer."""
+
+    def host(self, places: list[tuple[int, int, int]]) -> str:
+        tree = trees.cpus(len(places))
+        for cpu, (drawer, book, package) in enumerate(places):
+            topology = f"sys/devices/system/cpu/cpu{cpu}/topology"
+            tree |= {
+                f"{topology}/drawer_id": str(drawer),
+                f"{topology}/book_id": str(book),
+                f"{topology}/physical_package_id": str(package),
+            }
+        return trees.grow(self, tree)
+
+    def test_numbers_that_repeat_in_another_book(self) -> None:
+        root = self.host([(0, 0, 0), (0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 0, 1)])
+        shown = program.shown(self, "topology", "--sysroot", root)
+        self.assertIn("5 cores, 4 packages, 3 books, 2 drawers", shown)
+        rows = [line.split() for line in shown.splitlines()]
+        at = rows.index(["drawer", "book", "packages", "cores", "CPUs"])
+        expected = [["0", "0", "0", "2", "0-1"], ["0", "1", "1", "1", "2"]]
+        expected.append(["1", "2", "2-3", "2", "3-4"])
+        self.assertEqual(expected, rows[at + 1 : at + 4])
+
+    def test_numbers_that_do_not_repeat_are_the_kernels(self) -> None:
+        root = self.host([(1, 2, 5), (1, 2, 6)])
+        shown = program.shown(self, "topology", "--sysroot", root)
+        self.assertIn("2 packages, 1 book, 1 drawer", shown)
+        self.assertNotIn("drawer  book", shown)
+        facts = reader.read_host(root)
+        self.assertEqual(
+            [(5, 2, 1), (6, 2, 1)], [(cpu.package, cpu.book, cpu.drawer) for cpu in facts.cpus]
+        )
+
+    def test_cores_that_share_an_l2_cache(self) -> None:
+        tree = trees.cpus(4)
+        for cpu in range(4):
+            cache = f"sys/devices/system/cpu/cpu{cpu}/cache"
+            tree |= {f"{cache}/index0/level": "1", f"{cache}/index1/level": "2"}
+            tree[f"{cache}/index1/shared_cpu_list"] = "0-1" if cpu < 2 else str(cpu)
+        shown = program.shown(self, "topology", "--sysroot", trees.grow(self, tree))
+        rows = [line.split() for line in shown.splitlines()]
+        at = rows.index(["node", "cores", "L2", "group", "of", "CPUs"])
+        self.assertEqual([["-", "2", "0-1"], []], rows[at + 1 : at + 3])

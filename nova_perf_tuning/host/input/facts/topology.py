@@ -111,29 +111,35 @@ def _read_cpus(
     cores = _read_cores(root, directories, online, modules)
     capacities = _read_capacities(root, base, directories, list(cores))
     caches = _read_caches(root, directories, cores, online)
+    inner = _read_l2(root, directories, cores, online)
     kinds = _read_kinds(root)
+    places = _read_places(root, base, directories, cores)
     cpus: dict[int, host_model.Cpu] = {}
-    for core, rating in zip(cores.values(), capacities, strict=True):
+    for core, rating, place in zip(cores.values(), capacities, places, strict=True):
         capacity = _natural(root, rating)
         text = cpulist.format(core.threads)
         for thread in core.threads:
-            known = (
+            cpus[thread] = host_model.Cpu(
+                thread,
                 core.id,
-                core.package,
+                place.package,
                 node_of.get(thread),
                 True,
                 text,
                 capacity,
                 caches.get(thread),
+                kinds.get(thread),
+                inner.get(thread),
+                place.book,
+                place.drawer,
             )
-            cpus[thread] = host_model.Cpu(thread, *known, kinds.get(thread))
-    for cpu, place in directories.items():
+    for cpu, directory in directories.items():
         if cpu not in cpus:
             node = node_of.get(cpu)
             if node is None:
                 # While it is offline the kernel keeps its link to the node, but the node's list
                 # forgets it.
-                links = numbers(root.names(place), 0, _MAX_NODE, "node")
+                links = numbers(root.names(directory), 0, _MAX_NODE, "node")
                 node = links[0] if links else None
             cpus[cpu] = host_model.Cpu(cpu, None, None, node, False, str(cpu))
     return tuple([cpus[cpu] for cpu in sorted(cpus)])
@@ -235,6 +241,88 @@ def _read_cores(
         cores[cpu] = _Core(threads, _natural(root, core_id), package)
         claimed |= threads
     return cores
+
+
+class _Place(NamedTuple):
+    """Where a core is: its package, and on s390 the book and the drawer of that."""
+
+    package: int | None
+    book: int | None
+    drawer: int | None
+
+
+def _read_places(
+    root: Root,
+    base: Directory | None,
+    directories: Mapping[int, Directory],
+    cores: Mapping[int, _Core],
+) -> list[_Place]:
+    """Return where each core is.
+
+    s390 numbers packages within a book, and books within a drawer (arch/s390/kernel/topology.c,
+    tl_to_masks): numbers that repeat are given anew.
+    """
+    leaders = list(cores)
+    packages = [core.package for core in cores.values()]
+    names: Collection[str] = ()
+    if leaders:
+        names = root.names(Directory(f"{directories[leaders[0]]}/topology"))
+    if "book_id" not in names:
+        return [_Place(package, None, None) for package in packages]
+    ids: dict[str, list[int | None]] = {}
+    for name in ("book_id", "drawer_id"):
+        texts = root.each(base, [f"cpu{leader}/topology/{name}" for leader in leaders])
+        ids[name] = [_natural(root, text) for text in texts]
+    drawers = ids["drawer_id"]
+    books = _apart([(drawer,) for drawer in drawers], ids["book_id"])
+    packages = _apart(list(zip(drawers, ids["book_id"], strict=True)), packages)
+    return [_Place(*place) for place in zip(packages, books, drawers, strict=True)]
+
+
+def _apart(
+    holders: Sequence[tuple[int | None, ...]], numbers_within: Sequence[int | None]
+) -> list[int | None]:
+    """Return numbers; in the order of their first CPUs where two holders have one of the same number."""
+    order: dict[tuple[tuple[int | None, ...], int], int] = {}
+    for holder, number in zip(holders, numbers_within, strict=True):
+        if number is not None:
+            order.setdefault((holder, number), len(order))
+    if len({number for _holder, number in order}) == len(order):
+        return list(numbers_within)
+    unique: list[int | None] = []
+    for holder, number in zip(holders, numbers_within, strict=True):
+        unique.append(None if number is None else order[holder, number])
+    return unique
+
+
+def _read_l2(
+    root: Root,
+    directories: Mapping[int, Directory],
+    leaders: Collection[int],
+    online: frozenset[int],
+) -> dict[int, str]:
+    """Return the cpulist of the L2 cache of each CPU that has one.
+
+    All CPUs of a machine have the same list of caches, ordered by level: the first CPU shows which
+    is of level 2.
+    """
+    first = min(leaders, default=0)
+    caches: dict[int, str] = {}
+    indexes: list[str] = []
+    for name in sorted(root.directories(Directory(f"{CPUS}/cpu{first}/cache"))):
+        if root.text(Directory(f"{CPUS}/cpu{first}/cache/{name}"), "level") == "2":
+            indexes.append(name)
+    if not indexes:
+        return caches
+    for cpu in leaders:
+        if cpu in caches:
+            continue
+        place = Directory(f"{directories[cpu]}/cache/{indexes[0]}")
+        cpus = _members(root, place, _CACHE_SETS, online)
+        if cpus is not None:
+            free = frozenset(cpus.difference(caches)) | {cpu}
+            caches |= dict.fromkeys(free, cpulist.format(free))
+    return caches
 
 
 def _read_caches(

@@ -71,7 +71,7 @@ def _add_cpus(report: SosReport, rows: Mapping[int, _Row]) -> None:
     sockets = [column for column in ("DRAWER", "BOOK", "SOCKET") if column in rows[min(rows)]]
     cores = _together(rows, [*sockets, "CORE"])
     packages = _together(rows, sockets)
-    caches = _last_caches(rows)
+    caches = {level: _caches(rows, level) for level in ("L2", "L3")}
     for cpu, row in rows.items():
         place = f"{_CPUS}/cpu{cpu}"
         if report.names(f"{place}/topology"):
@@ -83,21 +83,28 @@ def _add_cpus(report: SosReport, rows: Mapping[int, _Row]) -> None:
         report.put(f"{place}/topology/core_id", row["CORE"])
         report.put(f"{place}/topology/physical_package_id", row.get("SOCKET", "-"))
         report.put(f"{place}/topology/package_cpus_list", packages[cpu])
-        if cpu in caches:
-            report.put(f"{place}/cache/index3/level", "3")
-            report.put(f"{place}/cache/index3/shared_cpu_list", caches[cpu])
+        for column in sockets[:-1]:
+            report.put(f"{place}/topology/{column.lower()}_id", row[column])
+        for level, index in (("L2", 2), ("L3", 3)):
+            if cpu in caches[level]:
+                report.put(f"{place}/cache/index{index}/level", level[1:])
+                shared = caches[level][cpu]
+                report.put(f"{place}/cache/index{index}/shared_cpu_list", shared)
 
 
-def _last_caches(rows: Mapping[int, _Row]) -> dict[int, str]:
-    """Return CPU -> cpulist of the CPUs with the same L3 cache, by a column such as
-    ``L1d:L1i:L2:L3``.
+def _caches(rows: Mapping[int, _Row], level: str) -> dict[int, str]:
+    """Return CPU -> cpulist of the CPUs with the same cache of a level, by a column such as
+    ``L1d:L1i:L2:L3``, on s390 ``L1d:L1i:L2d:L2i``.
     """
     members: dict[str, list[int]] = {}
     for cpu, row in rows.items():
         for column, word in row.items():
             names, ids = column.split(":"), word.split(":")
-            if len(names) > 1 and names[-1] == "L3" and len(ids) == len(names):
-                members.setdefault(ids[-1], []).append(cpu)
+            if len(names) < 2 or len(ids) != len(names):
+                continue
+            for name, number in zip(names, ids, strict=True):
+                if name in (level, f"{level}d"):
+                    members.setdefault(number, []).append(cpu)
     caches: dict[int, str] = {}
     for cache, cpus in members.items():
         if cache.isdecimal():

@@ -95,6 +95,13 @@ class HostsTest(BatchCase):
         self.assert_topology("103", ["0-3"], 2)
         self.assert_topology("104", [f"{8 * node}-{8 * node + 7}" for node in range(16)], 128, 2)
 
+    def test_books_and_l2_caches(self) -> None:
+        of_s390 = [cpu for cpu in self.view("102").facts.cpus if cpu.online]
+        self.assertEqual({(0, 0)}, {(cpu.drawer, cpu.book) for cpu in of_s390})
+        self.assertEqual([str(cpu) for cpu in range(9)], [cpu.l2 for cpu in of_s390])
+        of_arm = {cpu.l2 for cpu in self.view("104").facts.cpus}
+        self.assertEqual({f"{cpu}-{cpu + 3}" for cpu in range(0, 128, 4)}, of_arm)
+
     def test_cpus_that_are_offline(self) -> None:
         for number, offline in (("96", {6, 7}), ("102", {9})):
             facts = self.view(number).facts

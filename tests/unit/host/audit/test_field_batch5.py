@@ -132,6 +132,8 @@ class HostsTest(BatchCase):
         facts = self.view("132").facts
         self.assertEqual([4], [cpu.id for cpu in facts.cpus if not cpu.online])
         self.assertEqual([0, 0, 1, 2], [cpu.package for cpu in facts.cpus if cpu.online])
+        self.assertEqual([0, 0, 0, 1, None], [cpu.book for cpu in facts.cpus])
+        self.assertEqual([0, 0, 0, 1, None], [cpu.drawer for cpu in facts.cpus])
 
     def test_generated_sets(self) -> None:
         for number, kept in _KEPT.items():

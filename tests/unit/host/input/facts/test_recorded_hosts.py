@@ -94,6 +94,12 @@ class TestRecordedHosts(testcase.TestCase):
         self.assertEqual(
             {frozenset(cache.cpus) for cache in expected.of("L3Cache") if cache.cpus}, caches
         )
+        inner = {
+            frozenset(cpulist.parse(cpu["l2"]) & shown) for cpu in host["cpus"] if cpu["l2"]
+        } - {frozenset()}
+        listed = expected.of("L2Cache") or expected.of("L2dCache")
+        if listed:  # some of hwloc's files leave caches out
+            self.assertEqual({frozenset(cache.cpus) for cache in listed if cache.cpus}, inner)
 
     def check_cores(
         self, host: dict[str, Any], expected: hwloc.Expected, known: Difference, shown: set[int]

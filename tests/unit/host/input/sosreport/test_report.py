@@ -143,6 +143,20 @@ class FactsTest(testcase.TestCase):
             self.assertEqual(before.siblings, after.siblings)
             self.assertEqual((before.node, before.l3), (after.node, after.l3))
 
+    def test_books_and_caches_of_s390(self) -> None:
+        report = pathlib.Path(sosreports.write(self.host, self.out, sysfs=False))
+        rows = ["CPU NODE DRAWER BOOK SOCKET CORE L1d:L1i:L2d:L2i ONLINE CONFIGURED"]
+        for cpu, place in enumerate(("0 0 0", "0 0 0", "0 0 1", "1 1 2")):
+            rows.append(f"{cpu} 0 {place} {cpu} {cpu}:{cpu}:{cpu}:{cpu} yes yes")
+        rows.append("4 - - - - - - no yes")
+        path = report / "sos_commands/processor/lscpu_-ae"
+        path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+        cpus = reader.read_host(str(report)).cpus[:5]
+        self.assertEqual(["0", "1", "2", "3", None], [cpu.l2 for cpu in cpus])
+        self.assertEqual([0, 0, 0, 1, None], [cpu.book for cpu in cpus])
+        self.assertEqual([0, 0, 0, 1, None], [cpu.drawer for cpu in cpus])
+        self.assertEqual([0, 0, 1, 2, None], [cpu.package for cpu in cpus])
+
     def test_an_archive_is_read_like_its_directory(self) -> None:
         report = sosreports.write(self.host, self.out)
         pathlib.Path(report, "var/log").mkdir(parents=True)
