@@ -338,7 +338,9 @@ def _gibibytes(kib: int | None) -> str | None:
 def _nic_rows(facts: host_model.HostFacts) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
     for nic in sorted(facts.nics, key=lambda nic: nic.kind == "tap"):
-        queues = f"{nic.rx_queues}/{nic.tx_queues}"
+        queues = None  # each has one at least: none is seen where the record lacks them
+        if nic.rx_queues or nic.tx_queues:
+            queues = f"{nic.rx_queues}/{nic.tx_queues}"
         interrupts = "none"
         if nic.irqs:
             interrupts = _interrupts(facts, nic)

@@ -69,10 +69,12 @@ class ChannelCount(HostRule):
             if not taken:
                 continue
             # Those that are seen may be too many; whether there could be more is not known.
-            count = len(vectors.classify(nic, host.interrupts(nic)).queues)
+            seen = len(vectors.classify(nic, host.interrupts(nic)).queues)
+            count = max(seen, nic.rx_queues) if seen else 0
             if count:
-                seen = {"combined": count, "combined_max": count}
-                yield from self._judge(host, nic, seen, "/proc/irq, seen")
+                channels = {"combined": count, "combined_max": count}
+                where = "/proc/irq, seen" if count == seen else f"/sys/class/net/{nic.name}/queues"
+                yield from self._judge(host, nic, channels, where, not nic.rx_queues)
         need(not unknown, f"channels unknown (ethtool): {named(unknown)}", NoDataError)
         need(not nowhere, f"nodes unknown: {named(nowhere)}", NoDataError)
         if not host.sets.online:
@@ -97,8 +99,14 @@ class ChannelCount(HostRule):
                     yield f"ethtool -l {name}", f"{kind} {link.channels.get(kind, 0)} of {most}"
 
     def _judge(
-        self, host: Host, nic: host_model.Nic, channels: Mapping[str, int], where: str
+        self,
+        host: Host,
+        nic: host_model.Nic,
+        channels: Mapping[str, int],
+        where: str,
+        at_least: bool = False,
     ) -> Iterator[Finding]:
+        """Yield what does not fit the CPUs; ``at_least``: there may be more queues than ``channels`` has."""
         pool = host.sets.interrupts(nic.node)
         if pool is None:
             if not host.sets.online:
@@ -119,6 +127,8 @@ class ChannelCount(HostRule):
             target = f"{nic.name}/{each.name}"
             settings.append(self.setting("channels", target, str(each.wanted), str(each.now)))
         queues = " and ".join(each.queues for each in wrong)
+        if at_least:
+            queues = f"at least {queues}"
         yield self.finding(
             evidence,
             f"{nic.name} has {queues}, {pool.where} {counted(len(pool.cpus), 'CPU')} to serve them",

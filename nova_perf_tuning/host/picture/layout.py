@@ -222,9 +222,12 @@ def _chips(facts: host_model.HostFacts) -> dict[int | None, list[Box]]:
     found: list[tuple[int | None, Box]] = []
     for nic in facts.nics:
         if nic.kind in ("physical", "vf") and (nic.pci or "").lower() not in passed:
-            label = counted(nic.rx_queues, "queue")
+            parts: list[str] = []
             if nic.speed_mbps:
-                label = f"{nic.speed_mbps / 1000:g} Gbit/s, {label}"
+                parts.append(f"{nic.speed_mbps / 1000:g} Gbit/s")
+            if nic.rx_queues:
+                parts.append(counted(nic.rx_queues, "queue"))
+            label = ", ".join(parts)
             found.append((nic.node, Box("chip", label, name=nic.name)))
     node_of = {(irq.device or "").lower(): irq.node for irq in facts.irqs.values()}
     for name in sorted(passed):

@@ -43,6 +43,9 @@ class NicPlacement:
     :ivar data, rest: what is to be placed: an item for each queue and for each other interrupt.
     :ivar more: queue number -> how many of the next queues its interrupt serves as well, if any.
     :ivar numbered: whether the numbers of ``queues`` are known; else they only count them.
+    :ivar every: how many queues the NIC has, where these are fewer; 0: that number is not known;
+        None: they are all.
+    :ivar shared: whether the interrupts of ``queues`` serve all of ``every``.
     """
 
     nic: host_model.Nic
@@ -53,6 +56,8 @@ class NicPlacement:
     rest: spread.Group
     more: Mapping[int, int] = dataclasses.field(default_factory=dict)
     numbered: bool = True
+    every: int | None = None
+    shared: bool = False
 
     def called(self, queue: int) -> str:
         """Return what the queues of one interrupt are called, by the number of the first."""
@@ -212,8 +217,24 @@ def _placements(
         data = spread.Group(pool, share, queues_now, apart=apart, vectors=most)
         rest = spread.Group(pool, other_share, other_now)
         placement = NicPlacement(nic, node, here.queues, here.other, data, rest, vectors.more)
-        placements.append(dataclasses.replace(placement, numbered=vectors.numbered))
+        placement = dataclasses.replace(
+            placement,
+            numbered=vectors.numbered,
+            every=_every(nic, vectors),
+            shared=vectors.sending is not None,
+        )
+        placements.append(placement)
     return placements
+
+
+def _every(nic: host_model.Nic, vectors: Vectors) -> int | None:
+    """Return how many queues a NIC has, as :attr:`NicPlacement.every` has it."""
+    if not nic.rx_queues and not nic.tx_queues:
+        return 0
+    seen = sum(1 + vectors.more.get(queue, 0) for queue in vectors.queues)
+    if nic.rx_queues > seen:
+        return nic.rx_queues
+    return None
 
 
 def _current(serving: Sequence[host_model.Irq], pool: CpuPool) -> int | None:
@@ -318,6 +339,12 @@ def _why(placement: NicPlacement) -> str:
         about = f"{nic.speed_mbps} Mbit/s, {about}"
     number = sum(1 + placement.more.get(queue, 0) for queue in placement.queues)
     queues = counted(number, "queue")
+    if placement.every == 0:
+        queues = f"at least {queues}"
+    elif placement.every and placement.shared:
+        queues = f"{placement.every} queues on {counted(number, 'interrupt')}"
+    elif placement.every:
+        queues = f"{placement.every} queues, {number} of them seen,"
     cpus = counted(len(pool.cpus), f"{pool.what} CPU")
     where = pool.where
     if placement.data.apart:

@@ -24,6 +24,10 @@ class InterruptsTest(testcase.TestCase):
         self.assertIn("40-41 on 1,9", self.shown({}))
         self.assertIn("40-41 on 1,9; 42-43 without handler", self.shown(idle))
 
+    def test_queues_that_are_not_recorded_are_not_none(self) -> None:
+        self.assertIn(" 2/2 ", self.shown({}))
+        self.assertNotIn("0/0", self.shown({f"{hosts.ETH0}/net/eth0/queues": None}))
+
     def test_names_that_are_not_recorded_say_nothing(self) -> None:
         unnamed = {f"proc/irq/{irq}/eth0-TxRx-{irq - 40}": None for irq in (40, 41)}
         row = self.shown(unnamed)

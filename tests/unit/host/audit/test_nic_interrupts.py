@@ -115,6 +115,25 @@ class UnevenQueuesTest(testcase.TestCase):
             (finding,) = audit_cases.judge("nic-irq-one-cpu", changes).findings
             self.assertIn(f"of {words} served by CPU 1", finding.why)
 
+    def test_queues_beyond_those_that_are_seen_may_be_too_many(self) -> None:
+        for queues, words, where in (
+            (0, "eth0 has at least 9 queues", "/proc/irq, seen"),
+            (9, "eth0 has 9 queues", "/proc/irq, seen"),
+            (12, "eth0 has 12 queues", "/sys/class/net/eth0/queues"),
+        ):
+            changes: dict[str, str | None] = {
+                "nova-perf": None,
+                f"{hosts.ETH0}/net/eth0/queues": None,
+            }
+            for number in range(9):
+                changes |= hosts.irq(40 + number, f"eth0-TxRx-{number}", 1, hosts.ETH0)
+            for queue in range(queues):
+                changes[f"{hosts.ETH0}/net/eth0/queues/rx-{queue}/rps_cpus"] = "0\n"
+            (finding,) = audit_cases.judge("channels-vs-housekeeping", changes).findings
+            with self.subTest(queues):
+                self.assertIn(words, finding.why)
+                self.assertEqual(where, finding.evidence[0].path)
+
     def test_queues_that_share_a_cpu_while_another_is_idle(self) -> None:
         for cpus, expected in (
             ((1, 1, 9, 9), "CPUs 1,9, while CPUs 0,8 serve none"),

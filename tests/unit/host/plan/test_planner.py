@@ -44,6 +44,26 @@ class NicTest(testcase.TestCase):
             ("nic-irq-local", "0000:10:00.0|eth0-TxRx-0"), (setting.rule, setting.identity)
         )
 
+    def test_a_reason_counts_no_queues_that_are_not_seen(self):
+        for queues, words in (
+            (4, "has 4 queues for 8"),
+            (6, "has 6 queues, 4 of them seen, for 8"),
+            (0, "has at least 4 queues for 8"),
+        ):
+            nic, irqs = hosts.nic_with_irqs("eth0", 4)
+            nic.rx_queues = nic.tx_queues = queues
+            nic.rps = nic.xps = (None,) * queues
+            reasons = planner.plan(hosts.facts(TWO_NODES, [nic], irqs), CpuSets()).settings
+            with self.subTest(queues):
+                self.assertIn(words, reasons[0].reason)
+
+    def test_one_interrupt_of_all_queues(self):
+        nic, irqs = hosts.nic_with_irqs("eth0", 1)
+        nic.rx_queues = nic.tx_queues = 4
+        irqs[0].name = "eth0"
+        (setting,) = planner.plan(hosts.facts(TWO_NODES, [nic], irqs), CpuSets()).settings[:1]
+        self.assertIn("has 4 queues on 1 interrupt for 8", setting.reason)
+
     def test_nearest_node_with_a_warning(self):
         far = {0: {0: 10, 1: 21, 4: 40}, 1: {0: 21, 1: 10, 4: 15}, 4: {0: 40, 1: 15, 4: 10}}
         plan = self.plan(node=4, distances=far, nodes=[0, 1, 4])
