@@ -6,12 +6,12 @@ chose. Only then the counts are read: a large host must format millions of them.
 """
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.audit.host import Host
+from nova_perf_tuning.host.input.facts import irq_counts
 from nova_perf_tuning.host.model import host_model
 
 _FILE: Final = "proc/interrupts"
@@ -36,7 +36,7 @@ class InterruptCounts:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._rows: Mapping[int, _Row] | None = None
+        self._rows: Mapping[int, irq_counts.Row] | None = None
 
     def of(self, irq: host_model.Irq) -> Mapping[int, int]:
         """Return CPU -> how often it has served an interrupt, without zeros."""
@@ -46,9 +46,9 @@ class InterruptCounts:
         """Return the names of an interrupt's handlers, of the file where its directory has none."""
         return irq.name or self._row(irq).name or "no handler"
 
-    def _row(self, irq: host_model.Irq) -> "_Row":
+    def _row(self, irq: host_model.Irq) -> irq_counts.Row:
         if self._rows is None:
-            self._rows = _parsed(self._host.content(_FILE) or "")
+            self._rows = irq_counts.parsed(self._host.content(_FILE) or "")
         return self._rows.get(irq.number, _NO_ROW)
 
     def served(self, irq: host_model.Irq) -> Served:
@@ -83,32 +83,4 @@ class InterruptCounts:
         return [irq for irq in irqs if sum(self.of(irq).values()) >= least]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Row:
-    """One interrupt: CPU -> count, without zeros, and the names behind chip and hardware number."""
-
-    counts: Mapping[int, int]
-    name: str
-
-
-_NO_ROW: Final = _Row({}, "")
-
-
-def _parsed(text: str) -> dict[int, _Row]:
-    """Return number -> row of the lines of numbered interrupts."""
-    head, *lines = text.splitlines() or [""]
-    cpus = [int(word[3:]) for word in head.split() if word[:3] == "CPU" and word[3:].isdecimal()]
-    rows: dict[int, _Row] = {}
-    for line in lines:
-        number, colon, rest = line.partition(":")
-        words = rest.split(maxsplit=len(cpus))
-        counts = words[: len(cpus)]
-        if not colon or not number.strip().isdecimal() or len(counts) < len(cpus):
-            continue
-        if all(count.isdecimal() for count in counts):
-            row = {cpu: int(count) for cpu, count in zip(cpus, counts, strict=True)}
-            name = re.split(r"\s{2,}", words[-1].strip())[-1]
-            if not name.isprintable() or len(words) == len(cpus):
-                name = ""
-            rows[int(number)] = _Row({cpu: count for cpu, count in row.items() if count}, name)
-    return rows
+_NO_ROW: Final = irq_counts.Row({}, "")

@@ -98,6 +98,7 @@ class Nic:
         and where the kernel has none (single queue).
     :ivar threaded: whether its NAPIs run in threads (busy polling, too), unless set one by one; None: unknown.
     :ivar napis: what the kernel says of its NAPIs; before Linux 6.8 only those with threads.
+    :ivar quiet: its interrupts have hardly fired beside those of the busiest NIC; known of hosts with few CPUs.
     """
 
     name: str
@@ -117,6 +118,7 @@ class Nic:
     xps: tuple[str | None, ...]
     threaded: bool | None = None
     napis: tuple["Napi", ...] = ()
+    quiet: bool = False
 
 
 @dataclasses.dataclass(slots=True)

@@ -5,6 +5,7 @@ The interrupts of NICs' queues and of devices are spread first, since they carry
 NICs' other interrupts (firmware, link state) fill up what is left.
 """
 
+import collections
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -73,9 +74,12 @@ def plan_interrupts(
     placed |= spread.balance(vcpu_devices, {}, room=spread.Room(left, lambda _pool: ()))
     placed |= spread.balance(others, layout.class_of, placed, room)
 
+    queues_on: collections.Counter[int | None] = collections.Counter()
+    for group in queues:
+        queues_on.update(placed[group])
     settings: list[host_model.Setting] = []
     for placement in placements:
-        settings += nics_module.settings(placement, placed)
+        settings += nics_module.settings(placement, placed, queues_on)
     for guest in guests:
         settings += guests_module.interrupt_settings(guest, placed)
 

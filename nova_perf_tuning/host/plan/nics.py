@@ -204,6 +204,8 @@ def _placements(
     carrying = len(vectors.queues) or len(vectors.other)
     speed = nic.speed_mbps or UNKNOWN_SPEED_MBPS
     share = max(1, speed // max(1, carrying))
+    if nic.quiet:
+        share = 1
     other_share = 1 if vectors.queues else share
     placements = []
     for node, here in by_node.items():
@@ -284,8 +286,13 @@ def left_alone(
             yield nic.name, irq
 
 
-def settings(placement: NicPlacement, placed: spread.Placed) -> Iterator[host_model.Setting]:
-    """Yield the affinities of a NIC's interrupts, with their reasons."""
+def settings(
+    placement: NicPlacement, placed: spread.Placed, queues_on: Mapping[int | None, int]
+) -> Iterator[host_model.Setting]:
+    """Yield the affinities of a NIC's interrupts, with their reasons.
+
+    :param queues_on: CPU -> how many queues of all NICs it serves.
+    """
     nic, pool, cpus = placement.nic, placement.data.pool, placed[placement.data]
     rule = host_model.PlanRule.NIC_IRQ_LOCAL
     if pool.warning:
@@ -294,12 +301,7 @@ def settings(placement: NicPlacement, placed: spread.Placed) -> Iterator[host_mo
     if placement.data.apart and not pool.warning:
         rule = host_model.PlanRule.NIC_IRQ_LOCAL_L3
     why = _why(placement)
-    tails: dict[int | None, str] = {}
-    for cpu, number in collections.Counter(cpus).items():
-        if number > 1:
-            tails[cpu] = f" on CPU {cpu}, which serves {number} of them"
-        else:
-            tails[cpu] = f" on CPU {cpu}, alone there"
+    tails = _tails(cpus, queues_on)
     for (queue, irqs), cpu in zip(placement.queues.items(), cpus, strict=True):
         if cpu is None:
             continue
@@ -318,6 +320,22 @@ def settings(placement: NicPlacement, placed: spread.Placed) -> Iterator[host_mo
             reason = f"{what}: {pool.short_of_vectors}: on CPU {cpu}"
             its_rule = host_model.PlanRule.NIC_IRQ_NEAREST
         yield irq_setting(irq, str(cpu), reason, its_rule)
+
+
+def _tails(
+    cpus: Sequence[int | None], queues_on: Mapping[int | None, int]
+) -> dict[int | None, str]:
+    """Return what a reason says of each CPU that serves queues of a NIC."""
+    tails: dict[int | None, str] = {}
+    for cpu, number in collections.Counter(cpus).items():
+        others = queues_on[cpu] - number
+        if number > 1:
+            tails[cpu] = f" on CPU {cpu}, which serves {number} of them"
+        elif others:
+            tails[cpu] = f" on CPU {cpu}, beside {counted(others, 'queue')} of other NICs"
+        else:
+            tails[cpu] = f" on CPU {cpu}, alone there"
+    return tails
 
 
 def _kind(placement: NicPlacement, irq: host_model.Irq) -> str:

@@ -12,6 +12,7 @@ from nova_perf_tuning.host.input.facts import (
     claims,
     devices,
     guests,
+    irq_counts,
     irq_vectors,
     napi,
     services,
@@ -157,6 +158,7 @@ def read_root(root: Root) -> host_model.HostFacts:
     nics, irqs = devices.read_nics(root, owners), devices.read_irqs(root, owners)
     napi.read_napis(root, nics)
     devices.find_interrupts(root, nics, irqs)
+    irq_counts.find_quiet(root, nics, len(cpulist.parse(online)))
     confined, said = services.read_services(root, frozenset(cpu.id for cpu in cpus if cpu.online))
     kernel = root.directory("proc/sys/kernel")
     release = root.text(kernel, "osrelease")

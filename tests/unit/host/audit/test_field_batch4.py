@@ -130,6 +130,16 @@ class HostsTest(BatchCase):
             for role, cpus in roles.items():
                 self.assertEqual(cpus, sets.get(role, ""), f"{number}: {role}")
 
+    def test_two_busy_nics_get_a_cpu_each(self) -> None:
+        settings = self.plan("97").settings
+        placed = {one.target: one.value for one in settings if one.kind == "irq_affinity"}
+        self.assertEqual({"irq:28": "1", "irq:29": "0", "irq:30": "1"}, placed)
+
+    def test_queues_that_are_not_seen_are_not_counted(self) -> None:
+        for number, words in (("92", "eth2 (10000 Mbit/s, node unknown) has 8 queues, 4 of"),):
+            reasons = [one.reason for one in self.plan(number).settings]
+            self.assertTrue(any(reason.startswith(words) for reason in reasons), reasons)
+
     def test_places_of_interrupts(self) -> None:
         values = {setting.target: setting.value for setting in self.plan("91").settings}
         placed = {values[f"irq:{irq}"] for irq in (27, 28, 29)}

@@ -152,6 +152,8 @@ class HostsTest(BatchCase):
     def test_two_queues_go_to_different_cores(self) -> None:
         values = {setting.target: int(setting.value) for setting in self.plan("125").settings}
         self.assertEqual(2, len({cpu % 32 for cpu in values.values()}))
+        for setting in self.plan("125").settings:
+            self.assertIn("has at least 2 queues", setting.reason)
 
 
 class FindingsTest(BatchCase):

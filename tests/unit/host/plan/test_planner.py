@@ -113,6 +113,28 @@ class NicTest(testcase.TestCase):
                 plan = planner.plan(hosts.facts(TWO_NODES, nics_of_host, irqs), CpuSets())
                 self.assertEqual({"irq:24": "1", "irq:25": "2"}, values(plan, "irq_affinity"))
 
+    def test_a_quiet_nic_shares_the_cpu_of_a_busy_one(self):
+        """Not two busy ones; and what a CPU serves besides is said."""
+        for quiet in range(3):
+            nics_of_host, irqs = [], []
+            for number in range(3):
+                device, mine = hosts.nic_with_irqs(
+                    f"eth{number}", 1, 24 + number, pci=f"0000:1{number}:00.0", speed=1000
+                )
+                device.quiet = number == quiet
+                mine[0].affinity = "1"
+                nics_of_host.append(device)
+                irqs += mine
+            facts = hosts.facts(hosts.cpus_of([(0, 2)]), nics_of_host, irqs)
+            plan = planner.plan(facts, CpuSets())
+            placed = values(plan, "irq_affinity")
+            busy = [placed[f"irq:{24 + number}"] for number in range(3) if number != quiet]
+            with self.subTest(quiet):
+                self.assertEqual(["0", "1"], sorted(busy))
+                texts = [setting.reason.rpartition(" on CPU ")[2] for setting in plan.settings]
+                both = "1, beside 1 queue of other NICs"
+                self.assertEqual(sorted(["0, alone there", both, both]), sorted(texts))
+
     def test_even_placement_is_kept_and_only_the_crowded_moves(self):
         nic, irqs = hosts.nic_with_irqs("eth0", 4)
         for irq, affinity in zip(irqs, ("3", "2", "2", "1"), strict=True):

@@ -182,6 +182,37 @@ def _irq(
     return tree | {f"{directory}/{name}": DIRECTORY for name in names}
 
 
+class TestQuietNics(testcase.TestCase):
+    def read(self, counts: dict[str, int], cpus: int = 2) -> dict[str, bool]:
+        tree: dict[str, str | None] = dict(trees.cpus(cpus))
+        rows = [" ".join(f"CPU{cpu}" for cpu in range(cpus))]
+        for number, (name, count) in enumerate(counts.items(), 30):
+            device = f"{_PCI}/0000:80:01.0/0000:8{number - 29}:00.0"
+            tree |= _device(device, 0, str(number)) | _netdev(f"{device}/net/{name}")
+            tree |= {f"{device}/net/{name}/device": link(f"../../../{device[-12:]}")}
+            tree |= {f"proc/irq/{number}/{name}": DIRECTORY}
+            tree |= {f"proc/irq/{number}/smp_affinity_list": "0-1"}
+            zeros = " 0" * (cpus - 1)
+            rows.append(f" {number}: {count}{zeros}  PCI-MSI 5-edge  {name}")
+        tree["proc/interrupts"] = "\n".join(rows) + "\n"
+        facts = reader.read_root(Root(trees.grow(self, tree)))
+        self.assertEqual(len(counts), sum(bool(nic.irqs) for nic in facts.nics))
+        return {nic.name: nic.quiet for nic in facts.nics}
+
+    def test_those_that_hardly_fire_beside_the_busiest(self) -> None:
+        counts = {"a": 1_000_000, "b": 9_999, "c": 10_000}
+        self.assertEqual({"a": False, "b": True, "c": False}, self.read(counts))
+
+    def test_too_few_counts_say_nothing(self) -> None:
+        self.assertEqual({"a": False, "b": False}, self.read({"a": 9_999, "b": 0}))
+        self.assertEqual({"a": False, "b": True}, self.read({"a": 10_000, "b": 0}))
+
+    def test_hosts_of_many_cpus_are_not_counted(self) -> None:
+        counts = {"a": 1_000_000, "b": 0}
+        self.assertTrue(self.read(counts, 8)["b"])
+        self.assertFalse(self.read(counts, 9)["b"])
+
+
 class TestIrqs(testcase.TestCase):
     def read(self, tree: Tree) -> dict[int, object]:
         root = Root(trees.grow(self, tree))

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How often each CPU has served each interrupt: ``/proc/interrupts``.
+
+A large host must format millions of counts: facts read them of hosts with few CPUs alone, where NICs
+have to share a CPU; rules of the audit where nothing else says which CPU serves an interrupt.
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from nova_perf_tuning.host.input.facts.root import Root
+from nova_perf_tuning.host.model import host_model
+
+#: With so few CPUs a recorded host always has the file (see device_interrupts.wants_counts).
+_FEW_CPUS: Final = 8
+_LIMIT: Final = 4 << 20
+#: A NIC is quiet beside one with so many times its counts; fewer than ``_MANY`` say nothing.
+_TIMES: Final = 100
+_MANY: Final = 10_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """One interrupt: CPU -> count, without zeros, and the names behind chip and hardware number."""
+
+    counts: Mapping[int, int]
+    name: str
+
+
+def parsed(text: str) -> dict[int, Row]:
+    """Return number -> row of the lines of numbered interrupts."""
+    head, *lines = text.splitlines() or [""]
+    cpus = [int(word[3:]) for word in head.split() if word[:3] == "CPU" and word[3:].isdecimal()]
+    rows: dict[int, Row] = {}
+    for line in lines:
+        number, colon, rest = line.partition(":")
+        words = rest.split(maxsplit=len(cpus))
+        counts = words[: len(cpus)]
+        if not colon or not number.strip().isdecimal() or len(counts) < len(cpus):
+            continue
+        if all(count.isdecimal() for count in counts):
+            row = {cpu: int(count) for cpu, count in zip(cpus, counts, strict=True)}
+            name = re.split(r"\s{2,}", words[-1].strip())[-1]
+            if not name.isprintable() or len(words) == len(cpus):
+                name = ""
+            rows[int(number)] = Row({cpu: count for cpu, count in row.items() if count}, name)
+    return rows
+
+
+def find_quiet(root: Root, nics: Sequence[host_model.Nic], cpus: int) -> None:
+    """Mark the NICs whose interrupts have hardly fired beside those of the busiest one.
+
+    :param cpus: number of CPUs that are online; with more than eight nothing is read.
+    """
+    with_irqs = [nic for nic in nics if nic.irqs]
+    if cpus > _FEW_CPUS or len(with_irqs) < 2:
+        return
+    data = root.read(root.directory("proc"), "interrupts", _LIMIT)
+    rows = parsed((data or b"").decode("utf-8", "replace"))
+    fired: dict[str, int] = {}
+    for nic in with_irqs:
+        its = [rows[number] for number in nic.irqs if number in rows]
+        fired[nic.name] = sum(sum(row.counts.values()) for row in its)
+    most = max(fired.values())
+    for nic in with_irqs:
+        nic.quiet = most >= _MANY and fired[nic.name] * _TIMES < most
