@@ -291,6 +291,21 @@ CASES: dict[str, Case] = {
         holds={**_ovs("pmd-c12/id:1", "12"), f"{_CPU}/isolated": f"{hosts.DEDICATED},12\n"},
         message="1 PMD thread on CPU 12, which the scheduler gives to others, too",
     ),
+    "ovs-pmd-configuration": Case(
+        {
+            "nova-perf/openvswitch/other_config": (
+                '{dpdk-init="true", dpdk-lcore-mask="0x1001", pmd-cpu-mask="0x1000"}\n'
+            )
+        },
+        "warning",
+        "dpdk-lcore-mask=0x1001",
+        holds={
+            "nova-perf/openvswitch/other_config": (
+                '{dpdk-init="true", dpdk-lcore-mask="0x1", pmd-cpu-mask="0x1000"}\n'
+            )
+        },
+        message="PMD threads and the other threads of Open vSwitch both have CPU 12",
+    ),
     "ovs-threads-on-dedicated": Case(
         {**_ovs("handler1", "0-15"), f"{_CPU}/isolated": "\n"},
         "warning",

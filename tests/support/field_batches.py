@@ -41,6 +41,8 @@ class Batch:
         if number in self.channels:
             nic, channels = self.channels[number]
             tree[f"nova-perf/ethtool/{nic}.json"] = hosts.ethtool(channels=channels)
+        if case.has("other_config"):
+            tree["nova-perf/openvswitch/other_config"] = case.text("other_config")
         if case.has("domain.xml"):
             xml = case.text("domain.xml")
             tree[f"etc/libvirt/qemu/{parsing.parse_domain(xml).name}.xml"] = xml

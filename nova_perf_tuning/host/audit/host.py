@@ -15,7 +15,7 @@ from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.guest import parsing, shape
 from nova_perf_tuning.guest.domain import MAX_PID, Domain, Inventory
 from nova_perf_tuning.host.input import novaconf
-from nova_perf_tuning.host.input.facts import ethtool, guests, whose
+from nova_perf_tuning.host.input.facts import ethtool, guests, vswitch_database, whose
 from nova_perf_tuning.host.input.facts.root import Root, decimal, numbers
 from nova_perf_tuning.host.model import host_model, owners
 from nova_perf_tuning.host.plan import layout, nics, planner
@@ -203,6 +203,11 @@ class Host:
             if name in PROGRAMS and name not in running and whose.is_roots(self.root, pid):
                 running[name] = pid
         return running
+
+    @functools.cached_property
+    def vswitch(self) -> vswitch_database.Config | None:
+        """What Open vSwitch is configured to do, None where that is not known."""
+        return vswitch_database.read(self.root)
 
     @functools.cached_property
     def present(self) -> frozenset[int]:

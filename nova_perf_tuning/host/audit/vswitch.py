@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Open vSwitch's threads and guests' slice, against the CPUs that guests own."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from nova_perf_tuning import cpulist
@@ -8,12 +9,17 @@ from nova_perf_tuning.host.audit.base import HostRule
 from nova_perf_tuning.host.audit.configuration import MACHINE, isolation
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.input.facts import claims, services
+from nova_perf_tuning.host.input.facts.vswitch_database import Config
 from nova_perf_tuning.host.input.novaconf import SHARED
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.owners import ISOLATED_AT_BOOT, Owner
 from nova_perf_tuning.printing import counted
-from nova_perf_tuning.rules import Finding, Level, NoDataError, need
+from nova_perf_tuning.rules import Finding, Level, NoDataError, NotApplicableError, need
 
+_PMD_MASK = "pmd-cpu-mask"
+_LCORE_MASK = "dpdk-lcore-mask"
+#: Ports that are shown.
+_PORTS = 16
 _WORKERS_UNKNOWN = "which threads ovs-vswitchd has, and where they may run, is unknown"
 
 
@@ -51,7 +57,7 @@ def _threads(host: Host) -> tuple[list[host_model.ProgramThread], list[host_mode
 
 def _shown(threads: Sequence[host_model.ProgramThread]) -> list[tuple[str, str]]:
     """Return the first of ``threads`` as evidence."""
-    return [thread.evidence for thread in threads[:3]]
+    return list(dict.fromkeys(thread.evidence for thread in threads))[:3]
 
 
 def _cpus(threads: Iterable[host_model.ProgramThread]) -> frozenset[int]:
@@ -83,6 +89,83 @@ class PmdIsolated(HostRule):
                 evidence,
                 f"{count} on {cpulist.named(_cpus(exposed))}, which the scheduler gives to others, too",
             )
+
+
+class PmdConfiguration(HostRule):
+    """What Open vSwitch is configured to poll has PMD threads of its own, on CPUs that are there."""
+
+    id = "ovs-pmd-configuration"
+    why = "A PMD thread polls without end: what shares its CPU waits, and queues without one go elsewhere."
+    remedy = "ovs-vsctl set Open_vSwitch . other_config:pmd-cpu-mask=MASK, with the CPUs of the DPDK ports' nodes"
+    source = "Open vSwitch: vswitchd/vswitch.xml, topics/dpdk/pmd; canonical/hotsos #636"
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        config = host.vswitch
+        if config is None:
+            runs = any(thread.program == claims.OVS for thread in host.facts.programs)
+            unknown = "the configuration of Open vSwitch is not in this record"
+            need(not (runs or _lacks_workers(host)), unknown, NoDataError)
+        if config is None or not config.has_dpdk:
+            raise NotApplicableError("Open vSwitch is not configured for DPDK")
+        mask = config.mask(_PMD_MASK)
+        shown = [_option(config, _PMD_MASK)]
+        running = [thread for thread in host.facts.programs if thread.is_bound and not thread.said]
+        if not mask and not running:
+            yield self.finding(
+                shown,
+                "without pmd-cpu-mask Open vSwitch polls on a CPU that it picks on each node with a DPDK port",
+                level=Level.INFO,
+                subject="mask",
+            )
+        absent = mask - host.present
+        if absent and host.present:
+            why = f"pmd-cpu-mask names {cpulist.named(absent)}, which this host lacks"
+            yield self.finding(shown, why, subject="absent")
+        both = mask & config.mask(_LCORE_MASK)
+        if both:
+            yield self.finding(
+                [*shown, _option(config, _LCORE_MASK)],
+                f"PMD threads and the other threads of Open vSwitch both have {cpulist.named(both)}",
+                "take these CPUs out of other_config:dpdk-lcore-mask",
+                subject="lcores",
+            )
+        yield from self._ports(config, _cpus(running) or mask)
+
+    def _ports(self, config: Config, polled: frozenset[int]) -> Iterator[Finding]:
+        """Yield the ports whose queues are bound to CPUs without a PMD thread."""
+        for port in config.ports:
+            lost = frozenset(port.affinity.values()) - polled
+            if lost and polled:
+                text = ",".join(f"{queue}:{cpu}" for queue, cpu in port.affinity.items())
+                yield self.finding(
+                    [
+                        (config.source, f"{port.name} pmd-rxq-affinity={text}"),
+                        _option(config, _PMD_MASK),
+                    ],
+                    f"queues of {port.name} are bound to {cpulist.named(lost)}, where no PMD thread polls: "
+                    f"since Open vSwitch 2.16 another one takes them, before that none",
+                    f"ovs-vsctl set Interface {shlex.quote(port.name)} other_config:pmd-rxq-affinity=QUEUE:CPU,..., "
+                    f"with CPUs of {cpulist.format(polled)}",
+                    subject=port.name,
+                )
+
+    def seen(self, host: Host) -> Iterator[tuple[str, object]]:
+        config = host.vswitch
+        if config is None or not config.has_dpdk:
+            return
+        for key in (_PMD_MASK, _LCORE_MASK):
+            if config.mask(key):
+                yield f"{config.source} {key}", cpulist.format(config.mask(key))
+        for port in config.ports[:_PORTS]:
+            bound = ", ".join(
+                f"queue {queue} on CPU {cpu}" for queue, cpu in port.affinity.items()
+            )
+            number = "n_rxq not set" if port.queues is None else f"n_rxq {port.queues}"
+            yield f"{config.source} {port.name}", f"{number}; {bound or 'queues are not bound'}"
+
+
+def _option(config: Config, key: str) -> tuple[str, str]:
+    return f"{config.source} other_config", f"{key}={config.options.get(key, 'not set')}"
 
 
 class OvsOnDedicated(HostRule):
@@ -119,7 +202,8 @@ class OvsOnDedicated(HostRule):
                 f"{cpulist.named(reached)}, which guests or PMD threads own",
                 subject="handlers",
             )
-        need(others or not _lacks_workers(host), _WORKERS_UNKNOWN, NoDataError)
+        seen = others or not (_lacks_workers(host) or any(thread.said for thread in polling))
+        need(seen, _WORKERS_UNKNOWN, NoDataError)
 
     def _reached(self, host: Host, allowed: frozenset[int]) -> frozenset[int]:
         """Return the owned CPUs on which a thread that may use ``allowed`` runs.

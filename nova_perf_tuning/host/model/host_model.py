@@ -178,6 +178,7 @@ class ProgramThread:
     :ivar program: name of its process (``ovs-vswitchd``); :ivar name: its own (``pmd-c05/id:8``).
     :ivar affinity: allowed CPUs as a cpulist.
     :ivar is_bound: it polls on its one CPU for a program that may own CPUs, as a PMD thread does.
+    :ivar said: where it is configured, of one that the record does not show: it has no number then.
     """
 
     program: str
@@ -186,10 +187,13 @@ class ProgramThread:
     name: str
     affinity: str
     is_bound: bool
+    said: str = ""
 
     @property
     def evidence(self) -> tuple[str, str]:
         """Where it is read what it may use, and what is there."""
+        if self.said:
+            return self.said, self.name
         return (
             f"/proc/{self.pid}/task/{self.tid}/status Cpus_allowed_list",
             f"{self.affinity} ({self.name})",

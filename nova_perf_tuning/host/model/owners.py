@@ -240,7 +240,8 @@ def _programs(facts: host_model.HostFacts) -> Iterator[Claim]:
             cpus |= cpulist.parse(thread.affinity)
         if not online <= cpus:
             # Evidence is for people: all CPUs are in the claim.
-            evidence = [Evidence(*thread.evidence) for thread in threads[:3]]
+            shown = list(dict.fromkeys(thread.evidence for thread in threads))[:3]
+            evidence = [Evidence(*place) for place in shown]
             yield Claim(Owner.PROGRAM, threads[0].program, frozenset(cpus), tuple(evidence))
 
 

@@ -102,7 +102,8 @@ def present(facts: host_model.HostFacts, owners: CpuOwners) -> Iterator[Work]:
     yield from _guest_threads(facts, own)
     for other in facts.programs:
         cpus, claimed = cpulist.parse(other.affinity), own.get(other.program, _NO_CPUS)
-        yield Work(WorkKind.PROGRAM, other.program, f"tid:{other.tid}", cpus, None, claimed)
+        target = other.said or f"tid:{other.tid}"
+        yield Work(WorkKind.PROGRAM, other.program, target, cpus, None, claimed)
     for nic in facts.nics:
         for _napi, thread in napi.threads(nic):
             cpus = cpulist.find(thread.affinity) or _NO_CPUS

@@ -18,6 +18,7 @@ from nova_perf_tuning.host.input.facts import (
     services,
     topology,
     unpacked,
+    vswitch_database,
 )
 from nova_perf_tuning.host.input.facts.root import FactsError, Root
 from nova_perf_tuning.host.input.sosreport import kept
@@ -159,6 +160,9 @@ def read_root(root: Root) -> host_model.HostFacts:
     napi.read_napis(root, nics)
     devices.find_interrupts(root, nics, irqs)
     irq_counts.find_quiet(root, nics, len(cpulist.parse(online)))
+    programs = claims.read_programs(root, processes, cpulist.union((isolated, isolated_now)))
+    if not root.live and not any(thread.is_bound for thread in programs):
+        programs += vswitch_database.configured(root)
     confined, said = services.read_services(root, frozenset(cpu.id for cpu in cpus if cpu.online))
     kernel = root.directory("proc/sys/kernel")
     release = root.text(kernel, "osrelease")
@@ -179,7 +183,7 @@ def read_root(root: Root) -> host_model.HostFacts:
         boot_id=root.text(root.directory("proc/sys/kernel/random"), "boot_id"),
         sysctls=_read_sysctls(root),
         isolated_now=isolated_now,
-        programs=claims.read_programs(root, processes, cpulist.union((isolated, isolated_now))),
+        programs=programs,
         slices=slices,
         services=confined,
         services_from=said,

@@ -34,6 +34,9 @@ _FOUND = {
     ],
     "112": [("warning", "isolcpus-without-effect", "asks for CPU 0", "isolates no CPU", "1-3")],
     "113": [("info", "irqaffinity-on-dedicated", "CPUs 17-22")],
+    "118": [
+        ("warning", "ovs-pmd-not-isolated", "4 PMD threads on CPUs 2-3,38-39", "0xfc0000000fc")
+    ],
     "120": [("info", "channels-vs-housekeeping", "tx queue of 4", "that it sends", "rx 4 of 4")],
 }
 #: Cases of which the answer says that nothing is wrong, or a hint at most.
@@ -64,6 +67,8 @@ _SHOWN = {
     "108": ("guest-pins", "vcpu on CPUs 2-3, emulator on CPUs 0-1"),
     "115": ("irqbalance-unaware", "bans no CPU, and leaves interrupts 14,27-28,30 alone"),
     "117": ("isolated-half-cores", "no isolated CPUs"),
+    "118": ("ovs-pmd-configuration", "other_config pmd-cpu-mask: 2-7,38-43"),
+    "119": ("ovs-pmd-configuration", "dpdk-lcore-mask: 1"),
 }
 #: Case -> CPUs by their role.
 _SETS = {
@@ -73,7 +78,8 @@ _SETS = {
     "113": {"isolated": "17-22", "tickless": "17-22"},
     "114": {"isolated": "6-11", "housekeeping": "0-5,12-21"},
     "116": {"isolated": "1-27,29,55,57-83,85-111", "housekeeping": "0,28,30-54,56,84"},
-    "118": {"dedicated": "8-35,44-71", "isolated": "4-35,40-71"},
+    "118": {"dedicated": "8-35,44-71", "isolated": "4-35,40-71", "programs": "2-7,38-43"},
+    "119": {"programs": "2"},
 }
 
 

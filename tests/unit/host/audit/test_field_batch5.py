@@ -56,6 +56,7 @@ _FOUND = {
         ("error", "nova-cpu-sets", "comment behind a value", "cpu_dedicated_set", "4-23    #"),
         ("error", "nova-cpu-sets", "comment behind a value", "cpu_shared_set", "0-3        #"),
     ],
+    "149": [("warning", "ovs-pmd-configuration", "both have CPUs 0-1", "dpdk-lcore-mask=0x03")],
     "146": [("error", "tuned-isolated-cores", "names CPUs 2-3", "only CPUs 0-1")],
 }
 #: Cases of which the answer says that nothing is wrong, or a hint at most.
@@ -83,6 +84,7 @@ _SHOWN = {
     "142": ("irqaffinity-on-dedicated", "irqaffinity=0-1"),
     "145": ("irqbalance-unaware", "bans CPUs 3-31,35-63 and leaves CPUs 0-2,32-34"),
     "147": ("tuned-isolated-cores", "${f:calc_isolated_cores:2}"),
+    "148": ("ovs-pmd-configuration", "pmd-cpu-mask: 1-3"),
     "150": ("channels-vs-housekeeping", "combined 1 of 1"),
 }
 #: Case -> CPUs by their role.

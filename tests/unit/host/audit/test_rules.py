@@ -62,7 +62,7 @@ class TableTest(testcase.TestCase):
         self.assertEqual([], report.findings)
         unknown = {"cpu-governor", "bridge-netfilter-off", "machine-slice-cpus"}
         unknown |= {"new-irqs-on-dedicated"}  # the good host is judged by its command line
-        unknown |= {"ovs-pmd-not-isolated", "ovs-threads-on-dedicated"}
+        unknown |= {"ovs-pmd-not-isolated", "ovs-threads-on-dedicated", "ovs-pmd-configuration"}
         unknown |= {"migration-threads-on-dedicated", "numa-balancing-beyond-node"}
         unknown.add("tuned-isolated-cores")
         self.assertEqual(unknown, {lack.rule for lack in report.unknown})
@@ -137,6 +137,7 @@ _NEEDED: dict[str, frozenset[str]] = {
     "numa-balancing-beyond-node": _NODES | {"meminfo", "xml", "numa_balancing"},
     "numa-balancing-with-pinned-guests": frozenset({"xml", "numa_balancing"}),
     "offloads-off": _NIC | {"ethNjson"},
+    "ovs-pmd-configuration": frozenset({"other_config"}),
     "ovs-pmd-not-isolated": frozenset({"isolated", "stat", "status"}),
     "ovs-threads-on-dedicated": frozenset({"stat", "status"}),
     "ring-drops": _NIC | {"rx_packets", "rx_missed_errors"},
