@@ -32,6 +32,8 @@ MAX_VCPUS: Final = 4096
 #: VIRTIO_QUEUE_MAX of QEMU is 1024.
 MAX_QUEUES: Final = 1024
 MAX_IOTHREADS: Final = 1024
+#: Blanks that libvirt passes over in a cpuset.
+_BLANKS: Final = re.compile(r"\s*([,-])\s*")
 _MAX_AMOUNT: Final = 99_999_999_999  # of KiB, of bytes
 
 _NOVA: Final = f"{{{NOVA_NAMESPACE}}}"
@@ -435,7 +437,11 @@ def _pins(root: etree._Element, kind: str, most: int) -> dict[int, str]:
 
 
 def cpuset(text: str, what: str) -> str:
-    """Return libvirt's cpuset (``0-3,^2``: all but 2) as a list of the kernel's form."""
+    """Return libvirt's cpuset (``0-3,^2``: all but 2) as a list of the kernel's form.
+
+    As libvirt (virBitmapParse) it takes blanks around numbers.
+    """
+    text = _BLANKS.sub(r"\1", text.strip())
     try:
         if not text.strip():
             raise cpulist.CpuListError("is empty")

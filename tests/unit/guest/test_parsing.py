@@ -122,6 +122,16 @@ class RightTest(testcase.TestCase):
             with self.subTest(text):
                 self.assertRaises(parsing.DomainError, parsing.parse_domain, corpus.SMALL % text)
 
+    def test_blanks_in_a_cpuset(self):
+        """Those that libvirt takes, in XML that people write."""
+        for text, expected in ((" 4 ", "4"), ("4 - 6, ^5", "4,6"), ("2, 4-5", "2,4-5")):
+            pin = f"<cputune><vcpupin vcpu='0' cpuset='{text}'/></cputune>"
+            domain = parsing.parse_domain(corpus.SMALL % f"<vcpu>1</vcpu>{pin}")
+            self.assertEqual({0: expected}, dict(domain.vcpu_pins), text)
+        pin = "<cputune><vcpupin vcpu='0' cpuset='1 2'/></cputune>"
+        with self.assertRaises(parsing.DomainError):
+            parsing.parse_domain(corpus.SMALL % f"<vcpu>1</vcpu>{pin}")
+
     def test_a_set_for_all_vcpus_is_a_pin_of_those_without_one(self):
         pin = "<cputune><vcpupin vcpu='1' cpuset='5'/></cputune>"
         guest = parsing.parse_domain(
