@@ -14,7 +14,7 @@ from nova_perf_tuning.host.model import host_model, owners
 from nova_perf_tuning.host.model.owners import Owner
 from nova_perf_tuning.host.plan import layout
 from nova_perf_tuning.printing import counted
-from nova_perf_tuning.rules import Finding, Level, known, named, need
+from nova_perf_tuning.rules import Finding, Level, NoDataError, known, named, need
 
 #: The slice of guests; libvirt puts all of them there.
 MACHINE = "machine.slice"
@@ -37,6 +37,8 @@ class NovaCpuSets(HostRule):
         if not host.dedicated:
             yield from self._bare_nodes(host)
         yield from self.faults(host)
+        for _section, key in _references(host):
+            need(False, f"{key} refers to another option, which is not followed", NoDataError)
 
     def seen(self, host: Host) -> Iterator[tuple[str, object]]:
         for option in (host.dedicated_option, SHARED):
@@ -61,7 +63,8 @@ class NovaCpuSets(HostRule):
             why = f"Nova does not look for {key} there: it has no effect"
             remedy = f"move it to the section [{section}] of nova.conf"
             yield self.finding([value], why, remedy, subject=key)
-        need(given or faulty or misplaced, "no CPU sets in nova.conf")
+        references = [key for _section, key in _references(host)]
+        need(given or faulty or misplaced or references, "no CPU sets in nova.conf")
         for option, cpus in given.items():
             if cpus - host.present:
                 missing, there = cpulist.named(cpus - host.present), cpulist.named(host.present)
@@ -189,13 +192,23 @@ def _unreadable_sets(host: Host) -> list[_Option]:
     """Return the options with CPU sets whose text is no list of CPUs; a ``$reference`` is not
     judged.
     """
+    references = _references(host)
     unreadable = []
     for option in (DEDICATED, SHARED, PIN_SET):
         section, key = option
         text = host.option(key, section)
-        if text and not text.startswith("$") and novaconf.cpu_set(host.nova, option) is None:
+        if text and option not in references and novaconf.cpu_set(host.nova, option) is None:
             unreadable.append(option)
     return unreadable
+
+
+def _references(host: Host) -> list[_Option]:
+    """Return the options with CPU sets that refer to other options, which are not followed."""
+    references = []
+    for section, key in (DEDICATED, SHARED, PIN_SET):
+        if (host.option(key, section) or "").startswith("$"):
+            references.append((section, key))
+    return references
 
 
 def _torn_cores(host: Host, cpus: frozenset[int]) -> list[str]:
@@ -331,8 +344,10 @@ class HousekeepingUnset(HostRule):
         need(dedicated, "no guest has CPUs of its own here")
         affinity = _affinity_of_services(host)
         isolated = host.sets.isolated & dedicated
-        confined = bool(isolated) or bool(affinity and not affinity & dedicated)
-        if host.dedicated is not None and confined:
+        off_services = bool(affinity and not affinity & dedicated)
+        if dedicated <= host.sets.isolated or off_services:
+            return
+        if host.dedicated is not None and isolated:  # which lack is for isolated-not-dedicated
             return
         host.need_isolation()
         evidence = isolation(host) or [(owners.ISOLATED_AT_BOOT, "none")]

@@ -32,6 +32,13 @@ class MisplacedTest(testcase.TestCase):
             self.assertEqual("error", finding.level.value)
             self.assertEqual(said, "a comment behind a value" in finding.why, finding.why)
 
+    def test_a_reference_to_another_option_is_unknown(self) -> None:
+        text = "[compute]\ncpu_dedicated_set = $mine\n"
+        report = audit_cases.judge("nova-cpu-sets", {_NOVA: text})
+        self.assertEqual([], [*report.findings, *report.clean])
+        self.assertIn("cpu_dedicated_set refers to another option", report.unknown[0].text)
+        self.assertEqual("no_data", report.unknown[0].code)
+
     def test_one_that_nova_reads_beside_it_is_in_force(self) -> None:
         text = "[DEFAULT]\ncpu_dedicated_set = 2-3\n" + hosts.NOVA_CONF
         report = audit_cases.judge("nova-cpu-sets", {_NOVA: text})

@@ -38,6 +38,13 @@ class TicklessTest(testcase.TestCase):
             self.assertEqual(evidence, shown)
             self.assertEqual(level, finding.level)
 
+    def test_isolated_cpus_of_guests_that_nova_does_not_know(self) -> None:
+        """Without nova.conf, too, nothing else runs on them; on one that is not isolated it may."""
+        for isolated, found in ((hosts.DEDICATED, 0), ("3,6-7,10-11,14-15", 1)):
+            changes = {_NOVA: None, f"{_CPU}/isolated": f"{isolated}\n"}
+            report = audit_cases.judge("housekeeping-unset", changes)
+            self.assertEqual(found, len(report.findings), report.findings)
+
     def test_isolation_elsewhere_confines_nothing(self) -> None:
         changes = {f"{_CPU}/isolated": "0-1\n", f"{_CPU}/nohz_full": "\n"}
         report = audit_cases.judge("housekeeping-unset", changes)
