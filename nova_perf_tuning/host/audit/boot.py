@@ -11,6 +11,8 @@ from nova_perf_tuning.host.model import owners
 from nova_perf_tuning.rules import Finding, Level, NoDataError, known, need
 
 _CMDLINE = "/proc/cmdline"
+#: Parameters with lists of CPUs.
+_LISTS = ("isolcpus", "nohz_full", "irqaffinity", "rcu_nocbs")
 NOHZ_FULL = "/sys/devices/system/cpu/nohz_full"
 #: Where interrupts start that are made from now on.
 _DEFAULT_AFFINITY = "proc/irq/default_smp_affinity"
@@ -163,6 +165,13 @@ class BootParameters(HostRule):
             NoDataError,
         )
         for key, value in host.boot.items():
+            if key in _LISTS and value.endswith(","):
+                yield self.finding(
+                    [(_CMDLINE, f"{key}={value}")],
+                    f"a blank ends the list of {key}=: the CPUs behind it have no effect",
+                    f"{key}= with all CPUs and no blank between them (/etc/default/grub), and a reboot",
+                    subject=key,
+                )
             name = meant(key)
             if not name:
                 continue

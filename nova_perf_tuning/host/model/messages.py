@@ -24,6 +24,10 @@ TEXTS: Final[Mapping[NoteCode, str]] = {
     NoteCode.VALUE_UNKNOWN: "none of the values that the kernel writes there, taken as unknown",
     NoteCode.NO_CPUS: "no CPU found in {directory}",
     NoteCode.NO_ONLINE_LIST: "{file}: it is no list of CPUs; each CPU's own file is taken instead",
+    NoteCode.ISOLATED_UNKNOWN: (
+        "isolcpus= is on the command line, and {file} is not in this record: which CPUs are isolated "
+        "is unknown, and a plan may use them"
+    ),
     NoteCode.CORE_UNKNOWN: "no data on hardware threads, taken as cores of their own",
     NoteCode.CORE_ABSURD: "core's CPU list makes no sense, taken as a core of its own",
     NoteCode.CORES_OVERLAP: "core's CPU list overlaps another core's",

@@ -23,6 +23,7 @@ from nova_perf_tuning.host.input.facts import (
 from nova_perf_tuning.host.input.facts.root import FactsError, Root
 from nova_perf_tuning.host.input.sosreport import kept
 from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.notes import NoteCode
 
 #: Kernel parameters that bear on guests and their traffic; those that a host lacks are left out.
 SYSCTLS: Final = tuple(
@@ -149,6 +150,10 @@ def read_root(root: Root) -> host_model.HostFacts:
     cpus, nodes, online = topology.read_topology(root, cpuinfo)
     directory = root.directory(topology.CPUS)
     isolated = root.cpus(directory, "isolated")
+    if not root.has(directory, "isolated"):
+        cmdline = root.read(root.directory("proc"), "cmdline") or b""
+        if b"isolcpus=" in cmdline:
+            root.notes.add(NoteCode.ISOLATED_UNKNOWN, file=f"{topology.CPUS}/isolated")
     nohz_full = root.cpus(directory, "nohz_full")
     isolated_now = root.cpus(root.directory(claims.CGROUPS), claims.ISOLATED)
     slices = claims.read_slices(root)

@@ -49,6 +49,15 @@ class MisspeltTest(testcase.TestCase):
                     kept, host.recorded_cmdline(f"{line['proc/cmdline']} luks.key=no")
                 )
 
+    def test_a_blank_ends_a_list(self) -> None:
+        for line, subjects in (
+            ("isolcpus=2, 3 irqaffinity=0-1", ["isolcpus"]),
+            ("isolcpus=2,3 nohz_full=2, 3 console=ttyS0,", ["nohz_full"]),
+        ):
+            report = audit_cases.judge("boot-parameter-misspelt", {"proc/cmdline": f"{line}\n"})
+            self.assertEqual(subjects, [finding.subject for finding in report.findings])
+            self.assertIn(f"a blank ends the list of {subjects[0]}=", report.findings[0].why)
+
     def test_dashes_are_underscores(self) -> None:
         line = {"proc/cmdline": "nohz-full=0-1\n"}
         (finding,) = audit_cases.judge("nohz-full-mismatch", line).findings
