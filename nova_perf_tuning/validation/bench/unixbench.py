@@ -40,6 +40,11 @@ _SCORE: Final = "\nSystem Benchmarks Index Score "
 #: Of a run of chosen tests.
 _PARTIAL: Final = "System Benchmarks Index Score (Partial Only)"
 _SCORE_LINE: Final = re.compile(r"^System Benchmarks Index Score[ ]")
+_PRINTED_SCORE: Final = re.compile(
+    rf"^System Benchmarks Index Score(?: \(Partial Only\))?[ ]+{base.NUMBER}[ \t]*$", re.M
+)
+#: A printed score agrees with the results, which are rounded, by more than that.
+_AGREES: Final = 0.01
 #: UnixBench 5 skips every test of more copies, and then prints a report without rows ("maxCopies" in its Run).
 _MOST_COPIES: Final = 16
 #: Test, baseline and result; the index beside them is rounded.
@@ -159,10 +164,14 @@ class UnixBench(base.Benchmark):
                 f"the text has {count} reports{of}; give one, head and score included"
             )
         self.check_version(versions)
-        rows = {
-            test: (float(baseline), float(result))
-            for test, baseline, result in _INDEX.findall(text)
-        }
+        rows: dict[str, tuple[float, float]] = {}
+        for test, baseline, result in _INDEX.findall(text):
+            if test in rows:
+                raise self.fault(
+                    f"the text has several reports: '{test}' is in it twice; give one, head and"
+                    " score included"
+                )
+            rows[test] = float(baseline), float(result)
         missing = [test for test in TESTS if test not in rows]
         if not rows and copies and int(copies[0]) > _MOST_COPIES:
             raise self.fault(
@@ -180,7 +189,15 @@ class UnixBench(base.Benchmark):
                 raise self.fault(
                     f"'{test}' has the baseline {baseline:g} and the result {result:g}"
                 )
-        return {test: rows[test][1] for test in TESTS if test in rows}
+        results = {test: rows[test][1] for test in TESTS if test in rows}
+        printed = _PRINTED_SCORE.search(text)
+        computed = score(results)
+        if printed and abs(float(printed[1]) - computed) > _AGREES * computed:
+            raise self.fault(
+                f"the score {printed[1]} is of other results than those in the text, whose score is"
+                f" {computed:.1f}: it has parts of several reports; give one, head and score included"
+            )
+        return results
 
     def check_version(self, versions: Sequence[str]) -> None:
         """Refuse a report of another version; a report may have lost its head."""
