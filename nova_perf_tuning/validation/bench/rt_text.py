@@ -252,12 +252,14 @@ def _summaries(tool: base.Benchmark, lines: Sequence[str]) -> dict[str, list[flo
 
 def _threads_of(tool: base.Benchmark, summaries: dict[str, list[float]]) -> list[MeasuredThread]:
     """Return threads by the lines below the histogram alone, as cyclictest prints them with -q."""
-    columns = [summaries.get(f"{name} Latencies", []) for name in ("Min", "Avg", "Max")]
-    if len({len(column) for column in columns}) != 1:
+    least = summaries.get("Min Latencies", [])
+    mean = summaries.get("Avg Latencies", [])
+    longest = summaries.get("Max Latencies", [])
+    if not len(least) == len(mean) == len(longest):
         raise tool.fault("the lines below the histogram differ in their threads")
     threads = []
-    for at, (least, mean, longest) in enumerate(zip(*columns, strict=True)):
-        threads.append(MeasuredThread(str(at), least, mean, longest))
+    for at in range(len(least)):
+        threads.append(MeasuredThread(str(at), least[at], mean[at], longest[at]))
     return threads
 
 

@@ -482,8 +482,10 @@ class Tpcc(_Database):
                 )
         if len(by_thread) != threads or len(numbers) != threads:
             raise self.fault(f"{len(by_thread)} of {threads:g} threads printed what they did")
-        _numbers, *columns = zip(*by_thread, strict=True)
-        *done, rolled_back, retried = (sum(map(int, counts)) for counts in columns)
+        counts = []
+        for column in range(1, len(by_thread[0])):
+            counts.append(sum(int(row[column]) for row in by_thread))
+        done, rolled_back, retried = counts[:-2], counts[-2], counts[-1]
         if done[0] == 0 or seconds == 0:
             raise self.fault("no New-Order was finished; give it more seconds")
         return [
