@@ -25,7 +25,10 @@ _HEAD: Final = re.compile(
     r" iodepth=([0-9]{1,9})(?: \.\.\.)?$"
 )
 #: Of --minimal and --output-format=terse.
-_TERSE: Final = re.compile(r"^[0-9];fio-[0-9]\.[0-9]{1,3}[^;]{0,30};")
+#: Its second version has no version of fio; the error follows name and group.
+_TERSE: Final = re.compile(
+    r"^(?:2(?=(?:;[^;]{0,80}){30})|[3-9];fio-[0-9][^;]{0,40});[^;]{0,200};[0-9]{1,5};([0-9]{1,5});"
+)
 _SIGNAL: Final = re.compile(r"^[ \t]*fio: terminating on signal ([0-9]{1,2})\b", re.MULTILINE)
 _STARTED: Final = re.compile(r"^Starting (.{1,60}?)$")
 _COUNT: Final = re.compile(r"([0-9]{1,5}) (?:process|thread)")
@@ -93,7 +96,7 @@ _AGREES: Final = 0.05
 
 
 #: One of them is in each line that shows fio's output: quick to look for in long texts.
-_TRACES: Final = ("): rw=", "(groupid=", "IOPS=", "fio", "Run status group")
+_TRACES: Final = ("): rw=", "(groupid=", "IOPS=", "fio", "Run status group", "%=")
 
 
 def printed(text: str) -> bool:
@@ -149,8 +152,9 @@ def _runs(lines: Sequence[str]) -> list[list[str]]:
 def _read_run(tool: base.Benchmark, lines: Sequence[str]) -> list[JobGroup]:
     starts = [at for at, line in enumerate(lines) if _GROUP.match(line)]
     for line in lines:
-        if not starts and _TERSE.match(line):
-            raise _of_terse(tool, line)
+        terse = _TERSE.match(line)
+        if terse and not starts:
+            raise _of_terse(tool, int(terse[1]))
     if not starts:
         raise tool.fault(f"the output has no line of a finished job{tool.wanted_form()}")
     heads = _heads(lines)
@@ -171,12 +175,8 @@ def _read_run(tool: base.Benchmark, lines: Sequence[str]) -> list[JobGroup]:
     return groups
 
 
-def _of_terse(tool: base.Benchmark, line: str) -> base.BenchmarkOutputError:
+def _of_terse(tool: base.Benchmark, code: int) -> base.BenchmarkOutputError:
     """Return why a line of the terse form is not read: its job failed, or its form."""
-    fields = line.split(";", 5)
-    code = None
-    if len(fields) > 5:
-        code = pasted.whole_number(fields[4])
     if code:
         return tool.fault(
             f"the job ended with error {code}, '{os.strerror(code)}'; a run without an error is"

@@ -19,11 +19,12 @@ _CONNECTED: Final = re.compile(
 _SERVER_REPORT: Final = re.compile(r"^\[[ ]*(\*?[0-9]{1,5})\] Server Report:")
 _DATAGRAM: Final = re.compile(r"^(?:Sending|Receiving) ([0-9]{1,6}) byte datagrams")
 _FAILED: Final = re.compile(r"^.{0,80}(?:connect failed|bind failed|tcp connect failed).{0,160}$")
-#: A row of -y C: time, both ends, stream, interval, bytes and bits a second.
-_CSV: Final = re.compile(
-    r"^[0-9]{14}(?:\.[0-9]{1,6})?,[0-9A-Fa-f.:%\w]{2,60},[0-9]{1,5},[0-9A-Fa-f.:%\w]{2,60},[0-9]{1,5},"
-    r"-?[0-9]{1,9},[0-9.]{1,12}-[0-9.]{1,12},[0-9]{1,18},"
+#: A row of -y C: time, both ends, stream, interval, bytes; since 2.1.9 with a zone, since 2.2 with a head.
+_CSV_ROW: Final = (
+    r"(?:[+-][0-9]{4}:)?[0-9]{14}(?:\.[0-9]{1,6})?,[^,\s]{2,60},[0-9]{1,5},[^,\s]{2,60},[0-9]{1,5},"
+    r"-?[0-9]{1,9},[0-9.]{1,12}[-,][0-9.]{1,12},[0-9]{1,18},"
 )
+_CSV: Final = re.compile(f"^{_CSV_ROW}")
 _FORWARD: Final = "client to server"
 _REVERSE: Final = "server to client"
 #: Whether the client's direction is meant, and whether its sender has counted -> who counted.
@@ -61,7 +62,7 @@ class Iperf2(base.ForeignTool):
         # iperf3 prints times with two decimals.
         r"|\[[ ]*\*?(?:[0-9]{1,5}|SUM)\][ ]+[0-9]{1,9}\.(?:[0-9]|[0-9]{4})[ ]*-[ ]*"
         r"[0-9]{1,9}\.(?:[0-9]|[0-9]{4})[ ]+sec[ ]"
-        r"|[0-9]{14}(?:\.[0-9]{1,6})?,[^,\n]{2,60},[0-9]{1,5},[^,\n]{2,60},[0-9]{1,5},-?[0-9]{1,9},[0-9.]{1,12}-)"
+        rf"|{_CSV_ROW})"
     )
 
     def report(self, output: str) -> base.BenchmarkReport:
@@ -71,7 +72,9 @@ class Iperf2(base.ForeignTool):
             beside = ""
             if any(_CLIENT.match(line) or _SERVER.match(line) for line in lines):
                 beside = "the text has several runs, of one of them "
-            raise self.fault(f"{beside}the rows of -y C are not read{self.wanted_form()}")
+            raise self.fault(
+                f"{beside}the rows of -y C are not read, run it without -y{self.wanted_form()}"
+            )
         if not self.printed(output):
             raise self.fault(f"the output has no head of iperf 2{self.wanted_form()}")
         clients = [line for line in lines if _CLIENT.match(line)]

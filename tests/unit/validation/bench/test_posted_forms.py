@@ -47,3 +47,60 @@ class SeveralReportsOfUnixBenchTest(testcase.TestCase):
         text = "\n".join(unixbench_report(40, printed=402.0))
         self.assertAlmostEqual(400, figures(text)["score"], 1)
         self.assertIn("other results", refusal(self, "\n".join(unixbench_report(40, 405.0))))
+
+
+#: A job's line of fio --minimal, as an issue has it; its end is left out.
+TERSE = (
+    "3;fio-3.7;bio;0;0;28709340;159349;500;180166;2;1078053;720.835412;8307.158883;743;1632665;"
+    "127194.504051;124259.989230;1.000000%=10158;5.000000%=24510;10.000000%=34340\n"
+)
+#: Rows of iperf -y C: two directions one after the other, streams with their sum, UDP with the server's report,
+#: with intervals, of 2.1.9 and of 2.2.
+ROWS = {
+    "-r": "20140114124826,192.0.2.1,54402,192.0.2.2,5001,5,0.0-10.0,52551090176,42041052917\n"
+    "20140114124826,192.0.2.1,5001,192.0.2.2,54402,4,0.0-10.0,52551090200,41999020136\n",
+    "-P": "20101217164401,192.0.2.1,39413,192.0.2.2,5001,3,0.0-10.0,297533440,237990361\n"
+    "20101217164401,192.0.2.1,39414,192.0.2.2,5001,4,0.0-10.0,297533440,237990361\n"
+    "20101217164401,192.0.2.1,0,192.0.2.2,5001,-1,0.0-10.0,595066880,475980722\n",
+    "-u": "20080807094252,192.0.2.1,32807,192.0.2.2,5001,4,0.0-3.0,395430,1048592\n"
+    "20080807094252,192.0.2.2,5001,192.0.2.1,32807,4,0.0-3.0,395430,1048711,0.007,0,269,0.000,0\n",
+    "-i 1": "20201210141801.881,2001:db8::1,47880,2001:db8::2,6789,3,0.0-1.0,1677852672,13422821376\n"
+    "20201210141802.881,2001:db8::1,47880,2001:db8::2,6789,3,1.0-2.0,1980760064,15846080512\n",
+    "2.1.9": "+0000:20240908113035.128,192.0.2.1,58256,192.0.2.2,5001,1,0.0-1.0,5220466748,41763733984,"
+    "-1,-1,-1,-1,0,0\n",
+    "2.2": "time,srcaddress,srcport,dstaddr,dstport,transferid,istart,iend,bytes,speed,writecnt,writeerr\n"
+    "+0000:20250605191028.955,192.0.2.1,43380,192.0.2.2,6789,1,0.0,1.0,7817396288,62539170304,-1,-1\n",
+}
+
+
+class RowsForProgramsTest(testcase.TestCase):
+    """fio's terse form and the rows of iperf 2 are refused with the option that helps."""
+
+    def test_terse_fio(self):
+        second = TERSE.replace("3;fio-3.7;", "2;") + "0;" * 30
+        for text in (
+            TERSE,
+            2 * TERSE,
+            TERSE.replace("\n", "\r\n"),
+            f"# fio --name=a --rw=randread --bs=4k --minimal --runtime=5\n{TERSE}",
+            f"terse_version_3;fio_version;jobname;groupid;error;read_kb;read_bandwidth\n{TERSE}",
+            TERSE.replace("3;fio-3.7", "4;fio-3.19-45-gc650"),
+            TERSE.replace("3;fio-3.7", "5;fio-3.33"),
+            f"2023-08-01T10:00:00.123456789Z {TERSE}",
+            second.replace("\n", ";"),
+        ):
+            with self.subTest(text):
+                said = refusal(self, text)
+                self.assertIn("fio: the terse form of fio is not read", said)
+                self.assertIn("--output-format=json", said)
+        failed = second.replace("\n", ";").replace("bio;0;0;", "bio;0;28;")
+        self.assertIn("error 28, 'No space left on device'", refusal(self, failed))
+
+    def test_rows_of_iperf(self):
+        for form, rows in ROWS.items():
+            stamped = "".join(f"2025-06-05T19:10:30.1Z {line}\n" for line in rows.splitlines())
+            for text in (rows, f"$ iperf -c 192.0.2.2 -y C\n{rows}", stamped):
+                with self.subTest(form):
+                    said = refusal(self, text)
+                    self.assertIn("the rows of -y C are not read, run it without -y", said)
+                    self.assertIn("iperf -c HOST", said)
