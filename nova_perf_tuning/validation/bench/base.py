@@ -518,7 +518,9 @@ class Benchmark(abc.ABC):
             try:
                 data = data[key]
             except (LookupError, TypeError):
-                raise self.fault(f"the output has no '{'.'.join(map(str, path))}'") from None
+                name = ".".join(map(str, path))
+                problem = f"the output has no '{name}': it is a part of a document"
+                raise self.fault(problem + self.wanted_form()) from None
         return data
 
     def mapping(self, data: object, *path: str | int) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from typing import Final
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base, fio_figures, fio_json, fio_text, pasted
 
+#: Keys of its JSON, also where somebody has cut a part out of it.
+_KEYS: Final = re.compile(r'"(?:fio version|jobname|job options|bw_bytes|clat_ns)"[ ]?:')
 #: A rate as fio's options have it, of all directions alike; suffixes are powers of 1024.
 _RATE = re.compile("([0-9]{1,12})([kKmMgG]?)(?:i?[bB])?")
 #: A run that comes so near to a rate was held back by it.
@@ -161,7 +163,7 @@ class Fio(base.ReportBenchmark):
         return base.Span(seconds, self.number(self.load_json(text), "timestamp_ms") / 1e3)
 
     def printed(self, output: str) -> bool:
-        return '"fio version"' in output or fio_text.printed(output)
+        return _KEYS.search(output) is not None or fio_text.printed(output)
 
     def _groups(self, text: str) -> list[fio_figures.JobGroup]:
         if not self.has_json(text) and fio_text.printed(text):

@@ -23,6 +23,10 @@ _DIRECTION: Final = base.Choice(
 _DIRECTIONS: Final = {"forward": "client to server", "reverse": "server to client"}
 RATE: Final = "rate asked for"
 _UNLIMITED: Final = "none"
+#: Keys of its JSON, also where somebody has cut a part out of it.
+_KEYS: Final = re.compile(
+    r'(?<!\\)"iperf 3\.|"(?:sum_sent|sum_received|test_start|num_streams|bits_per_second)"[ ]?:'
+)
 #: Of the sums of the way back in a bidirectional run, since 3.12.
 _REVERSE: Final = "_bidir_reverse"
 
@@ -91,7 +95,7 @@ class _Iperf(base.Benchmark):
 
     def printed(self, output: str) -> bool:
         if self.has_json(output):
-            of_iperf3 = re.search(r'"iperf 3\.|"sum_received"|"test_start"', output) is not None
+            of_iperf3 = _KEYS.search(output) is not None
             udp = re.search(r'"protocol":\s*"UDP"', output) is not None
         else:
             of_iperf3 = iperf3_text.printed(output)

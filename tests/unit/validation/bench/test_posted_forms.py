@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forms of outputs as people post them: a right figure or one line that says why there is none."""
 
+import json
+
 from nova_perf_tuning.validation.bench import base, pasted, plugins, unixbench
 from tests.support import testcase
+from tests.unit.validation.bench import test_forms_of_fio, test_parsers
 
 
 def refusal(test, text):
@@ -104,3 +107,43 @@ class RowsForProgramsTest(testcase.TestCase):
                     said = refusal(self, text)
                     self.assertIn("the rows of -y C are not read, run it without -y", said)
                     self.assertIn("iperf -c HOST", said)
+
+
+class PartsOfDocumentsTest(testcase.TestCase):
+    """What jq cuts out of a document is refused with what is missing, and is no general riddle."""
+
+    def test_parts_of_iperf3(self):
+        document = json.loads(test_parsers.recorded("iperf3-two-streams.json"))
+        end, start = document["end"], document["start"]
+        without = {name: part for name, part in end.items() if name != "sum_received"}
+        for part, missing in (
+            (end, "start"),
+            (end["sum_received"], "start"),
+            ({"end": end}, "start"),
+            (start["test_start"], "start"),
+            ({"start": start}, "end"),
+            ({"start": start, "end": without}, "sum_received"),
+            ({"results": document}, "start"),
+            ({"sum_sent": {"bits_per_second": 1999713884.75}}, "start"),
+        ):
+            with self.subTest(part=str(part)[:60]):
+                said = refusal(self, json.dumps(part, indent=2))
+                self.assertIn(f"iperf3: the output has no '{missing}", said)
+                self.assertIn("a part of a document", said)
+                self.assertIn("iperf3 -c HOST -J", said)
+
+    def test_parts_of_fio(self):
+        document, job = test_forms_of_fio.document()
+        clat = job["read"]["clat_ns"]
+        for part, missing in (
+            (job, "jobs"),
+            (job["read"], "jobs"),
+            ([job], "jobs"),
+            ({"jobs": [{"jobname": "a", "read": {"iops": 1892.9, "bw": 30287}}]}, "error"),
+            ({"fio version": "fio-3.28", "jobs": [{"read": {"clat_ns": clat}}]}, "error"),
+        ):
+            with self.subTest(part=str(part)[:60]):
+                said = refusal(self, json.dumps(part, indent=2))
+                self.assertIn(f"fio: the output has no '{missing}'", said)
+                self.assertIn("a part of a document", said)
+                self.assertIn("--output-format=json", said)
