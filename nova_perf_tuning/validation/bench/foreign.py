@@ -38,6 +38,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     "cyclictest": "cyclictest",
     "oslat": "oslat",
 }
+#: What follows the name of a program where another is meant: iperf3 prints 'iperf 3.12' and 'iperf Done'.
+ANOTHER: Final = r"[\w-]| 3\.| Done"
 #: For a person whose output has no marks of any of them.
 READ: Final = (
     "fio, iperf3, iperf 2, netperf, sysbench, cyclictest, oslat, hwlatdetect, rtla timerlat hist,"

@@ -71,7 +71,7 @@ _LINE_NUMBER: Final = re.compile(
     r"^[ \t]*([1-9][0-9]{0,5})(?:[:|→]|\t|[ ]{1,8})(?:[ \t]|(?=[^ \t])|$)"
 )
 #: What a tool puts before each line of its own (iperf3 -T).
-_TITLE: Final = re.compile(r"^[^\s:]{1,60}:[ \t]{1,4}")
+_TITLE: Final = re.compile(r"^[^\s:\"{]{1,60}:[ \t]{1,4}")
 #: A name that a log puts before each line: of a container, a machine or a stream.
 _LABEL: Final = re.compile(
     r"^[ \t]*(?:\[(?!SUM\])[A-Za-z][\w ./:-]{0,60}\][ \t]|[\w./-]{0,60}[ \t]*\|[ \t]|std(?:out|err):[ \t])"
@@ -84,6 +84,14 @@ _NO_CODE: Final = re.compile(r"=(?![0-9A-F]{2}|[ \t]{0,4}\n|[0-9A-F]?$)")
 #: Codes of HTML for signs that programs print.
 _ENTITY: Final = re.compile(r"&(?:#([0-9]{2,4})|(lt|gt|amp|quot|nbsp));")
 _ENTITIES: Final = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "nbsp": " "}
+#: Words of a log before a document of JSON.
+_BEFORE_JSON: Final = re.compile(
+    r"^([^{}\"\n]{0,200}[:=>] {1,4})(?=\{[ \t]*(?:\"|$))", re.MULTILINE
+)
+#: A line that is a string of JSON, or a record of a log in JSON.
+_IN_STRING: Final = re.compile(
+    r'^[ \t]*(?:"(?:[^"\\\n]|\\.){0,400}",?$|\{[ ]?"[^"\n]{1,40}":[ ]?"(?:[^"\\\n]|\\.){0,400}\\n")'
+)
 #: What a line of a program's command has before it: the prompt of a shell.
 _PROMPT: Final = r"(?:^|[#$%>][ \t]*|[ \t/])"
 
@@ -115,7 +123,7 @@ def clean(text: str) -> str:
     for line in map(str.strip, lines):
         if line or not kept or kept[-1]:
             kept.append(line)
-    return "\n".join(kept)
+    return _BEFORE_JSON.sub(r"\1\n", "\n".join(kept))
 
 
 def _sign(code: re.Match[str]) -> str:
@@ -180,6 +188,13 @@ def _without(lines: Sequence[str], prefix: re.Pattern[str]) -> list[str]:
     if 2 * len(having) <= len(written):
         return list(lines)
     return [prefix.sub("", line, count=1) for line in lines]
+
+
+def is_in_strings(text: str) -> bool:
+    """Return whether most lines are strings of JSON, or line ends are written as ``\\n``."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    within = [line for line in lines if _IN_STRING.match(line)]
+    return 2 * len(within) > len(lines) or text.count("\\n") > len(lines)
 
 
 def lines_of(text: str) -> list[str]:

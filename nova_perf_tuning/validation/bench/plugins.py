@@ -118,22 +118,32 @@ def recognise(text: str) -> base.Benchmark:
         return readers[0]
     if refusals:
         raise next(iter(refusals.values()))
+    raise _read_by_none(text)
+
+
+def _read_by_none(text: str) -> base.BenchmarkOutputError:
+    """Return the error of a text that has no marks of an output that is read."""
+    if pasted.is_in_strings(text):
+        return base.BenchmarkOutputError(
+            "the output stands in strings of JSON, line ends included, as a log or a tool has"
+            " recorded it; give the text in them, as 'jq -r' prints it"
+        )
     for program, kind in foreign.COMMANDS.items():
         if program in text and pasted.command(text, program):
             reader = load_reader(kind)
-            raise reader.fault(
+            return reader.fault(
                 f"the text has its command, and no output of it that is read{reader.wanted_form()}"
             )
     named = [
         program
         for program in foreign.COMMANDS
-        if re.search(rf"(?<![\w-]){program}(?![\w-])", text)
+        if re.search(rf"(?<![\w-]){program}(?!{foreign.ANOTHER})", text)
     ]
     own = ""
     if len(named) == 1:
         reader = load_reader(foreign.COMMANDS[named[0]])
         own = f": it names {named[0]}, whose own output ('{reader.form}') is not in it"
-    raise base.BenchmarkOutputError(
+    return base.BenchmarkOutputError(
         f"no benchmark reads this output{own}; name the one that printed it, as in 'nova-perf bench parse fio FILE',"
         f" to see what is wrong with it; outputs of {foreign.READ} are read"
     )

@@ -147,3 +147,57 @@ class PartsOfDocumentsTest(testcase.TestCase):
                 self.assertIn(f"fio: the output has no '{missing}'", said)
                 self.assertIn("a part of a document", said)
                 self.assertIn("--output-format=json", said)
+
+
+class RecordedByOthersTest(testcase.TestCase):
+    """Documents and texts as logs and tools have recorded them."""
+
+    def bidirectional(self):
+        document = json.loads(test_parsers.recorded("iperf3-two-streams.json"))
+        for name in ("sum_sent", "sum_received"):
+            back = {**document["end"][name], "bits_per_second": 5e9}
+            document["end"][f"{name}_bidir_reverse"] = back
+        return document
+
+    def test_a_bidirectional_document_in_a_log(self):
+        document = self.bidirectional()
+        whole = figures(json.dumps(document))
+        self.assertEqual(5000, whole["server_to_client_throughput"])
+        self.assertNotIn("throughput", whole)
+        text = json.dumps(document, indent=2)
+        stamp = "2025-02-28T13:26:47.123456789Z"
+        for form in (
+            f"+ iperf3 -c h --bidir -J\niperf3 output: {text}\ndone\n",
+            f"2025-02-28 13:26:47,123 INFO client result: {json.dumps(document)}\nINFO done\n",
+            f"RESULT = {text}\n",
+            "\n".join(f"{stamp} {line}" for line in text.split("\n")),
+            "\n".join(f"Nov  9 14:25:27 node-1 bench[4711]: {line}" for line in text.split("\n")),
+        ):
+            with self.subTest(form[:40]):
+                self.assertEqual(whole, figures(pasted.clean(form)))
+
+    def test_texts_in_strings(self):
+        """The general refusal named iperf 2, whose output was not in them."""
+        document = json.dumps(self.bidirectional(), indent=2)
+        text = test_parsers.recorded("sysbench-cpu.txt")
+        lines = text.splitlines()
+        records = [json.dumps({"log": f"{line}\n", "stream": "stdout"}) for line in lines]
+        of_document = [json.dumps({"log": f"{line}\n"}) for line in document.split("\n")]
+        listed = ",\n".join(f"    {json.dumps(line)}" for line in lines)
+        for form in (
+            "\n".join(records),
+            "\n".join(of_document),
+            f'ok: [host] => {{\n  "msg": [\n{listed}\n  ]\n}}\n',
+            f'"stdout": {json.dumps(text)}\n',
+        ):
+            with self.subTest(form[:40]):
+                said = refusal(self, form)
+                self.assertIn("stands in strings of JSON", said)
+                self.assertIn("jq -r", said)
+        self.assertNotIn("strings", refusal(self, '"test","rps"\n"SET","162601.62"\n'))
+
+    def test_iperf3_is_not_taken_for_iperf_2(self):
+        for text in ("| iperf Done. |\n", "version: iperf 3.16\n"):
+            with self.subTest(text):
+                self.assertNotIn("names iperf", refusal(self, text))
+        self.assertIn("names iperf,", refusal(self, "I ran iperf, and it was slow\n"))
