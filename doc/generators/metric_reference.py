@@ -31,6 +31,7 @@ def agent_rows() -> list[list[str]]:
         settings=0,
         guests=0,
         findings_total={},
+        conditions=[{"type": "Applied", "status": "True"}],
         error="",
         mode="observe",  # has the metrics of an enforcing agent, and some of its own
         would_change={"x": 1},

@@ -24,7 +24,7 @@ from prometheus_client import CollectorRegistry, MetricsHandler
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from nova_perf_tuning import bounded_read, errors
-from nova_perf_tuning.agent import findings, intrusions, service
+from nova_perf_tuning.agent import conditions, findings, intrusions, service
 from nova_perf_tuning.agent.state import AgentState
 from nova_perf_tuning.host.input import guest_cpu
 from nova_perf_tuning.host.model import host_model
@@ -78,6 +78,7 @@ class MetricsCollector:
         yield _family(gauge, "guests", "Guests that run", state.guests or 0)
         if state.mode == "observe":
             yield from _forecast(state)
+        yield _conditions(state)
         yield _family(gauge, "findings", "What people should look at", codes, "code")
         yield _family(gauge, *up, int(not state.error))
         yield _family(
@@ -141,6 +142,17 @@ class MetricsCollector:
         yield _family(
             gauge, "loss_limit_ratio", "The loss that the budget allows", allowed, "figure"
         )
+
+
+def _conditions(state: AgentState) -> Any:
+    """Return the agent's conditions, with 0 for each status that does not hold."""
+    shown: dict[tuple[str, str], float] = {}
+    for condition in state.conditions:
+        for status in conditions.ConditionStatus:
+            holds = condition["status"] == status.value
+            shown[condition["type"], status.value] = float(holds)
+    text = "1 for the status of a condition (Applied, Degraded), 0 for the others"
+    return _family(GaugeMetricFamily, "condition", text, shown, "condition", "status")
 
 
 def _forecast(state: AgentState) -> Iterator[Any]:

@@ -14,7 +14,15 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import cause, findings, reconcile, schedule, sources, state
+from nova_perf_tuning.agent import (
+    cause,
+    conditions,
+    findings,
+    reconcile,
+    schedule,
+    sources,
+    state,
+)
 from nova_perf_tuning.host.model import host_model, messages, notes
 from nova_perf_tuning.host.transaction.journal import BusyError
 from nova_perf_tuning.printing import counted
@@ -66,6 +74,7 @@ class Service:
         self._schedule = schedule.AgentSchedule(timing, time.monotonic(), self._notifier.watchdog)
         self._fault = self._fault_code = ""
         self._last: reconcile.Pass | None = None
+        self._conditions: list[conditions.Condition] = []
         #: Interrupts of passed-through devices that are placed.
         self._passed: frozenset[str] = frozenset()
         self._last_line = ""
@@ -288,6 +297,19 @@ class Service:
             guests = len(last.facts.guests)
             nova_config = list(last.plan.nova_config)
             warnings = last.plan.warnings
+        changes = self._reconciler.forecast
+        due: int | None = None
+        if changes is not None:
+            due = len(changes.due)
+        self._conditions = conditions.judge(
+            fault=self._fault,
+            looked=last is not None,
+            due=due,
+            settings=len(self._reconciler.wanted),
+            totals=totals,
+            earlier=self._conditions,
+            now=time.time(),
+        )
         return state.AgentState(
             pid=os.getpid(),
             pid_start=state.process_start(os.getpid()),
@@ -303,6 +325,7 @@ class Service:
             findings=listed,
             findings_total=totals,
             nova_config=nova_config,
+            conditions=self._conditions,
             **self._forecast(),
             warnings_total=len(warnings),
             **_shortened(messages.as_json(warnings[: findings.NAMED])),

@@ -59,6 +59,7 @@ class AgentState(Stats):
     :ivar mode: ``enforce``, or ``observe``, which writes nothing.
     :ivar would_change, would_change_begun, would_change_since: of an observer by rule: changes
         that are due, that have become due since the start, and since when the oldest is due.
+    :ivar conditions: see :mod:`nova_perf_tuning.agent.conditions`.
     :ivar running: False for what an agent that was killed left behind; :ivar age_s: how old it is
         while one runs.
     """
@@ -83,6 +84,7 @@ class AgentState(Stats):
     would_change: dict[str, int] = dataclasses.field(default_factory=dict)
     would_change_begun: dict[str, int] = dataclasses.field(default_factory=dict)
     would_change_since: dict[str, float] = dataclasses.field(default_factory=dict)
+    conditions: list[dict[str, str]] = dataclasses.field(default_factory=list)
     running: bool = True
     age_s: float | None = None
 
@@ -155,6 +157,7 @@ _COUNTERS: Final = (
     "would_change_begun",
 )
 _TEXT_LISTS: Final = ("warnings", "nova_config")
+_OF_A_CONDITION: Final = ("type", "status", "reason", "message", "lastTransitionTime")
 
 
 def _check_types(state: AgentState) -> None:
@@ -181,6 +184,7 @@ def _check_types(state: AgentState) -> None:
         _require(texts, list)
         for text in texts:
             _require(text, str)
+    _check_conditions(state.conditions)
     _require(state.guests, int, type(None))
     _require(state.notes, list)
     _require(state.findings, list)
@@ -189,6 +193,15 @@ def _check_types(state: AgentState) -> None:
         _require(finding.get("text"), str)
         if "kind" in finding:
             _require(finding.get("target"), str)
+
+
+def _check_conditions(found: list[dict[str, str]]) -> None:
+    """:raises TypeError: they are not what an agent writes."""
+    _require(found, list)
+    for condition in found:
+        _require(condition, dict)
+        for name in _OF_A_CONDITION:
+            _require(condition.get(name), str)
 
 
 def _require(value: object, *types: type) -> None:

@@ -265,7 +265,14 @@ def agent_lines(agent: state.AgentState | None) -> list[str]:
 
 def _agent_notes(agent: state.AgentState) -> list[str]:
     """Return what is to be said of a running agent in any mode."""
-    lines = [f"agent: nova.conf: {', '.join(agent.nova_config) or 'none was found'}"]
+    lines: list[str] = []
+    for condition in agent.conditions:
+        since = condition["lastTransitionTime"]
+        lines.append(
+            f"agent: {condition['type']}: {condition['status']} since {since} "
+            f"({condition['reason']}): {condition['message']}"
+        )
+    lines += [f"agent: nova.conf: {', '.join(agent.nova_config) or 'none was found'}"]
     if agent.skipped:
         lines.append(
             f"agent: {agent.skipped} passes put off while a command was changing this host"

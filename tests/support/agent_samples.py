@@ -7,7 +7,7 @@ import os
 import pathlib
 import time
 
-from nova_perf_tuning.agent import state
+from nova_perf_tuning.agent import conditions, state
 from nova_perf_tuning.nova import host_result
 
 _BOARDS = pathlib.Path(__file__).parents[2] / "etc/grafana"
@@ -27,6 +27,9 @@ def agent_state(**changes):
     values |= {"would_change_begun": {"nic-irq-local": 2}}
     values |= {"would_change_since": {"nic-irq-local": time.time() - 60.0}}
     values |= {"findings": [], "findings_total": {}, "warnings": []}
+    values["conditions"] = conditions.judge(
+        fault="", looked=True, due=2, settings=2, totals={}, earlier=[], now=0.0
+    )
     return state.AgentState(**(values | changes))
 
 

@@ -117,6 +117,7 @@ class BoardsTest(directories.DirectoryCase):
         works = f'nova_perf_guest_host_cpu_seconds_total{{class="vcpu",{guest}}}'
         memory = f'nova_perf_host_pressure_seconds_total{{resource="memory",tasks="full",{host}}}'
         found = f'nova_perf_findings{{code="competing_writer",{host}}}'
+        degraded = f'nova_perf_condition{{condition="Degraded",status="True",{host}}}'
         failed = f'nova_perf_verdict{{budget="",verdict="FAIL",{host}}}'
         passed = f'nova_perf_verdict{{budget="",verdict="PASS",{host}}}'
         of_verdict = f"nova_perf_verdict_timestamp_seconds{{{host}}}"
@@ -127,6 +128,7 @@ class BoardsTest(directories.DirectoryCase):
             ("NovaPerfAgentDown", "30m", {up: "1x5 _x3000", scraped: "1x5 _x3000"}, well),
             ("NovaPerfNoAgent", "20m", {scraped: "0x3000"}, well),
             ("NovaPerfRival", "30m", {**well, found: "1x3000"}, {**well, found: "0x3000"}),
+            ("NovaPerfDegraded", "30m", {**well, degraded: "1x3000"}, {**well, degraded: "0x3000"}),
             (
                 "NovaPerfVcpuWait",
                 "60m",

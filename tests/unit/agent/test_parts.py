@@ -148,6 +148,7 @@ class StateTest(directories.DirectoryCase):
             {"skipped": "x"},
             {"guests": "x"},
             {"error": 5},
+            {"conditions": [{"type": "Applied", "status": True}]},
             {"started": "x"},
         ):
             with self.subTest(change=change):
