@@ -39,7 +39,7 @@ def agent_rows() -> list[list[str]]:
         would_change_since={"x": 0.0},
     )
     facts = types.SimpleNamespace(
-        guests=[types.SimpleNamespace(name="guest", pid=0, threads=(), domain=None)]
+        guests=[types.SimpleNamespace(name="guest", pid=0, threads=(), domain=None)], nics=[]
     )
     agent: Any = types.SimpleNamespace(snapshot=(shown, facts))
     now = datetime.datetime.now(datetime.UTC)

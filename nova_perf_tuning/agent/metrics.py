@@ -34,6 +34,10 @@ from nova_perf_tuning.nova import host_result
 #: a file.
 _CLIENTS: Final = 16
 DEADLINE_S: Final = 5.0
+#: Counters of a NIC, Documentation/ABI/testing/sysfs-class-net-statistics.
+_DROPS: Final = ("rx_dropped", "rx_missed_errors", "tx_dropped")
+#: /proc/net/softnet_stat has a line of some 140 bytes for each CPU.
+_MAX_SOFTNET: Final = 1 << 20
 
 
 class MetricsCollector:
@@ -110,6 +114,12 @@ class MetricsCollector:
         text = "Interrupts and packets of others on CPUs that guests have for themselves"
         seen = self._intrusions.collect(guests)
         yield _family(counter, "guest_cpu_intrusions", text, seen, "channel")
+        nics: Sequence[host_model.Nic] = ()
+        if facts is not None:
+            nics = facts.nics
+        text = "Packets that a NIC dropped; without a nic: a CPU whose backlog was full"
+        drops = dict(_packet_drops(nics))
+        yield _family(counter, "packet_drops", text, drops, "nic", "counter")
         text = "Time that some or all tasks of the host waited for a resource"
         yield _family(
             counter, "host_pressure_seconds", text, dict(_pressure()), "resource", "tasks"
@@ -168,6 +178,24 @@ def _forecast(state: AgentState) -> Iterator[Any]:
     ages = {rule: max(0.0, now - since) for rule, since in state.would_change_since.items()}
     text = "How long the oldest value has needed a write"
     yield _family(gauge, "would_change_age_seconds", text, ages, "rule")
+
+
+def _packet_drops(nics: Sequence[host_model.Nic]) -> Iterator[tuple[tuple[str, str], float]]:
+    """Yield NIC and counter, and packets, of hardware's NICs; then those of the CPUs' backlogs.
+
+    The second column of softnet_stat has them, as softnet_seq_show() of the kernel prints it.
+    """
+    for nic in nics:
+        if nic.kind not in ("physical", "vf"):
+            continue
+        for name in _DROPS:
+            path = f"/sys/class/net/{nic.name}/statistics/{name}"
+            with contextlib.suppress(OSError, ValueError):
+                yield (nic.name, name), float(bounded_read.kernel_text("", path))
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        text = bounded_read.read_text("/proc/net/softnet_stat", _MAX_SOFTNET)
+        backlog = sum(int(line.split()[1], 16) for line in text.splitlines())
+        yield ("", "backlog"), float(backlog)
 
 
 def _pressure() -> Iterator[tuple[tuple[str, str], float]]:

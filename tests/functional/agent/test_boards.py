@@ -42,7 +42,10 @@ class BoardsTest(directories.DirectoryCase):
         domain = types.SimpleNamespace(uuid=INSTANCE, dedicated=False)
         guests = [host_model.GuestProcess("instance-1", pid, (thread,), domain)]
         counts = dict.fromkeys(("passes", "written", "drifted"), {"irq_affinity": 3})
-        snapshot = agent_samples.agent_state(**counts), types.SimpleNamespace(guests=guests)
+        snapshot = (
+            agent_samples.agent_state(**counts),
+            types.SimpleNamespace(guests=guests, nics=[]),
+        )
         return metrics.MetricsCollector(types.SimpleNamespace(snapshot=snapshot), result_file)
 
     def promtool(self, queries, before, after):
@@ -128,7 +131,12 @@ class BoardsTest(directories.DirectoryCase):
             ("NovaPerfAgentDown", "30m", {up: "1x5 _x3000", scraped: "1x5 _x3000"}, well),
             ("NovaPerfNoAgent", "20m", {scraped: "0x3000"}, well),
             ("NovaPerfRival", "30m", {**well, found: "1x3000"}, {**well, found: "0x3000"}),
-            ("NovaPerfDegraded", "30m", {**well, degraded: "1x3000"}, {**well, degraded: "0x3000"}),
+            (
+                "NovaPerfDegraded",
+                "30m",
+                {**well, degraded: "1x3000"},
+                {**well, degraded: "0x3000"},
+            ),
             (
                 "NovaPerfVcpuWait",
                 "60m",

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Playbooks of ansible/ on generated hosts, run by ansible-playbook on this machine."""
 
+import importlib.util
 import json
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import sys
+import types
 
+from nova_perf_tuning.agent import metrics
 from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.host.transaction import apply
-from tests.support import directories, patience, sysroots
+from tests.support import agent_samples, directories, patience, sysroots, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 BIN = pathlib.Path(sys.executable).parent
@@ -140,6 +144,51 @@ class PlaybooksTest(directories.DirectoryCase):
         self.assertFalse(any(path.exists() for path in self.config.values()))
         self.assertEqual({"canary": 0}, self.play("rollback", "--limit", "canary")[2])
 
+    def agent_of(self, host, *, fought):
+        """Serve the metrics of an agent of a host; return their address.
+
+        :param fought: once the host is tuned, its values are found changed at every reading.
+        """
+
+        class Agent:
+            drifted = 0
+
+            @property
+            def snapshot(agent):
+                if fought and self.config[host].exists():
+                    agent.drifted += 1
+                state = agent_samples.agent_state(drifted={"irq_affinity": agent.drifted})
+                return state, types.SimpleNamespace(guests=[], nics=[])
+
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.addCleanup(metrics.serve(Agent(), "127.0.0.1", port))
+        return f"http://127.0.0.1:{port}/metrics"
+
+    def test_a_rack_stops_at_the_first_host_whose_figures_are_worse(self):
+        self.roots["last"] = sysroots.make_host(self)
+        self.config["last"] = self.directory / "last/nova-perf-tuning.conf"
+        hosts = {}
+        for host, fought in (("canary", False), ("other", True), ("last", False)):
+            hosts[host] = {"perf_host_metrics_url": self.agent_of(host, fought=fought)}
+        extra = {"perf_serial": 1, "perf_host_gate_seconds": 1}
+        before = self.hosts()
+        code, output, changed = self.play("tune", extra=extra, **hosts)
+        self.assertEqual((2, {"canary", "other"}), (code, set(changed)), output)
+        self.assertIn("other is worse than before: values changed by others, a second:", output)
+        self.assertIn("playbook rollback with --limit other", output)
+        canary, other, last = [now != then for now, then in zip(self.hosts(), before, strict=True)]
+        self.assertEqual((True, True, False), (canary, other, last))
+
+    def test_a_host_whose_agent_serves_nothing_is_refused_unchanged(self):
+        files = self.written()
+        silent = {"perf_host_metrics_url": "http://127.0.0.1:1/metrics"}
+        extra = {"perf_host_gate_seconds": 1}
+        code, output, changed = self.play("tune", extra=extra, canary=silent)
+        self.assertEqual((2, {"canary": 0}, files), (code, changed, self.written()), output)
+        self.assertIn("no agent of canary answers at http://127.0.0.1:1/metrics", output)
+
     def test_refusals_are_one_line_and_change_nothing(self):
         old = self.directory / "python"
         old.write_text(
@@ -237,3 +286,59 @@ class PlaybooksTest(directories.DirectoryCase):
         code, output, _changed = self.play("maintenance", canary=variables)
         self.assertEqual(2, code, output)
         self.assertNotIn("--enable", log.read_text(encoding="utf-8"))
+
+
+class GateTest(testcase.TestCase):
+    """What the filter of the collection calls worse."""
+
+    def setUp(self):
+        super().setUp()
+        path = TOP / "ansible/plugins/filter/worse.py"
+        spec = importlib.util.spec_from_file_location("worse", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        self.worse = module.worse
+
+    @staticmethod
+    def window(*values, up=1.0, degraded=0.0):
+        """Return two readings ten seconds apart; ``values``: name with labels, first, second."""
+        condition = 'nova_perf_condition{condition="Degraded",status="True"}'
+        texts = []
+        for index in (1, 2):
+            lines = [f"# HELP nova_perf_up x\nnova_perf_up {up}", f"{condition} {degraded}"]
+            for value in values:
+                if value[index] is not None:
+                    lines.append(f"{value[0]} {value[index]}")
+            texts.append("\n".join(lines) + "\n")
+        return [{"at": "1000.5", "text": texts[0]}, {"at": "1010.5", "text": texts[1]}]
+
+    def test_each_counter_is_held_against_the_time_before(self):
+        wait = 'nova_perf_guest_vcpu_wait_seconds_total{guest="a } b"}'
+        drops = 'nova_perf_packet_drops_total{counter="rx_dropped",nic="eth0"}'
+        drift = 'nova_perf_drift_total{kind="irq_affinity"}'
+        for name, before, good, bad in (
+            (wait, 10.0, 15.0, 16.0),  # 1 CPU before; 1.5 and 0.05 are allowed
+            (wait, 0.0, 0.4, 0.6),
+            (drops, 1000.0, 1500.0, 1511.0),
+            (drops, 0.0, 9.0, 11.0),
+            (drift, 0.0, 0.0, 1.0),
+            (drift, 2.0, 3.0, 4.0),
+        ):
+            with self.subTest(name=name, before=before):
+                then = self.window((name, 5.0, 5.0 + before))
+                calm = self.window((name, 50.0, 50.0 + good))
+                self.assertEqual([], self.worse(then, calm, 1.5))
+                loud = self.window((name, 50.0, 50.0 + bad))
+                self.assertEqual(1, len(self.worse(then, loud, 1.5)))
+
+    def test_guests_that_come_and_go_and_a_new_agent_are_no_rise(self):
+        wait = 'nova_perf_guest_vcpu_wait_seconds_total{guest="%s"}'
+        then = self.window((wait % "a", 0.0, 0.0), (wait % "gone", 900.0, 900.0))
+        now = self.window((wait % "a", 700.0, 0.1), (wait % "new", None, 800.0))
+        self.assertEqual([], self.worse(then, now, 1.5))
+
+    def test_an_agent_that_cannot_work_is_worse(self):
+        good = self.window()
+        self.assertEqual(["the agent cannot work"], self.worse(good, self.window(up=0.0), 1.5))
+        degraded = self.window(degraded=1.0)
+        self.assertEqual(["the agent is degraded"], self.worse(good, degraded, 1.5))

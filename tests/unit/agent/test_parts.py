@@ -20,6 +20,7 @@ import inotify_simple
 from nova_perf_tuning import bounded_read
 from nova_perf_tuning.agent import cause, findings, metrics, service, sources, state
 from nova_perf_tuning.host.input import guest_cpu
+from nova_perf_tuning.host.input.facts import reader
 from nova_perf_tuning.host.kinds import irqbalance
 from nova_perf_tuning.host.model import host_model, messages, notes
 from tests.support import agent_samples, directories, sysroots, testcase
@@ -272,9 +273,9 @@ class UnitTest(testcase.TestCase):
 
 
 class MetricsTest(directories.DirectoryCase):
-    def families(self, result_file="", guests=()):
+    def families(self, result_file="", guests=(), nics=()):
         """Return name -> labels -> value of what an agent serves."""
-        snapshot = agent_samples.agent_state(), types.SimpleNamespace(guests=guests)
+        snapshot = agent_samples.agent_state(), types.SimpleNamespace(guests=guests, nics=nics)
         families = list(
             metrics.MetricsCollector(
                 types.SimpleNamespace(snapshot=snapshot), result_file
@@ -316,6 +317,31 @@ class MetricsTest(directories.DirectoryCase):
         ):
             with self.subTest(file):
                 self.assertNotIn("nova_perf_verdict", self.families(file))
+
+    def test_drops_of_nics_and_backlogs(self):
+        texts = {
+            "/sys/class/net/eth0/statistics/rx_dropped": "7\n",
+            "/sys/class/net/eth0/statistics/rx_missed_errors": "2\n",
+            "/proc/net/softnet_stat": "0000ff 00000010 0 0\n0000ff 00000001 0 0\n",
+        }
+
+        def read(_root, path):
+            try:
+                return texts[path]
+            except KeyError:
+                raise FileNotFoundError from None
+
+        nics = reader.read_host(sysroots.make_host(self)).nics
+        self.assertIn("eth0", {nic.name for nic in nics})
+        self.patch(bounded_read, "kernel_text", read)
+        self.patch(bounded_read, "read_text", lambda path, _limit: texts[path])
+        expected = {("eth0", "rx_dropped"): 7, ("eth0", "rx_missed_errors"): 2}
+        expected["", "backlog"] = 17
+        found = self.families(nics=nics)["nova_perf_packet_drops_total"]
+        self.assertEqual(expected, found)
+        texts["/proc/net/softnet_stat"] = "rubbish\n"
+        del expected["", "backlog"]
+        self.assertEqual(expected, self.families(nics=nics)["nova_perf_packet_drops_total"])
 
     def test_wait_of_guests_and_pressure(self):
         thread = host_model.Thread(
