@@ -76,9 +76,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="nova-perf-agent",
         description="Keep interrupts, vhost workers, emulator and I/O threads where 'nova-perf plan' places them, "
-        "as guests, NICs and CPUs come and go, or with --observe say what would be moved. Originals are journaled; "
-        "[agent] on_stop says what is put back. "
-        "Exit code 0: stopped by SIGTERM; 1: not everything could be put back; 3: the agent cannot work, and says why.",
+        "while guests, NICs and CPUs come and go. With --observe only report what would be "
+        "moved. All originals are in "
+        "the journal; [agent] on_stop says which are put back at the end. "
+        "Exit code: 0 stopped by SIGTERM; 1 not everything could be put back; 3 the agent cannot "
+        "work, and says why.",
     )
     parser.add_argument(
         "--config-file",
@@ -91,12 +93,12 @@ def _parser() -> argparse.ArgumentParser:
         "--sysroot",
         metavar="DIR",
         default="/",
-        help="root of a generated host's files instead of this host",
+        help="root directory of a generated host (default: /, this host)",
     )
     parser.add_argument(
         "--observe",
         action="store_true",
-        help="write nothing, whatever [agent] mode says, and say what would be written",
+        help="write nothing, whatever [agent] mode says, and report what would be written",
     )
     parser.add_argument("--debug", action="store_true", help="log more, and show tracebacks")
     arguments.strict(parser)

@@ -39,18 +39,18 @@ class _Wanted:
 
 
 class Apply(command.PerfCommand):
-    """Write the plan to the host, so that it can be undone.
+    """Apply the plan to this host; everything can be undone.
 
-    It reads the host, computes the plan and writes each setting that does not hold yet. Option
-    --from takes the plan from a file; --rule and --all-safe take the proposals of the audit. Every
-    original is on disk before the first write. 'nova-perf restore' puts it back, also after a
-    crash. A second apply writes nothing. A setting that the kernel refuses does not stop the
-    others. Where the vectors of a CPU are full, apply plans again and takes another CPU. Settings
-    that a running nova-perf-agent keeps are refused ("owned").
+    It reads the host, computes the plan and writes each setting that does not hold yet. With
+    --from it reads the plan from a file; with --rule or --all-safe it applies proposals of the
+    audit instead. All originals are saved to disk before the first write. 'nova-perf restore' puts
+    them back, also after a crash. A second apply writes nothing. A setting that the kernel refuses
+    does not stop the others. If a CPU has no free interrupt vector, apply plans again with
+    another CPU. Settings that a running nova-perf-agent keeps are refused ("owned").
 
-    Exit code: 0 all is as planned; 1 some settings are not; 3 error. After an error nothing is
+    Exit code: 0 all is as planned; 1 some settings are not; 3 error. After an error nothing has
     changed, unless the message says that settings were written. After Ctrl-C (130), SIGTERM or
-    SIGHUP 'nova-perf restore' puts back what it had written.
+    SIGHUP, 'nova-perf restore' puts back what apply had written.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -74,13 +74,13 @@ class Apply(command.PerfCommand):
         parser.add_argument(
             "--all-safe",
             action="store_true",
-            help="apply the proposals of all rules that are safe: they act at once, are undone by one "
+            help="apply all safe proposals: those that take effect at once, are undone by one "
             "write, interrupt no traffic and move no guest",
         )
         parser.add_argument(
             "--persist",
             action="store_true",
-            help="also write files that set the same values after a reboot (in sysctl.d, tmpfiles.d "
+            help="also write files that set the same values at each boot (in sysctl.d, tmpfiles.d "
             "and udev/rules.d); requires --rule or --all-safe",
         )
         host_options.add_path(parser)
@@ -268,7 +268,7 @@ def _show(
         _print_table(rows, warnings, prefix="")
         command.say(command.summary(counts, "setting", apply.FAULTS))
         if apply.Result.PENDING.value in counts:
-            print("pending: accepted by the kernel; these interrupts move when they fire next")
+            print("pending: accepted by the kernel; these interrupts move the next time they fire")
         command.say(f"journal: {path}; undo it with: {journal_options.command_line(args)}")
     else:
         _print_table(rows, warnings, prefix="# ")

@@ -45,21 +45,20 @@ _SUITE = "nova-perf.audit"
 
 
 class Audit(command.PerfCommand):
-    """Check this host, or a recorded one, against every published recommendation that has a rule.
+    """Check this host, or a recorded one, against published tuning recommendations.
 
     It changes nothing. A finding shows what was read, why it matters on this host, the remedy and
     its source. It says whether 'nova-perf apply --rule' can apply the remedy. A rule that cannot
-    judge the host names the data that it lacks. With several hosts it shows which rule finds what where. Exit code: 0
-    clean, 1 findings of the level of --fail-on or more severe, 3 error.
+    judge the host names the data that it lacks. With several hosts, a table shows which rule finds
+    something on which host. Exit code: 0 clean, 1 findings at the level of --fail-on or above, 3
+    error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         host_options.add_sysroots(parser)
         host_options.add_files(parser)
         host_options.add_path(parser)
-        options.add_repeated(
-            parser, "--rule", "ID", "rule to judge the host by (default: all rules)"
-        )
+        options.add_repeated(parser, "--rule", "ID", "rule to check (default: all rules)")
         parser.add_argument(
             "--fail-on",
             choices=_LEVELS,
@@ -72,12 +71,10 @@ class Audit(command.PerfCommand):
         parser.add_argument(
             "--all",
             action="store_true",
-            help="also list the CPU sets, and the rules that hold (with what they read), do not apply "
-            "here or cannot judge",
+            help="also list the CPU sets, and the rules that hold (with what they read), do not "
+            "apply here or lack data",
         )
-        parser.add_argument(
-            "--list", action="store_true", help="list the rules instead of judging a host"
-        )
+        parser.add_argument("--list", action="store_true", help="list the rules and check nothing")
 
     def take_action(self, args: argparse.Namespace) -> int | None:
         chosen: Sequence[base.HostRule] = runner.load()

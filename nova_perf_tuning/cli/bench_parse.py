@@ -15,7 +15,8 @@ class BenchParse(command.PerfCommand):
             "kind",
             metavar="KIND",
             nargs="?",
-            help="benchmark that printed it, see 'nova-perf bench list' (default: the one that can read it)",
+            help="benchmark that printed the output, see 'nova-perf bench list' (default: "
+            "detected)",
         )
         options.add(parser, "file", "FILE", "file with its standard output; - is stdin")
 

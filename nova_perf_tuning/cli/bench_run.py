@@ -22,7 +22,7 @@ from nova_perf_tuning.validation.results.environment import RecordedBenchmark
 class BenchRun(command.PerfCommand):
     """Run one benchmark once on this host, over loopback and in a temporary directory, and show its figures.
 
-    One run is no comparison; 'nova-perf validate' makes one, with guests.
+    A single run compares nothing; 'nova-perf validate' compares guests.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ class BenchRun(command.PerfCommand):
             parser,
             "kind",
             "KIND[:KEY=VALUE,...]",
-            "benchmark, see 'nova-perf bench list'; with parameters as 'nova-perf validate' takes them",
+            "benchmark and its parameters, see 'nova-perf bench list'",
             options.benchmark,
         )
         validate_options.add_beside(parser)

@@ -13,12 +13,13 @@ from nova_perf_tuning.validation.results.reasons import ReasonError
 
 
 class Capacity(command.PerfCommand):
-    """Say how many guests fit on a host before vhost workers, emulators or interrupts use up its shared CPUs.
+    """Calculate how many guests fit on a host before its shared CPUs are used up.
 
-    It takes the CPU that a unit of work cost outside the guest's own vCPUs from results of
-    'nova-perf validate'. Each guest does the work that --rate says, by default as much as the
-    measured guest. Plan with the number at the costly end of the interval. The number is
-    calculated, not tried: run that many guests before you sell them.
+    Vhost workers, emulators and interrupts use these CPUs. The command reads from results of
+    'nova-perf validate' how much CPU a unit of work costs outside the guest's own vCPUs. Each guest
+    is assumed to do --rate units of work per second, by default as many as the measured guest did.
+    Plan with the number for the highest cost in the interval. The number is calculated, not tested:
+    run that many guests before you rely on it.
 
     Example: nova-perf capacity results.json --benchmark iperf3 --rate 0.5 --shared 0-3
     """

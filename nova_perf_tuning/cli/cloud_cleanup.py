@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 
 
 class Cleanup(cloud_command.CloudLister):
-    """Remove what runs that have died or were interrupted left on the cloud.
+    """Remove what dead or interrupted runs left on the cloud.
 
-    Without RUN it removes everything that may be left of runs whose process has ended. Runs of a
-    live process are never touched, nor are runs that began in another project or region than this
-    one. It names each thing that cannot be removed, and ends with 3 then. A second call finds
-    nothing.
+    Without RUN it removes everything that may be left of runs whose process has ended. It never
+    touches runs that are still active, or that began in another project or region. It names
+    anything that it cannot remove, and then ends with 3. A second call finds nothing.
     """
 
     nothing = "no stacks of such runs are left"

@@ -11,13 +11,13 @@ from nova_perf_tuning.specs import crosscheck, flavor_rules, profiles
 
 
 class FlavorCheck(cloud_command.CloudLister):
-    """Check what flavors state: unknown keys, contradictions, what costs CPU.
+    """Check flavors for unknown keys, contradictions and specs that cost CPU.
 
-    With admin rights it also says, for one flavor, whether any host could take a guest now, and
+    For one FLAVOR and with admin rights, it also says whether any host could take a guest now, and
     what excludes the others. To check a flavor together with an image: openstack perf image check
     IMAGE --flavor FLAVOR.
 
-    Exit code 0 without findings of the level of --fail-on, 1 with them.
+    Exit code: 0 without findings at the level of --fail-on or above, 1 with them.
     """
 
     nothing = "no findings"

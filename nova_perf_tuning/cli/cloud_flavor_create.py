@@ -16,8 +16,8 @@ _NUMBER: Final = options.whole(1, 999_999_999)
 class FlavorCreate(cloud_command.CloudShowOne):
     """Create a flavor with a profile's extra specs written out, Nova's own hw:* specs included.
 
-    Specs that contradict each other are refused before Nova is asked, and Nova checks every spec.
-    If it refuses one, no half-made flavor stays.
+    Contradicting specs are refused first. Then Nova checks every spec; if it refuses one, no
+    half-made flavor is left behind.
 
     Example: openstack perf flavor create net.large --profile network-throughput --vcpus 4 --ram 8192
     """
@@ -32,7 +32,7 @@ class FlavorCreate(cloud_command.CloudShowOne):
             parser,
             "--disk",
             "GIB",
-            "root disk in GiB (default: 0: the image's)",
+            "root disk in GiB (default: 0, the size of the image)",
             options.whole(0, 999_999_999),
             default=0,
         )

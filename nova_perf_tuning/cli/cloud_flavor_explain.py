@@ -20,9 +20,7 @@ class FlavorExplain(cloud_command.CloudLister):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("flavor", metavar="FLAVOR", help="name or id")
-        parser.add_argument(
-            "--image", metavar="IMAGE", help="name or id of the image that a guest is made of"
-        )
+        parser.add_argument("--image", metavar="IMAGE", help="name or id of the guest's image")
         flavor_options.add_profile_dir(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:

@@ -15,13 +15,13 @@ _SHOWN: Final = (vocabulary.PREFIX, vocabulary.NATIVE_PREFIX, "trait:CUSTOM_PERF
 
 
 class FlavorList(cloud_command.CloudLister):
-    """List flavors that state something about performance: perf:* and hw:* extra specs, required traits."""
+    """List flavors with performance specs: perf:* and hw:* extra specs, required traits."""
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--all",
             action="store_true",
-            help="list all flavors, including those that state nothing",
+            help="list all flavors, including those without such specs",
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:

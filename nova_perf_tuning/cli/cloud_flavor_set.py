@@ -10,11 +10,11 @@ from nova_perf_tuning.specs import crosscheck, flavor_rules, profiles
 
 
 class FlavorSet(cloud_command.CloudShowOne):
-    """Change the extra specs of a flavor, with the profile written out; guests that exist keep theirs.
+    """Change the extra specs of a flavor; existing guests keep theirs.
 
-    With another profile, the old profile's values are removed, and values that were set otherwise
-    stay. Without any option, the present values of the flavor's profile are written, and other
-    specs that are missing.
+    The specs of its profile are written out. A new profile removes the values of the old one;
+    values that were set otherwise stay. Without options, it writes the current values of the
+    flavor's profile, and other specs that are missing.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

@@ -10,10 +10,10 @@ from nova_perf_tuning.placement import hosts
 
 
 class HostList(cloud_command.CloudLister):
-    """List compute hosts: state, CUSTOM_PERF_* traits in Placement, why a host is disabled, latest verdict.
+    """List compute hosts with state, traits, latest verdict, and why a host is disabled.
 
-    The verdict follows from the traits and the service: PASS, FAIL, or nothing. It needs admin
-    rights.
+    The traits are CUSTOM_PERF_* in Placement. The verdict follows from the traits and the service:
+    PASS, FAIL, or nothing. The command needs admin rights.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

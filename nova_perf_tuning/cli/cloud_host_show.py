@@ -8,7 +8,7 @@ from nova_perf_tuning.placement import hosts
 
 
 class HostShow(cloud_command.CloudShowOne):
-    """Show one compute host; this needs admin rights."""
+    """Show one compute host; needs admin rights."""
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(

@@ -15,16 +15,16 @@ from nova_perf_tuning.validation.results import messages
 
 
 class Publish(cloud_command.CloudLister):
-    """Give hosts the traits that their validation has earned, or take them away.
+    """Set the traits that hosts have earned in a validation, or remove them.
 
-    RESULT is the result file of one host, or what a validation wrote. For a run over many
+    RESULT is the result file of one host, or the results.json of a validation. For a run over many
     hosts, every host in it is published, or only that of --host. With --budget its trials are
-    judged now, else the recorded verdicts are published; the column Judged says which.
+    judged now, otherwise the recorded verdicts are published; the column Judged says which.
 
     CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* are set in Placement, where flavors require them
-    (trait:CUSTOM_PERF_VALIDATED=required). Traits set this way do not expire by themselves. Where
-    nova-compute makes the traits from a result file, run 'nova-perf publish' on the host first. A
-    host whose traits this command would have to change is refused.
+    (trait:CUSTOM_PERF_VALIDATED=required). Traits set this way do not expire by themselves. If
+    nova-compute sets a host's traits from a result file, run 'nova-perf publish' on that host
+    first: this command refuses to change its traits.
 
     A result that is INVALID, too old or of another host is refused, and the exit code is 3. Other
     hosts of RESULT are published all the same. A run that was interrupted is refused as a whole. A

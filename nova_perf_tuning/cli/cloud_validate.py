@@ -17,11 +17,11 @@ _RUN: Final = fleet_model.RunSettings()
 
 
 class Validate(cloud_command.CloudCommand):
-    """Measure compute hosts in pairs, untuned and tuned guests in turn, and judge each host.
+    """Measure compute hosts in pairs, with untuned and tuned guests in turn, and judge each host.
 
-    Every host meets several peers, which distinguishes a bad host from a bad peer. It is in one
-    pair at a time. Everything is kept in a database: after Ctrl-C or a crash the run goes on with
-    --resume. The command writes results.json and report.html. It needs admin rights, except with
+    Every host is paired with several peers, one at a time, which distinguishes a bad host from a
+    bad peer. All results are kept in a database: after Ctrl-C or a crash, --resume continues the
+    run. The command writes results.json and report.html. It needs admin rights, except with
     --hosts any.
 
     Exit code: 0 PASS, 1 FAIL (a bad host, or a broken budget), 2 INCONCLUSIVE, 3 INVALID (a host
@@ -45,7 +45,7 @@ class Validate(cloud_command.CloudCommand):
             parser,
             "--budget",
             "FILE",
-            "overhead budgets that judge the run (YAML; 'default': those shipped)",
+            "overhead budgets to judge the run by (YAML; 'default': those shipped)",
         )
         result_options.add_host_group(parser)
         result_options.add_junit(parser)
@@ -100,14 +100,15 @@ def _add_pairs(parser: argparse.ArgumentParser) -> None:
         parser,
         "--hosts",
         "A,B,...",
-        "compute hosts or aggregates by name, 'all' that are up and enabled (administrators only), "
-        "or 'any' for one pair",
+        "names of compute hosts or aggregates; 'all' for all that are up and enabled "
+        "(administrators only); 'any' for one pair",
     )
     options.add(
         parser,
         "--peers",
         "K",
-        "different peers of each host: 3 where several hosts may be bad, 0 for each host by itself "
+        "number of peers of each host: 3 if several hosts may be bad, 0 to measure each host by "
+        "itself "
         f"(default: {_RUN.peers})",
         options.whole(0, 1000),
     )
@@ -115,7 +116,8 @@ def _add_pairs(parser: argparse.ArgumentParser) -> None:
         parser,
         "--max-parallel",
         "N",
-        "pairs measured at a time; lower it where hosts share a network, raise it for large fleets "
+        "number of pairs measured at a time; lower it if hosts share a network, raise it for "
+        "large fleets "
         f"(default: {_RUN.max_parallel})",
         _COUNT,
     )
@@ -123,7 +125,8 @@ def _add_pairs(parser: argparse.ArgumentParser) -> None:
         parser,
         "--max-loss",
         "SHARE",
-        "greatest loss of a host against the others; keep it above twice the noise of an A/A run "
+        "largest loss allowed to a host against the others; keep it above twice the noise of an "
+        "A/A run "
         f"(default: {fleet_model.MAX_LOSS}, 15 %%)",
         options.number(0.01, 0.9),
     )
@@ -139,15 +142,15 @@ def _add_pairs(parser: argparse.ArgumentParser) -> None:
         parser,
         "--slot-time",
         "TIME",
-        "length of a turn, in which a pair of guests runs every benchmark once (default: what the "
-        "benchmarks take and 5 s for each run)",
+        "length of a slot, in which a pair of guests runs every benchmark once (default: the time "
+        "of the benchmarks, plus 5 s for each run)",
         options.duration(5),
     )
     options.add(
         parser,
         "--boot-time",
         "TIME",
-        "time that guests get to be ready; lower it where they boot fast (default: 60s)",
+        "time allowed for guests to boot; lower it if they boot fast (default: 60s)",
         _TIME,
     )
 
@@ -158,7 +161,7 @@ def _add_storage(parser: argparse.ArgumentParser) -> None:
         parser,
         "--resume",
         "RUN",
-        "go on with a run that was interrupted or has died; a complete run is judged and written "
+        "continue a run that was interrupted or has died; a complete run is judged and written "
         "again. It can be combined with --time-limit, --max-parallel, --max-loss, --bare-host, "
         "budgets and files only",
     )
@@ -166,8 +169,9 @@ def _add_storage(parser: argparse.ArgumentParser) -> None:
         parser,
         "--agent-metrics",
         "URL",
-        "URL of the metrics of a host's nova-perf-agent, by the hypervisor's name, as in "
-        "'http://{host}:9751/metrics' (default: host CPU is not known)",
+        "URL of the metrics of each host's nova-perf-agent, with {host} for the "
+        "hypervisor's name, as in 'http://{host}:9751/metrics' (default: none, so host CPU is "
+        "not known)",
     )
     options.add(
         parser,
@@ -198,13 +202,13 @@ def _add_guests(parser: argparse.ArgumentParser) -> None:
         parser,
         "--guest-vcpus",
         "N",
-        "vCPUs of the flavors that are made (default: 2)",
+        "vCPUs of the flavors that the run creates (default: 2)",
         options.whole(1, 1024),
     )
     options.add(
         parser,
         "--guest-ram",
         "MIB",
-        "memory in MiB of the flavors that are made (default: 256)",
+        "memory in MiB of the flavors that the run creates (default: 256)",
         options.whole(128, 1 << 24),
     )

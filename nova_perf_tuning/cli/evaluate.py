@@ -24,10 +24,10 @@ from nova_perf_tuning.validation.results.reasons import Reason
 
 
 class Evaluate(command.PerfCommand):
-    """Judge recorded results by overhead budgets; nothing is run.
+    """Judge recorded results by overhead budgets, without running anything.
 
-    Results of a run over many hosts are judged host by host, as the run itself did. With --arm
-    the output files of a benchmark are judged, of arms that are measured elsewhere.
+    Results of a run over many hosts are judged host by host, as the run itself did. With --arm it
+    judges output files of a benchmark instead, for arms that were measured elsewhere.
 
     Exit code: 0 PASS (all intervals inside their budgets), 1 FAIL (one wholly outside, or a run
     beyond the limit on a maximum), 2 INCONCLUSIVE (more trials are needed), 3 INVALID or error.

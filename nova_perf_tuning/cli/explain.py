@@ -17,9 +17,9 @@ _VCPUS = 4
 class Explain(command.PerfCommand):
     """Show what a flavor's specs become: Nova's own hw:* specs, domain XML, settings of the host.
 
-    It ends with the command that makes the flavor, and what a host needs for its guests. Nothing
-    is read from the machine and nothing is changed. Specs that contradict each other end with an
-    error that says what to change.
+    The output ends with the command that creates the flavor, and with what a host needs to run its
+    guests. The command reads nothing from this machine and changes nothing. If specs contradict
+    each other, it ends with an error that says what to change.
 
     Example: nova-perf explain --spec perf:profile=network-throughput
     """

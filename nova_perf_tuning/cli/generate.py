@@ -14,8 +14,8 @@ _WHAT = {"nova-conf": generate.nova_conf, "grub-args": generate.grub_args}
 class Generate(command.PerfCommand):
     """Print configuration that fits this host or a recorded one, with comments, and write nothing.
 
-    It takes the CPU sets of nova.conf. Without any it proposes some. On each NUMA node the host
-    gets the first cores, as many as the speed of its NICs needs; guests get the rest.
+    It uses the CPU sets in nova.conf, or proposes sets if there are none. On each NUMA node the
+    host gets the first cores, as many as the speed of its NICs requires, and guests get the rest.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class History(command.PerfCommand):
-    """Show what hosts measured from run to run, and where they changed.
+    """Show how the figures of hosts changed from run to run.
 
     Figures are compared when benchmark, parameters, arm, profile, extra specs, CPU, memory,
-    accelerator and guest size are the same. Runs are added to the database by --add and by
-    validations of a cloud.
+    accelerator and guest size are the same. --add and 'openstack perf validate' add runs to the
+    database.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

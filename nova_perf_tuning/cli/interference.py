@@ -19,8 +19,8 @@ _VCPU_HEAD = ("guest", "vCPU", "CPUs", "preempted", "waited ms")
 class Interference(command.PerfCommand):
     """Show which work of the host ran on guests' CPUs in the last seconds, by channel and source.
 
-    It watches this host and changes nothing. Counters of the kernel say which interrupts, softirqs
-    and threads ran. A thread that may use other CPUs too is sampled: its count is a lower bound.
+    It watches this host and changes nothing. Kernel counters show which interrupts, softirqs and
+    threads ran. A thread that may use other CPUs too is sampled: its count is a lower bound.
     --trace also has the kernel record every event on these CPUs for the same time, in a trace of
     its own that is removed afterwards. Exit code: 0 done, 3 error.
     """

@@ -62,7 +62,7 @@ class PerfApp(app.App):
 
     def __init__(self) -> None:
         super().__init__(
-            description="Tune a KVM compute host for its guests, and prove what it gains.",
+            description="Tune a KVM compute host for its guests, and measure what that gains.",
             version=metadata.version("nova-perf-tuning"),
             command_manager=Commands(NAMESPACE),
             deferred_help=True,

@@ -74,7 +74,7 @@ def locations() -> dict[str, tuple[pathlib.Path, str]]:
 class Paths(command.PerfCommand):
     """Show where the files that come with this package are: templates, profiles, units, the DevStack plugin.
 
-    With NAME only its path is printed, for scripts. Example:
+    With NAME it prints only that path, for scripts. Example:
     openstack stack create -t $(nova-perf paths heat)/host_validation.yaml -e parameters.yaml hosts
     """
 
@@ -83,7 +83,7 @@ class Paths(command.PerfCommand):
             "name",
             metavar="NAME",
             nargs="?",
-            help="name of the file or directory whose path alone is printed",
+            help="file or directory to print the path of, and nothing else",
         )
 
     def take_action(self, args: argparse.Namespace) -> None:

@@ -26,18 +26,18 @@ from nova_perf_tuning.validation.results import messages
 
 
 class Publish(command.PerfCommand):
-    """Give nova-compute of this host the verdict of its validation, from which it makes the host's traits.
+    """Publish the verdict on this host to its nova-compute, which turns it into traits.
 
-    Run it on the compute host. RESULT is what 'nova-perf validate' wrote, on this host or for
-    many, or a result file. The verdict goes to the file of [nova_perf_tuning] result_file, in the
-    state directory. nova-compute with this project's driver reads it within a minute and sets
-    CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* in Placement. It removes them when
-    the result becomes too old, and with --withdraw. The command needs the right to write that
-    file, and no credentials.
+    Run it on the compute host. RESULT is the results.json of a validation, of this host or of
+    many, or a result file. The verdict goes to the file that [nova_perf_tuning] result_file names,
+    in the state directory. nova-compute with this project's driver reads it within a minute and
+    sets CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* in Placement. It removes them when the
+    result is too old, or after --withdraw. The command needs write access to that file, but no
+    credentials.
 
-    With --budget the trials in RESULT are judged now. Without it the verdicts that a run over many
-    hosts has recorded are published. A result that is INVALID, too old, of another host or of
-    a run that was interrupted is refused, and what is published stays.
+    With --budget the trials in RESULT are judged now. Without it, the verdicts that a run over
+    many hosts recorded are published. A result that is INVALID, too old, of another host or of a
+    run that was interrupted is refused, and what is published stays.
 
     Example: nova-perf publish results.json --budget network.yaml
     """

@@ -8,7 +8,7 @@ from nova_perf_tuning.host.input import record
 
 
 class Record(command.PerfCommand):
-    """Record this host into FILE, for --sysroot of other commands on any machine.
+    """Record this host in a file that other commands can read with --sysroot on any machine.
 
     It holds CPUs, NUMA nodes, PCI and network devices, queues and interrupts. It also holds the CPU sets of
     nova.conf, the options of the kernel's command line that isolate CPUs, and the names, pins, devices, perf: requests

@@ -31,9 +31,10 @@ _MAX_AUDIT = 128 << 20
 
 
 class Report(command.PerfCommand):
-    """Make the report of recorded results: one HTML file that needs nothing else.
+    """Make a report of recorded results: one self-contained HTML file.
 
-    With --arm it is of the output files of a benchmark, of arms that are measured elsewhere.
+    With --arm it reports output files of a benchmark instead, for arms that were measured
+    elsewhere.
 
     With -f json the same figures are printed for programs. With -f json or --ndjson the
     HTML file is written only if -o is given.
@@ -51,8 +52,9 @@ class Report(command.PerfCommand):
             metavar="HOST.json",
             nargs="+",
             default=[],
-            help="files printed by 'nova-perf audit -f json' on many hosts, each named after its host, "
-            "or for many hosts, instead of RESULTS.json",
+            help="output of 'nova-perf audit -f json' to report instead of RESULTS.json: a file "
+            "for each "
+            "host, named after it, or one for many hosts",
         )
         output_options.add(parser)
         parser.add_argument(

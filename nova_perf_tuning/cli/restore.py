@@ -35,12 +35,12 @@ class Restore(command.PerfCommand):
     It goes through the journal from the last write to the first. A value that another program has
     changed since is left alone and reported, unless --force. Settings that a running
     nova-perf-agent keeps stay; stop it first to undo everything. Entries that a reboot has undone
-    leave the journal. It works after a crash in the middle of apply or of restore. A second
-    restore does nothing.
+    are removed from the journal. Restore also works after a crash in the middle of apply or of
+    restore. A second restore does nothing.
 
-    --print writes a POSIX shell script instead that does the same without this program, and
-    changes nothing. The same script lies beside the journal, as undo.sh, from before the first
-    write on: run it with sh where the package is gone.
+    --print changes nothing; it prints a POSIX shell script that does the same without this
+    program. The same script is kept next to the journal as undo.sh from before the first write:
+    run it with sh if the package is gone.
 
     Exit code: 0 all is as it was, except what the agent keeps; 1 something was left alone or
     failed; 3 error. After Ctrl-C (130), SIGTERM or SIGHUP the next restore puts back the rest.
@@ -52,8 +52,8 @@ class Restore(command.PerfCommand):
             "--print",
             action="store_true",
             dest="print_script",
-            help="print a shell script that puts everything back without this program; nothing is "
-            "changed. For a host whose package is about to go, or to read what would be written",
+            help="print a shell script that puts everything back without this program, and change "
+            "nothing",
         )
         parser.add_argument(
             "--force",

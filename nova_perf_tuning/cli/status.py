@@ -24,11 +24,11 @@ from nova_perf_tuning.printing import counted
 class Status(command.PerfCommand):
     """Show what has drifted, how many settings are applied, and what the agent does.
 
-    For what has drifted it names the programs running on this host that are known to write such
-    values (irqbalance, tuned, numad, bpftune). The state of nova-perf-agent follows (complete with
-    -f json). Where the agent observes, --since lists what it would have written, when and why.
-    Exit code 0, also where nothing is applied; 2 where only root may read the
-    journal and the rest is shown; 3 error.
+    If settings have drifted, it names running programs that are known to write such values
+    (irqbalance, tuned, numad, bpftune). Then comes the state of nova-perf-agent (complete
+    with -f json). If the agent only observes, --since lists what it would have written, when and
+    why. Exit code: 0, even if nothing is applied; 2 if only root may read the journal (the rest is
+    shown); 3 error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -36,14 +36,15 @@ class Status(command.PerfCommand):
         parser.add_argument(
             "--all",
             action="store_true",
-            help="list every setting with its original, its rule and since when it is applied, and "
-            "with --since every change",
+            help="list every setting with its original, its rule and when it was applied; with "
+            "--since also list every change",
         )
         parser.add_argument(
             "--since",
             metavar="TIME",
             type=options.duration(60),
-            help="also list what an agent that observes would have written in the last TIME, such as 8h or 7d",
+            help="also list what an observing agent would have written in the last TIME, such as 8h "
+            "or 7d",
         )
 
     def take_action(self, args: argparse.Namespace) -> int:

@@ -40,13 +40,13 @@ NOISE_FILE: Final = "/var/lib/nova-perf-tuning/noise.json"
 
 
 class Validate(command.PerfCommand):
-    """Measure what a flavor's tuning is worth on this host: untuned and tuned guests, and the host itself.
+    """Measure what a flavor's tuning gains on this host.
 
-    It boots two pairs of guests and runs the benchmarks in all arms in turn, in random order. It
-    boots anew several times and counts the host's CPU while they measure. It writes results.json
-    and report.html. Those of an earlier run are renamed to results.previous.json and
-    report.previous.html first. Everything that it made or changed is removed or restored at the
-    end, also after Ctrl-C and SIGTERM.
+    It compares untuned guests, tuned guests and the host itself: it boots two pairs of guests and
+    runs the benchmarks in all arms, in random order. It repeats this over several boots, and
+    measures how much host CPU the guests use. It writes results.json and report.html. Those of an
+    earlier run are renamed to results.previous.json and report.previous.html first. At the end it
+    removes or restores everything that it made or changed, also after Ctrl-C and SIGTERM.
 
     Exit code with --budget: 0 PASS, 1 FAIL, 2 INCONCLUSIVE, 3 INVALID or error; without: 0 or 3.
     Interrupted by Ctrl-C: 130; terminated by SIGTERM: 143.
@@ -59,7 +59,7 @@ class Validate(command.PerfCommand):
             "--launcher",
             choices=launchers.NAMES,
             default="libvirt",
-            help="where the benchmark runs: in guests of libvirt (default), or on the host itself",
+            help="place to run the benchmark: guests of libvirt (default), or the host itself",
         )
         validate_options.add_measurement(parser)
         options.add(
@@ -73,8 +73,8 @@ class Validate(command.PerfCommand):
             parser,
             "--budget",
             "FILE",
-            "overhead budgets that judge the run (YAML; 'default': those shipped); the run ends at half "
-            "of its boots if the verdict is clear then",
+            "overhead budgets to judge the run by (YAML; 'default': those shipped); the run ends "
+            "after half of its boots if the verdict is clear",
         )
         result_options.add_host_group(parser)
         result_options.add_flavor(parser)
@@ -92,24 +92,26 @@ class Validate(command.PerfCommand):
         parser.add_argument(
             "--noise-floor",
             action="store_true",
-            help="A/A run: both pairs of guests are untuned, so every difference is noise. Run it "
-            "once per host and after a change of hardware or kernel, with the benchmarks and --seconds "
-            "that will be judged. A budget tighter than the floor is refused "
-            f"(kept in {NOISE_FILE})",
+            help="measure the noise floor: both pairs of guests are untuned, so every difference "
+            "is "
+            "noise (an A/A run). Run it once per host, and after a change of hardware or kernel, "
+            "with the benchmarks and --seconds that you will judge. The floor is kept in "
+            f"{NOISE_FILE}; a tighter budget is refused",
         )
         parser.add_argument(
             "--ablation",
             action="store_true",
-            help="also run guests with one extra spec left out at a time, and report "
-            "which spec paid and which is removable. It takes a pair of guests and their time for each "
-            "spec. With --budget it ends at half of its boots only if each spec is decided too",
+            help="also run guests that lack one extra spec at a time, and report which specs pay "
+            "and which can be removed. Each spec adds a pair of guests and their time. With "
+            "--budget the run ends after half of its boots only if every spec is decided too",
         )
         collectors_here = ", ".join(plugins.installed(collectors.NAMESPACE))
         options.add_repeated(
             parser,
             "--collect",
             "KIND",
-            f"tool that watches each trial: {collectors_here}; its data goes to {collectors.DIRECTORY}/",
+            f"tool to record each trial with: {collectors_here}; its data goes to "
+            f"{collectors.DIRECTORY}/",
         )
         options.add(
             parser,

@@ -12,11 +12,12 @@ from nova_perf_tuning.printing import counted
 
 
 class Verify(command.PerfCommand):
-    """Read back whether the applied settings still hold.
+    """Check whether the applied settings still hold.
 
-    States of a setting: holds, drifted, gone, pending, unreadable. Another program has changed
-    a drifted setting. The object of a setting that is gone, such as a guest's thread, does not
-    exist any more. A pending interrupt moves when it fires next. Exit code: 0 all hold, 1 drift, 3 error.
+    States of a setting: holds, drifted, gone, pending, unreadable. Another program has changed a
+    drifted setting. The object of a setting that is gone, such as a guest's thread, does not exist
+    any more. A pending interrupt moves the next time it fires. Exit code: 0 all hold, 1 drift, 3
+    error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

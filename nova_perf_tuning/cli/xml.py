@@ -25,11 +25,11 @@ _MOST_COMPARED: Final = 3000
 
 
 class Xml(command.PerfCommand):
-    """Print a domain's XML with the request written into it; nothing is defined or changed anywhere.
+    """Print a domain's XML with the request written into it, and change nothing.
 
-    Without --profile, --spec and --image-property the request is the one in the domain's own
-    metadata: ours, else Nova's. What was left out goes to stderr, and --diff shows what was
-    changed.
+    Without --profile, --spec and --image-property the request comes from the domain's metadata:
+    this project's element, else Nova's. Anything left out is named on stderr; --diff shows what
+    changes.
 
     Example: virsh dumpxml --inactive web1 | nova-perf xml --spec perf:profile=storage --diff -
     """
@@ -37,7 +37,7 @@ class Xml(command.PerfCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         options.add(parser, "domain", "DOMAIN.xml", "file with the domain's XML, - for stdin")
         parser.add_argument(
-            "--diff", action="store_true", help="print a unified diff in place of the whole XML"
+            "--diff", action="store_true", help="print a unified diff instead of the whole XML"
         )
         flavor_options.add_specs(parser)
 

@@ -15,7 +15,7 @@ _PROFILE = f"{vocabulary.PREFIX}profile"
 
 
 def add_profile_dir(parser: argparse.ArgumentParser) -> None:
-    options.add(parser, "--profile-dir", "DIR", "directory of own profiles (.yaml files)")
+    options.add(parser, "--profile-dir", "DIR", "directory with your own profiles (.yaml files)")
 
 
 def add_flavor(parser: argparse.ArgumentParser, default_profile: str | None = None) -> None:
@@ -39,7 +39,7 @@ def add_flavor(parser: argparse.ArgumentParser, default_profile: str | None = No
         parser,
         "--spec",
         "KEY=VALUE",
-        "an extra spec of the flavor, perf: or Nova's own hw:",
+        "extra spec of the flavor, perf: or Nova's own hw:",
     )
     add_profile_dir(parser)
 
@@ -51,7 +51,7 @@ def add_specs(parser: argparse.ArgumentParser) -> None:
         parser,
         "--image-property",
         "KEY=VALUE",
-        "a property of the image, such as hw_perf_vif_queues=4",
+        "property of the image, such as hw_perf_vif_queues=4",
     )
 
 

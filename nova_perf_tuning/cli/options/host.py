@@ -24,8 +24,8 @@ _MAX_LOG = 16 << 20  # a large host's has a megabyte
 
 
 _SYSROOT = (
-    "a recorded host: a directory with its sys and proc in it, a file made by "
-    "'nova-perf record', or a sosreport"
+    "recorded host to read: a directory with its sys and proc, a file made by 'nova-perf record', "
+    "or a sosreport"
 )
 
 
@@ -41,7 +41,7 @@ def add_sysroots(parser: argparse.ArgumentParser) -> None:
         parser,
         "--sysroot",
         "DIR|FILE",
-        f"{_SYSROOT}, or a directory of them (default: /, this host)",
+        f"{_SYSROOT}, or a directory of such files (default: /, this host)",
     )
 
 
@@ -61,7 +61,7 @@ def add_svg(parser: argparse.ArgumentParser) -> None:
         parser,
         "--svg",
         "FILE",
-        "also draw a picture: who owns each CPU and what runs there",
+        "also draw a picture of who owns each CPU and what runs there",
     )
     options.add(
         parser,
@@ -90,13 +90,11 @@ def add_files(parser: argparse.ArgumentParser) -> None:
         parser,
         "--nova-config",
         "FILE",
-        "nova.conf with CPU sets and other options that count; later files win (default: where "
-        "RHOSO, kolla-ansible or packages keep it)",
+        "nova.conf to read CPU sets and other options from; later files win (default: the paths "
+        "of RHOSO, kolla-ansible and packages)",
     )
     parser.add_argument("--no-nova-config", action="store_true", help="do not read nova.conf")
-    options.add_repeated(
-        parser, "--domain", "XML", "domain XML of a guest that is also judged or placed"
-    )
+    options.add_repeated(parser, "--domain", "XML", "domain XML of another guest to include")
 
 
 def files(args: argparse.Namespace) -> list[str]:
@@ -126,13 +124,15 @@ def add_plan(parser: argparse.ArgumentParser) -> None:
         parser,
         "--housekeeping",
         "LIST",
-        "CPUs for interrupts and the host itself (default: online, neither dedicated nor isolated)",
+        "CPUs for interrupts and the host itself (default: online CPUs that are neither dedicated "
+        "nor isolated)",
         options.cpus,
     )
     parser.add_argument(
         "--rps",
         action="store_true",
-        help="spread packet work in software where a NIC has fewer receive queues than local housekeeping CPUs",
+        help="spread receive work in software (RPS) if a NIC has fewer receive queues than local "
+        "housekeeping CPUs",
     )
 
 
@@ -224,13 +224,15 @@ def add_path(parser: argparse.ArgumentParser) -> None:
         parser,
         "--physnet",
         "NAME=NIC",
-        "NIC, bond or bridge of a physical network of Neutron, where its agents' files do not say",
+        "NIC, bond or bridge of a Neutron physical network, if the files of Neutron's agents do "
+        "not "
+        "name it",
     )
     options.add(
         parser,
         "--kernel-log",
         "FILE",
-        "dmesg of the machine that is judged, for xen-pv-guest; - is stdin",
+        "dmesg output of the machine, for rule xen-pv-guest; - is stdin",
     )
 
 

@@ -30,7 +30,7 @@ def add_journal(parser: argparse.ArgumentParser) -> None:
         parser,
         "--sysroot",
         "DIR",
-        "root of a generated or recorded host's files instead of this host (default: /)",
+        "root directory of a generated or recorded host (default: /, this host)",
         default="/",
     )
     add_state_dir(parser)

@@ -24,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         parser,
         "--benchmark",
         "KIND",
-        "benchmark that printed the files of --arm, as 'nova-perf bench parse' takes it",
+        "benchmark that printed the files of --arm, by its name in 'nova-perf bench list'",
     )
 
 

@@ -22,12 +22,12 @@ def add_host_group(parser: argparse.ArgumentParser) -> None:
         parser,
         "--host-group",
         "NAME",
-        "group of hosts that this one belongs to, for budgets with 'host_group'; recorded in the results",
+        "group that this host belongs to, for budgets with 'host_group'; recorded in the results",
     )
 
 
 def add_flavor(parser: argparse.ArgumentParser) -> None:
-    options.add(parser, "--flavor", "NAME", "flavor that is judged, for budgets with 'flavor'")
+    options.add(parser, "--flavor", "NAME", "flavor to judge, for budgets with 'flavor'")
 
 
 def add_junit(parser: argparse.ArgumentParser) -> None:

@@ -47,7 +47,7 @@ def add_measurement(parser: argparse.ArgumentParser) -> None:
         parser,
         "--tag",
         "KEY=VALUE",
-        "tag of the run, such as kernel=new, by which 'nova-perf history' filters",
+        "tag of the run, such as kernel=new, for 'nova-perf history --tag'",
     )
 
 
@@ -56,7 +56,7 @@ def add_beside(parser: argparse.ArgumentParser) -> None:
         parser,
         "--beside",
         "KIND[:KEY=VALUE,...]",
-        "load that runs at the same time as cyclictest or oslat: cpu or iperf3",
+        "load to run together with cyclictest or oslat: cpu or iperf3",
     )
 
 
