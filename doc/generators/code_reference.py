@@ -303,7 +303,7 @@ class AuditRules(Generated):
             "Applied by": how,
             "Source": plain(rule.source),
         }
-        title = plain(rule.title[0].upper() + rule.title[1:])
+        title = plain(rule.title)
         return [
             f"**{rule.id}**",
             "",

@@ -51,7 +51,7 @@ class MetricsCollector:
 
     def collect(self) -> Iterator[Any]:
         """Yield the metric families."""
-        up = "up", "1 while the last pass could be made"
+        up = "up", "1 if the last pass succeeded"
         if self._agent.snapshot is None:  # the first pass is still at work
             yield _family(GaugeMetricFamily, *up, 0)
             return
@@ -61,29 +61,34 @@ class MetricsCollector:
             for code in findings.AgentFindingCode
         }
         counter, gauge = CounterMetricFamily, GaugeMetricFamily
-        yield _family(counter, "passes", "Passes by what caused them", state.passes, "cause")
+        yield _family(counter, "passes", "Passes, by cause", state.passes, "cause")
         yield _family(counter, "writes", "Values written to the kernel", state.written, "kind")
         yield _family(
             counter,
             "drift",
-            "Objects found changed, by others or by drivers",
+            "Objects found changed by other programs or by drivers",
             state.drifted,
             "kind",
         )
-        yield _family(counter, "verifies", "Full readings", state.verifies)
-        yield _family(counter, "errors", "Passes that could not be made", state.errors)
         yield _family(
-            counter, "skipped", "Passes put off while a command changed the host", state.skipped
+            counter, "verifies", "Verifications of everything that was placed", state.verifies
+        )
+        yield _family(counter, "errors", "Passes that failed", state.errors)
+        yield _family(
+            counter, "skipped", "Passes postponed while a command changed the host", state.skipped
         )
         yield _family(
-            counter, "withdrawn", "Values put back that no plan has any more", state.withdrawn
+            counter,
+            "withdrawn",
+            "Values put back because the plan no longer has them",
+            state.withdrawn,
         )
-        yield _family(gauge, "settings", "Values that are kept", state.settings)
-        yield _family(gauge, "guests", "Guests that run", state.guests or 0)
+        yield _family(gauge, "settings", "Values that the agent keeps", state.settings)
+        yield _family(gauge, "guests", "Running guests", state.guests or 0)
         if state.mode == "observe":
             yield from _forecast(state)
         yield _conditions(state)
-        yield _family(gauge, "findings", "What people should look at", codes, "code")
+        yield _family(gauge, "findings", "Findings that need attention", codes, "code")
         yield _family(gauge, *up, int(not state.error))
         yield _family(
             counter, "agent_cpu_seconds", "CPU time of the agent itself", time.process_time()
@@ -107,11 +112,11 @@ class MetricsCollector:
         # The labels that exporters of libvirt have, for joins.
         text = "1; domain: its name in libvirt, instance_id: its UUID in libvirt and Nova"
         yield _family(gauge, "guest_info", text, names, "guest", "domain", "instance_id")
-        text = "Host CPU time of a guest by class; worker: all that no other class has"
+        text = "Host CPU time of a guest by class; worker: all that is in no other class"
         yield _family(counter, "guest_host_cpu_seconds", text, spent, "guest", "class")
-        text = "Time that vCPUs of a guest were ready to run and had no host CPU"
+        text = "Time that vCPUs of a guest were ready to run but had no host CPU"
         yield _family(counter, "guest_vcpu_wait_seconds", text, waited, "guest")
-        text = "Interrupts and packets of others on CPUs that guests have for themselves"
+        text = "Interrupts and packets of other work on CPUs that guests have for themselves"
         seen = self._intrusions.collect(guests)
         yield _family(counter, "guest_cpu_intrusions", text, seen, "channel")
         nics: Sequence[host_model.Nic] = ()
@@ -136,22 +141,20 @@ class MetricsCollector:
             return
         gauge = GaugeMetricFamily
         words = {"": result.verdict} | dict(result.budgets)
-        text = "1 for the verdict of the last validation that was published, and for that of each budget"
+        text = "1 for the verdict of the last published validation, as a whole and by budget"
         yield _family(
             gauge, "verdict", text, dict.fromkeys(words.items(), 1.0), "budget", "verdict"
         )
-        text = "When that validation began"
+        text = "Start time of that validation"
         yield _family(gauge, "verdict_timestamp_seconds", text, result.created_at.timestamp())
-        text = "Share of a figure that was lost against its baseline; below 0: a gain"
+        text = "Share of a figure lost against its baseline; a negative share is a gain"
         lost: dict[str, float] = {}
         allowed: dict[str, float] = {}
         for figure, (loss, limit) in result.losses.items():
             lost[figure] = loss
             allowed[figure] = limit
         yield _family(gauge, "loss_ratio", text, lost, "figure")
-        yield _family(
-            gauge, "loss_limit_ratio", "The loss that the budget allows", allowed, "figure"
-        )
+        yield _family(gauge, "loss_limit_ratio", "Loss that the budget allows", allowed, "figure")
 
 
 def _conditions(state: AgentState) -> Any:
@@ -170,7 +173,7 @@ def _forecast(state: AgentState) -> Iterator[Any]:
     gauge = GaugeMetricFamily
     text = "Values that would be written now"
     yield _family(gauge, "would_change", text, state.would_change, "rule")
-    text = "Values that have come to need a write since the start"
+    text = "Values that began to need a write since the start"
     yield _family(
         CounterMetricFamily, "would_change_begun", text, state.would_change_begun, "rule"
     )

@@ -17,15 +17,15 @@ OPTS = [
         "mode",
         default="enforce",
         choices=[
-            ("enforce", "what the plan has is written and kept"),
-            ("observe", "nothing on the host is written; status and metrics say what would be"),
+            ("enforce", "what is planned is written and kept"),
+            ("observe", "nothing on the host is written; status and metrics show what would be"),
         ],
         help="""
-Whether the agent writes, or only says what it would write.
+Mode of the agent: write settings, or only report what it would write.
 
 Begin with ``observe`` on hosts where nobody has seen a plan yet, and look at ``nova-perf status --since 7d`` and
 ``nova_perf_would_change`` for some days. The unit ``nova-perf-agent-observe`` sets it, and cannot write at all.
-After a change restart the agent: it logs what it is about to write first.
+After a change restart the agent: it first logs what it is about to write.
 """,
     ),
     cfg.MultiStrOpt(
@@ -33,9 +33,9 @@ After a change restart the agent: it logs what it is about to write first.
         default=[],
         help="""
 Files of nova-compute from which ``[compute] cpu_dedicated_set``, ``cpu_shared_set`` and ``[libvirt]
-cpu_power_management`` are taken; later files win. A file that does not exist is passed over. Not set: they are
-found where RHOSO, kolla-ansible, OpenStack-Ansible or packages keep them; ``nova-perf status`` shows which. Where
-none is on this host or none can be read, name a file of your own with these options.
+cpu_power_management`` are taken; later files win. A file that does not exist is ignored. Not set: they are found
+where RHOSO, kolla-ansible, OpenStack-Ansible or packages keep them; ``nova-perf status`` shows which. Where none
+is on this host or none can be read, name a file of your own with these options.
 
 The symptom of a wrong path is "dedicated: none" in ``nova-perf plan`` and interrupts on CPUs that a guest gets
 later: without the sets only the pins of guests that are already there are known.
@@ -63,7 +63,7 @@ between CPUs for each burst, so leave it off where NICs have enough queues.
         "leave_interrupts",
         default=[],
         help="""
-Interrupts that are never moved, one pattern a line: a name of a handler (``nvme*``), a NIC (``eth2``) or a PCI
+Interrupts that are never moved, one pattern per line: a name of a handler (``nvme*``), a NIC (``eth2``) or a PCI
 address (``0000:3b:00.*``), with ``*`` for any text and ``?`` for a character.
 
 Name here what another program places: a systemd ``.link`` file with ``IRQAffinity=``, a vendor's script, a storage
@@ -77,7 +77,7 @@ What the agent had moved before is put back. ``apply --from FILE`` writes what t
         min=0.5,
         max=3600.0,
         help="""
-Seconds between two looks for changes that came without an event (new interrupts, devices, guests, CPUs).
+Seconds between checks for changes that came without an event (new interrupts, devices, guests, CPUs).
 
 If too large, interrupts of a guest whose driver was loaded again stay on the wrong CPUs for that long.
 """,
@@ -88,10 +88,10 @@ If too large, interrupts of a guest whose driver was loaded again stay on the wr
         min=1.0,
         max=86400.0,
         help="""
-Seconds between two readings of everything that was placed.
+Seconds between two verifications of everything that was placed.
 
 It finds changes without an event: a mask that a driver or the kernel has reset, an interrupt or a thread that
-another program has moved. If too large, drift is put right late.
+another program has moved. If too large, drift is corrected late.
 """,
     ),
     cfg.FloatOpt(
@@ -100,9 +100,9 @@ another program has moved. If too large, drift is put right late.
         min=0.5,
         max=3600.0,
         help="""
-As ``interval``, while a guest runs whose passed-through devices are to be placed (``perf:irq_placement``).
+Like ``interval``, but while a guest with passed-through devices to place is running (``perf:irq_placement``).
 
-Their interrupts come and go with the guest's driver, of which the host hears nothing. If too large, they may stay
+Their interrupts come and go with the guest's driver, without an event on the host. If too large, they may stay
 on the wrong node for several seconds after a guest reboot.
 """,
     ),
@@ -117,7 +117,7 @@ on the wrong node for several seconds after a guest reboot.
             ),
         ],
         help="""
-What becomes of the tuning when the agent is stopped.
+What happens to the tuning when the agent is stopped.
 
 With ``leave`` an upgrade or a restart disturbs no guest, and ``nova-perf restore`` undoes everything.
 ``restore`` suits a trial, and hosts where another tool takes over. A crash leaves everything in place.
@@ -129,7 +129,7 @@ With ``leave`` an upgrade or a restart disturbs no guest, and ``nova-perf restor
         min=1,
         max=1000,
         help="""
-How often in a row a value that another program keeps changing is written again before the agent holds back.
+How many times in a row the agent rewrites a value that another program keeps changing before it pauses.
 
 Every five minutes without a change allow one more write. Without writes left the agent tries again after
 20 seconds, then 40, up to ten minutes, and reports who may be writing. A change that an event explains (a driver
@@ -142,7 +142,7 @@ turns and burn CPU. If too small, values stay wrong for a while after several re
         default="/run/nova-perf-tuning",
         regex="^/",
         help="""
-Directory for what lives as long as the host runs: the agent's state, which ``nova-perf status`` shows.
+Directory for files that a reboot may delete, such as the agent's state, which ``nova-perf status`` shows.
 
 Add it to ``RuntimeDirectory`` of the systemd unit, and keep ``nova-perf-tuning`` there, from where irqbalance's
 policy script reads its list.
@@ -152,7 +152,7 @@ policy script reads its list.
         "metrics_address",
         default="127.0.0.1",
         help="""
-Address on which Prometheus may fetch figures; 0.0.0.0 for all. There is no password.
+Address on which the agent serves metrics; 0.0.0.0 for all. There is no password.
 
 The unit lets only this host connect: add ``IPAddressAllow=`` with Prometheus's address in a drop-in.
 """,
@@ -161,7 +161,7 @@ The unit lets only this host connect: add ``IPAddressAllow=`` with Prometheus's 
         "metrics_port",
         default=0,
         help="""
-Port on which Prometheus may fetch figures; 0 for none. 9751 is a good value where it is free.
+Port on which the agent serves metrics; 0 for none. 9751 is a good value if it is free.
 
 It answers on ``metrics_address`` alone: ``curl http://127.0.0.1:9751/metrics``. It needs the package
 ``prometheus_client`` (``pip install nova-perf-tuning[agent]``). Ports below 1024 are not for the agent.

@@ -84,7 +84,7 @@ If too large, hosts have more runnable threads than CPUs for them. 0 leaves I/O 
     cfg.StrOpt(
         "profile_dir",
         help="""
-Directory with profiles of your own (``*.yaml``), read beside those of the package.
+Directory with profiles of your own (``*.yaml``), read in addition to those of the package.
 
 The symptom of a directory that is missing, or set on some hosts only, is "no such profile" in the fault of an
 instance whose flavor names one of yours. Give it the same contents on every compute host.

@@ -115,7 +115,7 @@ CASES: dict[str, Case] = {
         message=(
             "CPUs 0-1,4-5,8-9,12-13: without a tick, but in the scheduler's domains: several "
             "threads share them. Without the tick every entry into the kernel costs more; it pays "
-            "only where one thread has the CPU."
+            "off only where one thread has the CPU."
         ),
     ),
     "boot-parameter-misspelt": Case(
@@ -252,9 +252,7 @@ CASES: dict[str, Case] = {
         _sysctl("kernel/timer_migration", "0"),
         "warning",
         "0",
-        message=(
-            "Timers that a CPU without a tick arms stay on it; housekeeping CPUs would take them."
-        ),
+        message=("Timers that a tickless CPU arms stay on it; housekeeping CPUs could take them."),
     ),
     "machine-check-polling": Case(
         {"sys/devices/system/machinecheck/machinecheck0/check_interval": "300\n"},
@@ -289,7 +287,7 @@ CASES: dict[str, Case] = {
         "warning",
         "12 (pmd-c12/id:1)",
         holds={**_ovs("pmd-c12/id:1", "12"), f"{_CPU}/isolated": f"{hosts.DEDICATED},12\n"},
-        message="1 PMD thread on CPU 12, which the scheduler gives to others, too",
+        message="1 PMD thread on CPU 12, which the scheduler also gives to others",
     ),
     "ovs-pmd-configuration": Case(
         {
@@ -689,8 +687,8 @@ CASES: dict[str, Case] = {
         "error",
         "no vhost-net",
         message=(
-            "there is no /dev/vhost-net: QEMU then copies every packet in its one main loop: 20 "
-            "to 30 % less, more with several queues."
+            "there is no /dev/vhost-net: Without it QEMU copies every packet in its single main "
+            "loop: 20 to 30 % less throughput, or worse with several queues."
         ),
     ),
     "clocksource-slow": Case(

@@ -34,7 +34,7 @@ class BrokenTest(testcase.TestCase):
     def test_the_audit_names_a_rule_that_cannot_be_used(self):
         for value, said in (
             ("nova_perf_tuning.not_there:Rule", "rule 'broken' cannot be imported: "),
-            ("json:loads", "is no rule of that name"),
+            ("json:loads", "is not a rule of that name"),
         ):
             with self.subTest(value):
                 self.install(runner.GROUP, "broken", value)

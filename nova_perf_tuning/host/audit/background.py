@@ -177,11 +177,14 @@ class RfsWithPinnedGuests(HostRule):
 
 
 class NewIrqsOnDedicated(BackgroundRule):
-    """Interrupts that come later start on no CPU that belongs to a guest."""
+    """New interrupts do not start on a CPU that belongs to a guest."""
 
     id = "new-irqs-on-dedicated"
     level = Level.INFO
-    why = "A driver that is loaded, or a NIC that comes up, interrupts a vCPU until it is moved."
+    why = (
+        "When a driver is loaded or a NIC comes up, its interrupts preempt a vCPU until they are "
+        "moved."
+    )
     source = "kernel documentation: core-api/irq/irq-affinity.rst"
 
     def check(self, host: Host) -> Iterator[Finding]:
@@ -207,7 +210,7 @@ class WorkqueuesOnDedicated(BackgroundRule):
 
 
 class KernelThreadsOnDedicated(BackgroundRule):
-    """Threads of the kernel that are bound to no CPU stay off CPUs that belong to guests."""
+    """Unbound kernel threads stay off CPUs that belong to guests."""
 
     id = "kernel-threads-on-dedicated"
     level = Level.INFO
@@ -262,8 +265,11 @@ class WatchdogOnDedicated(BackgroundRule):
 
     id = "watchdog-on-dedicated"
     level = Level.INFO
-    why = "A timer and a thread of highest priority look for lockups there every few seconds."
-    remedy = "nova-perf apply --rule watchdog-on-dedicated  # their lockups are not detected then"
+    why = "A timer and a top-priority thread check such a CPU for lockups every few seconds."
+    remedy = (
+        "nova-perf apply --rule watchdog-on-dedicated  # lockups of guests' CPUs are then not "
+        "detected"
+    )
     source = "kernel documentation: admin-guide/lockup-watchdogs.rst"
 
     def check(self, host: Host) -> Iterator[Finding]:
@@ -273,7 +279,7 @@ class WatchdogOnDedicated(BackgroundRule):
         now = known(sysctls.get(_WATCHDOGS), lacking, NoDataError)
         running = known(sysctls.get("kernel.watchdog"), "kernel.watchdog is unknown", NoDataError)
         need(running != "0", "the watchdogs are off")
-        cpus = known(cpulist.find(now), f"{_WATCHDOGS} is no list of CPUs", NoDataError)
+        cpus = known(cpulist.find(now), f"{_WATCHDOGS} is not a list of CPUs", NoDataError)
         wrong = cpus & reserved
         kept = cpus & host.sets.housekeeping or host.sets.housekeeping
         if not wrong:
@@ -285,7 +291,8 @@ class WatchdogOnDedicated(BackgroundRule):
         yield self.finding(
             [(sysctl_path(_WATCHDOGS), now)],
             f"watchdogs for lockups run on {cpulist.named(wrong)}, which guests or programs own",
-            f"nova-perf apply --rule {self.id}{GIVEN}  # their lockups are not detected then",
+            f"nova-perf apply --rule {self.id}{GIVEN}  # lockups of guests' CPUs are then not "
+            "detected",
             settings=settings,
         )
 
@@ -297,7 +304,7 @@ class DeviceIrqOnDedicated(HostRule):
     """
 
     id = "device-irq-on-dedicated"
-    why = "Each of them preempts a vCPU. Of NVMe and of some adapters nobody may move them."
+    why = "Each of them preempts a vCPU. Those of NVMe and of some adapters cannot be moved."
     remedy = "isolcpus=managed_irq,domain,LIST on the kernel's command line, or fewer queues"
     source = "kernel documentation: isolcpus=managed_irq in admin-guide/kernel-parameters.txt"
 
@@ -349,10 +356,10 @@ class DeviceIrqOnDedicated(HostRule):
 
 
 class TimerMigrationOff(HostRule):
-    """Timers may leave CPUs without a tick."""
+    """Timers may migrate away from tickless CPUs."""
 
     id = "timer-migration-off"
-    why = "Timers that a CPU without a tick arms stay on it; housekeeping CPUs would take them."
+    why = "Timers that a tickless CPU arms stay on it; housekeeping CPUs could take them."
     remedy = "sysctl -w 'kernel.timer_migration=1'"
     source = "TuneD cpu-partitioning; get_nohz_timer_target() in kernel/sched/core.c"
     appliable = True
@@ -366,12 +373,12 @@ class TimerMigrationOff(HostRule):
 
 
 class MachineCheckPolling(HostRule):
-    """Corrected machine checks are not polled for on guests' CPUs without a tick."""
+    """The kernel does not poll for corrected machine checks on tickless CPUs of guests."""
 
     id = "machine-check-polling"
     level = Level.INFO
-    why = "A timer of each CPU reads its banks of errors."
-    remedy = f"echo 0 > /{_MACHINE_CHECK}/machinecheck0/check_interval  # of the whole machine: "
+    why = "A timer on each CPU reads its error banks."
+    remedy = f"echo 0 > /{_MACHINE_CHECK}/machinecheck0/check_interval  # for the whole machine: "
     remedy += "corrected errors are then seen by interrupts alone"
     source = "kernel documentation: ABI/testing/sysfs-mce"
 
@@ -387,11 +394,12 @@ class MachineCheckPolling(HostRule):
 
 
 class GuestThrottled(HostRule):
-    """No guest is stopped by a quota of CPU time."""
+    """No guest is throttled by a quota of CPU time."""
 
     id = "guest-throttled"
     why = (
-        "A vCPU that has used up its quota stands still until the next period, with what it holds."
+        "A vCPU that has used up its quota stops until the next period, and keeps the locks that "
+        "it holds."
     )
     remedy = "resize to a flavor without quota:cpu_quota, or with a larger one"
     plain = "<cputune> without <quota> and <global_quota>"

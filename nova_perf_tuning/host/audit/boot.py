@@ -50,7 +50,10 @@ class NohzFull(HostRule):
     """nohz_full names dedicated CPUs only, and the kernel obeys it."""
 
     id = "nohz-full-mismatch"
-    why = "Without the tick every entry into the kernel costs more; it pays only where one thread has the CPU."
+    why = (
+        "Without the tick every entry into the kernel costs more; it pays off only where one "
+        "thread has the CPU."
+    )
     remedy = "nohz_full= the same CPUs as cpu_dedicated_set (nova-perf generate grub-args{given})"
     source = SEAPATH
 
@@ -93,7 +96,9 @@ class NohzFull(HostRule):
             return frozenset()
         seen = host.has(NOHZ_FULL[1:]) or host.has(owners.ISOLATED_AT_BOOT[1:])
         need(seen, f"{NOHZ_FULL} is not in this record", NoDataError)
-        asked = known(host.cpus_of_parameter(value), "nohz_full= is no list of CPUs", NoDataError)
+        asked = known(
+            host.cpus_of_parameter(value), "nohz_full= is not a list of CPUs", NoDataError
+        )
         return asked & host.present
 
 
@@ -119,7 +124,7 @@ class IsolatedAtBoot(HostRule):
         ]
         asked = host.cpus_of_parameter(value)
         if asked is None:
-            why = "isolcpus= is no list of CPUs: the kernel passes it over"
+            why = "isolcpus= is not a list of CPUs: the kernel passes it over"
             if not isolated:
                 yield self.finding(evidence, f"{why}, and no CPU is isolated. {self.why}")
             return
@@ -149,10 +154,10 @@ class IsolatedAtBoot(HostRule):
 
 
 class BootParameters(HostRule):
-    """Parameters of the kernel are spelt as it knows them."""
+    """Kernel parameters are spelled correctly."""
 
     id = "boot-parameter-misspelt"
-    why = "The kernel passes an unknown parameter on to init without a word: it has no effect."
+    why = "The kernel silently passes an unknown parameter on to init: it has no effect."
     remedy = "correct it in /etc/default/grub, update the boot loader's configuration and reboot"
     source = (
         "kernel documentation: admin-guide/kernel-parameters; init/main.c, unknown_bootoption()"
@@ -245,7 +250,7 @@ class BootIrqAffinity(HostRule):
         value = host.boot.get("irqaffinity")
         if value is not None:
             listed = host.cpus_of_parameter(value)
-            may = known(listed, "irqaffinity= is no list of CPUs", NoDataError)
+            may = known(listed, "irqaffinity= is not a list of CPUs", NoDataError)
             return [(_CMDLINE, f"irqaffinity={value}")], may
         mask = host.text(_DEFAULT_AFFINITY)
         if mask is not None and cpulist.is_mask(mask.strip()):

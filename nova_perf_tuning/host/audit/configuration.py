@@ -24,11 +24,14 @@ _REFUSED = "Nova refuses the set, and the host offers no CPU"
 
 
 class NovaCpuSets(HostRule):
-    """cpu_dedicated_set and cpu_shared_set name CPUs of this host, apart, and leave it some."""
+    """cpu_dedicated_set and cpu_shared_set name separate CPUs of this host and leave it some."""
 
     id = "nova-cpu-sets"
     level = Level.ERROR
-    why = "nova-compute refuses to start, or offers CPUs that are not there or that the host needs for itself."
+    why = (
+        "nova-compute refuses to start, or offers CPUs that do not exist or that the host needs "
+        "for itself."
+    )
     remedy = "nova-perf generate nova-conf{given}  # prints sets that fit"
     source = "Nova's documentation of CPU topologies; TripleO: a core of each node for the host"
 
@@ -94,7 +97,7 @@ class NovaCpuSets(HostRule):
         text = host.option(option[1], option[0])
         parts = [part.strip() for part in text.split(",") if part.strip()]
         if not all(part.startswith("^") for part in parts):
-            why = "it names no CPU, or is no list of CPUs: nova-compute refuses to start"
+            why = "it names no CPU, or is not a list of CPUs: nova-compute refuses to start"
             if "#" in text or ";" in text:
                 why += "; a comment behind a value belongs to it: oslo.config has comments on lines of their own only"
             return self._about(host, option, why)
@@ -189,7 +192,7 @@ def _bring_online(host: Host, cpus: frozenset[int]) -> str:
 
 
 def _unreadable_sets(host: Host) -> list[_Option]:
-    """Return the options with CPU sets whose text is no list of CPUs; a ``$reference`` is not
+    """Return the options with CPU sets whose text is not a list of CPUs; a ``$reference`` is not
     judged.
     """
     references = _references(host)
@@ -234,10 +237,13 @@ def _served_within(host: Host, nic: host_model.Nic, cpus: frozenset[int]) -> set
 
 
 class PowerOverlap(HostRule):
-    """CPUs that Nova powers down are needed by nobody else."""
+    """Nothing else needs the CPUs that Nova powers down."""
 
     id = "nova-power-management-overlap"
-    why = "Interrupts on a CPU that goes offline are moved by the kernel wherever it likes, and do not come back."
+    why = (
+        "When a CPU goes offline, the kernel moves its interrupts to any other CPU and does not "
+        "move them back."
+    )
     remedy = "keep NIC interrupts off them (nova-perf apply{given}), or cpu_power_management_strategy = governor"
     source = "Nova's documentation of cpu_power_management"
 
@@ -276,16 +282,18 @@ class PowerOverlap(HostRule):
 
 
 class LegacyPinSet(HostRule):
-    """nova.conf has cpu_dedicated_set and cpu_shared_set instead of vcpu_pin_set."""
+    """nova.conf sets cpu_dedicated_set and cpu_shared_set instead of vcpu_pin_set."""
 
     id = "nova-vcpu-pin-set"
     level = Level.INFO
     why = (
-        "Pinned and floating guests share its CPUs, which count as dedicated here; cpu_shared_set then is "
-        "for emulator threads alone. It is deprecated and will be removed from Nova."
+        "vcpu_pin_set is deprecated and will be removed from Nova. Pinned and floating guests "
+        "share its CPUs, which count as dedicated here; cpu_shared_set is then for emulator "
+        "threads alone."
     )
     remedy = (
-        "replace it by [compute] cpu_dedicated_set (pinned guests) and cpu_shared_set (floating ones): "
+        "replace it with [compute] cpu_dedicated_set (pinned guests) and cpu_shared_set "
+        "(floating ones): "
         "nova-perf generate nova-conf{given}"
     )
     source = "nova/conf/compute.py: deprecated since 20.0.0"
@@ -326,7 +334,7 @@ class HousekeepingUnset(HostRule):
     """The host's own work is confined to housekeeping CPUs."""
 
     id = "housekeeping-unset"
-    why = "Daemons and kernel threads preempt vCPUs that have paid for a CPU of their own."
+    why = "Daemons and kernel threads preempt vCPUs that have a CPU of their own."
     remedy = (
         "set [compute] cpu_dedicated_set and cpu_shared_set (nova-perf generate nova-conf{given}), and keep the "
         "host off the dedicated CPUs: CPUAffinity= in /etc/systemd/system.conf, or isolcpus= "
@@ -389,11 +397,15 @@ def _affinity_of_services(host: Host) -> frozenset[int] | None:
 
 
 class SharedIsolated(HostRule):
-    """cpu_shared_set has no isolated CPU."""
+    """cpu_shared_set contains no isolated CPU."""
 
     id = "shared-set-isolated"
     level = Level.ERROR
-    why = "The scheduler balances nothing on isolated CPUs: floating vCPUs and emulators pile up on the first."
+    why = (
+        "The scheduler does not balance isolated CPUs: floating vCPUs and emulators pile up on "
+        "the "
+        "first one."
+    )
     remedy = "take these CPUs out of isolcpus= or the isolated partition, or out of cpu_shared_set"
     source = "kernel documentation of isolcpus; seapath/ansible #865"
 
@@ -422,7 +434,11 @@ class IsolatedUnused(HostRule):
     """Isolated CPUs are those that Nova dedicates."""
 
     id = "isolated-not-dedicated"
-    why = "Isolated CPUs that are not dedicated run nothing; dedicated ones not isolated do the host's work."
+    why = (
+        "Isolated CPUs that are not dedicated stay idle; dedicated ones that are not isolated "
+        "also "
+        "do the host's work."
+    )
     remedy = "add the dedicated CPUs to isolcpus= (nova-perf generate grub-args{given})"
     source = boot.SEAPATH
 
@@ -486,7 +502,7 @@ class IsolatedHalfCores(HostRule):
     """Isolated CPUs are whole cores."""
 
     id = "isolated-half-cores"
-    why = "A busy thread takes half of its core from the other one, isolated or not."
+    why = "A busy hardware thread slows the other one of its core by half, isolated or not."
     remedy = "isolate whole cores (nova-perf generate grub-args{given})"
     source = "TripleO: whole cores, with all of their threads; Oracle's step for dom0, on KVM"
 

@@ -96,12 +96,12 @@ class EmulatedDisk(_DiskRule):
 
 
 class DiskOptions(_DiskRule):
-    """Disks have no option of virtio-blk on another bus."""
+    """Only disks on virtio-blk have options of virtio-blk."""
 
     id = "guest-disk-options"
     level = Level.ERROR
     why = "libvirt refuses to define or start such a domain."
-    remedy = "rebuild or resize it: Nova writes its XML anew"
+    remedy = "rebuild or resize it: Nova then writes its XML again"
     plain = "<target bus='virtio'/> with virtio drivers in the guest, or without these attributes"
     source = 'libvirt: src/conf/domain_validate.c, "only supported by virtio-blk"'
 
@@ -115,10 +115,13 @@ class DiskOptions(_DiskRule):
 
 
 class EmulatedController(GuestRule):
-    """SCSI disks hang on virtio-scsi with a queue for each vCPU."""
+    """SCSI disks use virtio-scsi with a queue for each vCPU."""
 
     id = "guest-scsi-controller"
-    why = "An emulated LSI Logic takes one request at a time; virtio-scsi with one queue is one lock."
+    why = (
+        "An emulated LSI Logic takes one request at a time; virtio-scsi with one queue has a "
+        "single lock."
+    )
     remedy = "hw_scsi_model=virtio-scsi and hw_perf_disk_queues=auto for the image"
     plain = "<controller type='scsi' model='virtio-scsi'> with <driver queues='the vCPUs'/>"
     source = "libvirt's default model of a SCSI controller; QEMU 5.2 release notes: num-queues follows the vCPUs"
@@ -156,7 +159,11 @@ class IdleIothreads(GuestRule):
     why = (
         "Only virtio disks and virtio-scsi controllers that name a thread leave QEMU's main loop."
     )
-    remedy = "hw_disk_bus=virtio, or scsi with hw_scsi_model=virtio-scsi, for the image: such disks take the threads"
+    remedy = (
+        "hw_disk_bus=virtio, or scsi with hw_scsi_model=virtio-scsi, for the image: such disks "
+        "use "
+        "the threads"
+    )
     plain = "<driver iothread='N'/> of a virtio disk or of a virtio-scsi controller, or fewer <iothreads>"
     source = "libvirt: IOThreads allocation, driver iothread"
 
@@ -174,10 +181,14 @@ class IdleIothreads(GuestRule):
 
 
 class WindowsEnlightenments(GuestRule):
-    """Windows guests are offered Hyper-V enlightenments and its clock."""
+    """Windows guests have the enlightenments and the clock of Hyper-V."""
 
     id = "windows-without-hyperv"
-    why = "Spinlocks, interrupts and timers of Windows cost an exit each; its clock is an emulated device."
+    why = (
+        "Without them each spinlock, interrupt and timer of Windows costs a VM exit, and its "
+        "clock "
+        "is an emulated device."
+    )
     remedy = (
         "os_type=windows for the image: Nova adds relaxed, vapic, spinlocks and hypervclock, since release 26 also "
         "vpindex and synic"
@@ -226,10 +237,13 @@ class WindowsEnlightenments(GuestRule):
 
 
 class DiskCache(_DiskRule):
-    """Disks of guests go past the host's page cache (cache none)."""
+    """Disks of guests bypass the host's page cache (cache none)."""
 
     id = "guest-disk-cache"
-    why = "Every block is held twice, and the host's write-back decides when a guest waits."
+    why = (
+        "Otherwise every block is cached twice, and the host's write-back decides when a guest "
+        "waits."
+    )
     remedy = (
         "[libvirt] disk_cachemodes = file=none,block=none, restart nova-compute, hard reboot the guest  # volumes "
         "have io=native; use_default_aio_mode_for_volumes of Nova 33 leaves it to QEMU"
@@ -250,11 +264,14 @@ class DiskCache(_DiskRule):
 
 
 class EncryptedIo(GuestRule):
-    """Guests without need of encrypted memory have none."""
+    """Only guests that need encrypted memory have it."""
 
     id = "guest-encrypted-io"
     level = Level.INFO
-    why = "Each buffer of a device is copied through memory that the host may see; vhost was seen at 0.2 %."
+    why = (
+        "Each buffer of a device is copied through memory that the host may see; one report has "
+        "vhost at 0.2 % of its speed."
+    )
     remedy = "take hw:mem_encryption out of the flavor, or judge such guests by budgets with memory_encryption"
     plain = "no <launchSecurity>, or judge such guests by budgets with memory_encryption"
     source = (
@@ -268,11 +285,15 @@ class EncryptedIo(GuestRule):
 
 
 class Queues(HostRule):
-    """Virtio NICs have between one queue and eight, not one for many vCPUs; disks no more than vCPUs."""
+    """Virtio NICs have one to eight queues (several for many vCPUs), disks no more than vCPUs."""
 
     id = "guest-queues"
     level = Level.INFO
-    why = "One queue is one vhost worker and one vCPU for all packets; each queue more is a worker on the host."
+    why = (
+        "With one queue, one vhost worker and one vCPU handle all packets; each further queue "
+        "adds "
+        "a worker on the host."
+    )
     remedy = "perf:vif_queues=auto and perf:disk_queues=auto in the flavor; compare with nova-perf validate"
     plain = "<driver queues='N'/> of NICs and disks, at most as many as vCPUs, of NICs at most 8"
     source = (

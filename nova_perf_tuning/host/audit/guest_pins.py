@@ -17,12 +17,12 @@ _SHOWN: Final = 8
 
 
 class GuestPins(GuestRule):
-    """A guest's pins name CPUs of this host but CPU 0, one for each vCPU, and its vCPUs lie beside their memory."""
+    """Each vCPU of a guest is pinned to a CPU of this host other than 0, beside its memory."""
 
     id = "guest-pins"
     level = Level.ERROR
     why = "libvirt refuses to start it (Invalid argument), or its vCPUs fetch every byte over the interconnect."
-    remedy = "migrate it: Nova pins it anew"
+    remedy = "migrate it: Nova then pins it again"
     plain = "<cputune> with a CPU for each vCPU, but CPU 0, and <numatune>, that fit this host"
     source = "libvirt: CPU tuning and NUMA node tuning; kubevirt/kubevirt #16992"
 
@@ -84,7 +84,8 @@ class GuestPins(GuestRule):
             guest,
             ["<vcpupin cpuset='0'>"],
             f"a vCPU of {guest.name} owns CPU 0: timers and interrupts without an affinity go there",
-            "keep CPU 0 and its sibling out of [compute] cpu_dedicated_set, then migrate it: Nova pins it anew",
+            "keep CPU 0 and its sibling out of [compute] cpu_dedicated_set, then migrate it: "
+            "Nova then pins it again",
             Level.INFO,
         )
 

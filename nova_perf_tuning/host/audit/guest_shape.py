@@ -16,12 +16,12 @@ _SHOWN = 8
 
 
 class References(GuestRule):
-    """What a guest's XML refers to is in it, and its pins are complete."""
+    """A guest's XML defines everything that it refers to, and its pins are complete."""
 
     id = "guest-references"
     level = Level.ERROR
     why = "libvirt refuses to define or start such a domain."
-    remedy = "rebuild or resize it: Nova writes its XML anew"
+    remedy = "rebuild or resize it: Nova then writes its XML again"
     plain = "remove the element, or add what it names"
     source = "libvirt: src/conf/domain_conf.c, \"Cannot find 'iothread'\""
 
@@ -58,10 +58,10 @@ def cores(host: Host) -> Mapping[int, str]:
 
 
 class Topology(GuestRule):
-    """A pinned guest takes for threads of a core what are threads of a core."""
+    """What a pinned guest sees as threads of one core are threads of one core."""
 
     id = "guest-topology"
-    why = "Its scheduler packs and spreads work by cores and nodes that are not there."
+    why = "Its scheduler packs and spreads work by cores and nodes that do not exist."
     remedy = "remove hw:cpu_sockets, hw:cpu_cores and hw:cpu_threads from the flavor: Nova then fits them to the pins"
     plain = "<vcpupin> of vCPUs 2k and 2k+1 on threads of one core with <topology threads='2'>, or a core for each "
     plain += "vCPU with threads='1'"
@@ -179,7 +179,7 @@ def _places(host: Host, own: Mapping[int, int]) -> str:
 
 
 class HalfCores(GuestRule):
-    """A guest with both threads of some cores has whole cores throughout."""
+    """A guest that has both threads of some cores has only whole cores."""
 
     id = "guest-half-cores"
     level = Level.INFO

@@ -62,7 +62,8 @@ class KvmMissing(HostRule):
                 reasons,
                 "KVM cannot work on this machine: 32-bit Arm without virtualization extensions, or with a kernel "
                 "without KVM (Linux 5.7 and later)",
-                "use another machine (64-bit Arm); [libvirt] virt_type = qemu works, and pinning promises little then",
+                "use another machine (64-bit Arm); [libvirt] virt_type = qemu works, but pinning "
+                "then promises little",
                 level=level,
             )
 
@@ -197,7 +198,10 @@ class VhostNetMissing(GuestRule):
 
     id = "vhost-net-missing"
     level = Level.ERROR
-    why = "QEMU then copies every packet in its one main loop: 20 to 30 % less, more with several queues."
+    why = (
+        "Without it QEMU copies every packet in its single main loop: 20 to 30 % less throughput, "
+        "or worse with several queues."
+    )
     remedy = "load vhost_net, now and at each boot, then a hard reboot of the guests"
     source = "wangzheng422 (2026): 20-30 %; libvirt: driver name vhost"
 
@@ -241,7 +245,11 @@ class Clocksource(HostRule):
     """The clock is read without leaving the CPU (tsc, kvm-clock, hyperv, arch_sys_counter)."""
 
     id = "clocksource-slow"
-    why = "Each look at the time reads a slow device, and schedulers and packet stamps look at it all the time."
+    why = (
+        "Each read of the time goes to a slow device, and schedulers and packet timestamps read "
+        "it "
+        "all the time."
+    )
     remedy = "dmesg | grep -i -e tsc -e clocksource  # says why the kernel left the TSC"
     source = "kernel documentation of clocksources"
     _SLOW: Final = frozenset(("hpet", "acpi_pm", "jiffies", "pit", "refined-jiffies"))
@@ -265,10 +273,10 @@ class Clocksource(HostRule):
 
 
 class CpuGovernor(HostRule):
-    """CPUs that serve guests run at their speed (governor performance)."""
+    """CPUs that serve guests run at full speed (governor performance)."""
 
     id = "cpu-governor"
-    why = "A vhost worker or vCPU that wakes for one packet runs it at the lowest frequency."
+    why = "A vhost worker or vCPU that wakes for one packet handles it at the lowest frequency."
     remedy = "cpupower frequency-set -g performance"
     source = "Red Hat's tuning guide; TuneD virtual-host; Nova's cpu_power_management=governor where power counts"
     appliable = True
@@ -374,7 +382,10 @@ class FreePageReporting(HostRule):
 
     id = "guest-free-page-reporting"
     level = Level.INFO
-    why = "Unneeded where memory is not overcommitted: nothing takes the pages; each costs a fault at its next use."
+    why = (
+        "Reporting is useless where memory is not overcommitted: nothing else uses the pages, and "
+        "each costs a fault when used again."
+    )
     remedy = "perf:free_page_reporting=false in the flavor, then a hard reboot of the guest"
     plain = "<memballoon freePageReporting='off'>"
     source = (
@@ -425,7 +436,7 @@ class Ksm(HostRule):
 
     id = "ksm-with-pinned-guests"
     why = "A merged page lies on one node: other guests read it from afar, and a write costs a fault and a copy."
-    remedy = "echo 2 > /sys/kernel/mm/ksm/run  # stops it and takes the merged pages apart"
+    remedy = "echo 2 > /sys/kernel/mm/ksm/run  # stops KSM and separates the merged pages"
     source = "RHEL's NUMA guide 9.4; CERN slide 9; TuneD's virtual-host sets 2"
     appliable = True
 
@@ -461,7 +472,10 @@ class NumaBalancing(HostRule):
     """Automatic NUMA balancing is off where guests are pinned."""
 
     id = "numa-balancing-with-pinned-guests"
-    why = "It unmaps pages again and again to see who uses them; pinned guests gain nothing from what it learns."
+    why = (
+        "It unmaps pages again and again to see who uses them; pinned guests gain nothing from "
+        "that."
+    )
     remedy = "sysctl -w kernel.numa_balancing=0"
     source = "RHEL's NUMA guide 9.4; TuneD cpu-partitioning"
     appliable = True
@@ -498,12 +512,12 @@ def _has_core_of_each_node(host: Host, own: frozenset[int]) -> bool:
 
 
 class HostCpus(HostRule):
-    """The host has enough CPUs of its own, on each node with pinned guests too."""
+    """The host has enough CPUs of its own, also on each node with pinned guests."""
 
     id = "host-cpus-few"
     why = "Daemons, interrupts, vhost workers and emulator threads of all guests share them."
     remedy = (
-        "leave the host a core more of each node: take it out of cpu_dedicated_set and isolcpus="
+        "leave the host one more core on each node: take it out of cpu_dedicated_set and isolcpus="
     )
     source = "hotsos: insufficient_unpinned_cpus, fewer than 5 or 5 %; TripleO: a core of each node for the host"
 

@@ -30,7 +30,7 @@ class ManagedOnDedicated(HostRule):
     """Managed interrupts that housekeeping CPUs can take stay off the CPUs that guests own."""
 
     id = "managed-irq-on-dedicated"
-    why = "Disk I/O of the host interrupts vCPUs there, and no write moves such an interrupt."
+    why = "Disk I/O of the host interrupts vCPUs there, and such an interrupt cannot be moved."
     remedy = (
         "isolcpus=managed_irq,... on the kernel's command line (nova-perf generate grub-args{given}), "
         "then a reboot"

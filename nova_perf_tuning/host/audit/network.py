@@ -35,7 +35,10 @@ class MtuMismatch(HostRule):
     """The MTU is the same along bond, bridge, tap and guest."""
 
     id = "mtu-mismatch"
-    why = "Larger packets are cut or dropped where the small MTU is, and a bridge takes the smallest of its ports."
+    why = (
+        "Larger packets are fragmented or dropped at the smallest MTU, and a bridge takes the "
+        "smallest MTU of its ports."
+    )
     remedy = "set the same MTU on NICs, bonds, bridges and in Neutron (global_physnet_mtu, the network's mtu)"
     source = f"{_ORACLE}: every device of the path"
 
@@ -88,7 +91,10 @@ class MtuSmall(HostRule):
 
     id = "mtu-small"
     level = Level.INFO
-    why = "Six times as many packets for the same bytes; vhost and the stack pay for each packet."
+    why = (
+        "Small frames need six times as many packets for the same data, and each packet costs "
+        "vhost and the stack CPU time."
+    )
     remedy = "MTU 9000 on NICs, bonds, bridges, switches and peers, all of them or none (ping -M do -s 8972 PEER)"
     source = f"{_ORACLE}: 9000"
 
@@ -129,7 +135,7 @@ class LroOnForwarding(NicRule):
 
     id = "lro-on-forwarding"
     level = Level.ERROR
-    why = "LRO merges packets for good: what a bridge passes on is damaged or dropped."
+    why = "LRO merges packets irreversibly: what a bridge forwards is damaged or dropped."
     remedy = "ethtool -K NIC lro off"
     source = f"{_ORACLE}; OVS commit 7dab724e: GRO is safe, LRO is not"
 
@@ -161,10 +167,13 @@ class LroOnForwarding(NicRule):
 
 
 class OffloadsOff(NicRule):
-    """Checksums, segmentation and the merging of packets that arrive (GRO) are left on."""
+    """The offloads for checksums, segmentation and merging of received packets (GRO) are on."""
 
     id = "offloads-off"
-    why = "The host's CPUs cut guests' 64 KiB packets, add up checksums, and pass each packet of 1500 bytes alone."
+    why = (
+        "Without them the host's CPUs segment guests' 64 KiB packets, compute checksums, and "
+        "handle each 1500-byte packet alone."
+    )
     remedy = "ethtool -K NIC tx-tcp-segmentation on (and the others named)"
     source = f"{_ORACLE}: the table of ethtool -k; OVS: GRO is safe on bridges, its rules are stricter than LRO's"
     safe = True
@@ -202,7 +211,7 @@ class OffloadsOff(NicRule):
 
 
 class RingDrops(HostRule):
-    """A NIC that loses packets for want of descriptors has more of them."""
+    """A NIC that drops packets because its receive ring is full has a larger ring."""
 
     id = "ring-drops"
     why = "The host did not empty the ring in time."
@@ -257,10 +266,13 @@ class RingDrops(HostRule):
 
 
 class TapDrops(HostRule):
-    """A guest takes the packets that arrive for it."""
+    """A guest takes its packets from the tap in time."""
 
     id = "tap-drops"
-    why = "A receive ring of 256 descriptors runs over when a vCPU or vhost worker is off its CPU for a moment."
+    why = (
+        "A receive ring of 256 descriptors overflows when a vCPU or vhost worker is off its CPU "
+        "for a moment."
+    )
     remedy = "perf:vif_rx_queue_size=1024 in the flavor, or [libvirt] rx_queue_size = 1024; a dedicated CPU"
     plain = "<driver rx_queue_size='1024'/>"
     source = "Rocky specification of rx_queue_size; Red Hat's chapter on dropped packets of taps"
@@ -343,7 +355,7 @@ def _bridges(host: Host, *prefixes: str) -> list[str]:
 
 
 class BridgeNetfilter(_Netfilter):
-    """Bridged packets take the way through iptables only where something filters them there."""
+    """Bridged packets pass through iptables only where something filters them there."""
 
     id = "bridge-netfilter-needless"
     level = Level.INFO
@@ -375,11 +387,11 @@ class BridgeNetfilter(_Netfilter):
 
 
 class BridgeNetfilterOff(_Netfilter):
-    """iptables security groups see the packets that they are to filter."""
+    """iptables security groups see the packets that they should filter."""
 
     id = "bridge-netfilter-off"
     level = Level.ERROR
-    why = "Security groups are written and filter nothing: isolation is broken for the sake of speed."
+    why = "The rules of the security groups exist but filter nothing: tenants are not isolated."
     remedy = "sysctl -w net.bridge.bridge-nf-call-iptables=1 net.bridge.bridge-nf-call-ip6tables=1"
     source = "Neutron: OVS hybrid plugging and the Linux bridge agent need bridge-nf-call-iptables"
 
@@ -415,9 +427,13 @@ class BuffersTooSmall(HostRule):
         "A window smaller than the path's BDP leaves the link idle while acknowledgements travel."
     )
     remedy = (
-        "raise the third value to the next power of two from 2 x BDP on; autotuning does the rest"
+        "raise the third value to the first power of two that is at least 2 x BDP; autotuning "
+        "does the rest"
     )
-    source = "Oracle's step with the arithmetic put right; ESnet fasterdata; kernel documentation of ip-sysctl"
+    source = (
+        "Oracle's step with corrected arithmetic; ESnet fasterdata; kernel documentation of "
+        "ip-sysctl"
+    )
     appliable = True
     safe = True
 
@@ -431,7 +447,7 @@ class BuffersTooSmall(HostRule):
                         key,
                         f"{least} {initial} {network_stack.proposal(bdp, default)}",
                         f"{formula}; {key} ends at {most}, {100 * most / bdp:.0f} % of it",
-                        "  # next power of two from 2 x BDP on",
+                        "  # first power of two that is at least 2 x BDP",
                     )
 
 
@@ -470,7 +486,7 @@ class SoftnetDrops(HostRule):
     """No packet is lost in a CPU's input queue."""
 
     id = "softnet-drops"
-    why = "Packets arrived, were paid for, and were dropped between driver and stack."
+    why = "Packets arrived, cost CPU time, and were dropped between driver and stack."
     remedy = "spread the interrupts first (nova-perf plan{given}); raise net.core.netdev_max_backlog while drops grow"
     source = "Oracle's step, with the evidence that it needs; kernel documentation of net.core"
     appliable = True

@@ -44,7 +44,10 @@ class ChannelCount(HostRule):
 
     id = "channels-vs-housekeeping"
     level = Level.INFO
-    why = "More queues than CPUs only cost vectors and wake-ups; fewer leave CPUs idle while one is full."
+    why = (
+        "More queues than CPUs only cost vectors and wake-ups; fewer leave CPUs idle while one is "
+        "overloaded."
+    )
     remedy = "ethtool -L NIC combined N"
     source = "TuneD netdev_queue_count (PR #320); scylladb #10600"
     appliable = True
@@ -132,7 +135,8 @@ class ChannelCount(HostRule):
         yield self.finding(
             evidence,
             f"{nic.name} has {queues}, {pool.where} {counted(len(pool.cpus), 'CPU')} to serve them",
-            f"{command}  # its interrupts are made anew: run nova-perf apply{GIVEN} after it",
+            f"{command}  # its interrupts are allocated again: run nova-perf apply{GIVEN} after "
+            "it",
             subject=nic.name,
             settings=settings,
         )

@@ -14,7 +14,7 @@ class NovaOptions(HostRule):
     """Options of nova.conf are where Nova reads them."""
 
     id = "nova-option-without-effect"
-    why = "oslo.config passes over an option that stands elsewhere, without a word: the default holds."
+    why = "oslo.config silently ignores an option in another section, and the default applies."
     remedy = "move the option to its section of nova.conf and restart nova-compute"
     source = "Nova 34: nova/conf/compute.py, nova/conf/libvirt.py"
 

@@ -37,10 +37,14 @@ def _nodes(nics: Iterable[host_model.Nic]) -> frozenset[int]:
 
 
 class PhysnetNodes(HostRule):
-    """[neutron_physnet_*] numa_nodes in nova.conf are the nodes of the NICs."""
+    """[neutron_physnet_*] numa_nodes in nova.conf match the nodes of the NICs."""
 
     id = "nova-physnet-numa-nodes"
-    why = "Nova's scheduler places guests by it: wrong, it sends them to the far node; missing, to any."
+    why = (
+        "Nova's scheduler places guests by it: a wrong value sends them to the far node, a "
+        "missing "
+        "one to any node."
+    )
     remedy = "[neutron_physnet_NAME] numa_nodes = NODE (nova-perf generate nova-conf{given})"
     source = "Nova: NUMA-aware vSwitches, up to 50 % between near and far"
 
@@ -79,7 +83,7 @@ class PhysnetNodes(HostRule):
         evidence: list[tuple[str, object]] = [value]
         nodes = cpulist.find(value.text)
         if nodes is None:
-            yield self.finding(evidence, f"'{value.text}' is no list of nodes", subject=name)
+            yield self.finding(evidence, f"'{value.text}' is not a list of nodes", subject=name)
             return
         present = frozenset(node.id for node in host.facts.nodes)
         option = f"[{novaconf.PHYSNET}{name}] numa_nodes ="

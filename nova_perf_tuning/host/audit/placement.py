@@ -86,10 +86,13 @@ class FloatsOverNodes(_OnNodes):
 
 
 class FloatsOnIsolated(HostRule):
-    """vCPUs that float do so over CPUs that the scheduler balances."""
+    """Floating vCPUs run on CPUs that the scheduler balances."""
 
     id = "guest-floats-on-isolated"
-    why = "On isolated CPUs the scheduler moves no thread: all vCPUs that float there pile up on the first."
+    why = (
+        "The scheduler moves no thread between isolated CPUs: all floating vCPUs pile up on the "
+        "first one."
+    )
     remedy = "hw:cpu_policy=dedicated in the flavor, or take the CPUs out of isolcpus= or the isolated partition"
     plain = "<vcpupin> of each vCPU to a CPU of its own; or take the CPUs out of isolcpus=, or make the guest's "
     plain += "slice a partition of type root"
@@ -165,7 +168,10 @@ class FarFromNic(_OnNodes):
     """A guest is on the node of the NIC that carries its traffic."""
 
     id = "guest-far-from-nic"
-    why = "Every packet is copied over the interconnect; Nova's specification counts up to 50 %."
+    why = (
+        "Every packet is copied over the interconnect; Nova's specification reports losses of up "
+        "to 50 %."
+    )
     remedy = (
         "[neutron_physnet_NAME] numa_nodes in nova.conf, for Nova to choose the node; then migrate the guest, a "
         "large one with [libvirt] live_migration_parallel_connections (Nova 33) and its emulator threads on the "
@@ -207,13 +213,17 @@ class FarFromNic(_OnNodes):
 
 
 class LargerThanNode(_OnNodes):
-    """A guest larger than a node has guest NUMA nodes."""
+    """A guest larger than a host node has NUMA nodes of its own."""
 
     id = "guest-larger-than-node"
     why = (
-        "Its kernel takes all memory for equally near and spreads its work over the interconnect."
+        "Without them its kernel takes all memory to be equally near, and spreads work over the "
+        "interconnect."
     )
-    remedy = "hw:numa_nodes in the flavor, so many that each fits into a node, or a smaller flavor"
+    remedy = (
+        "set hw:numa_nodes in the flavor so that each of them fits into a host node, or use a "
+        "smaller flavor"
+    )
     plain = "<cpu><numa> with cells that fit, each with its <memnode>"
     source = _CERN
 
@@ -244,7 +254,11 @@ class BalancedBeyondNode(_OnNodes):
     """Automatic NUMA balancing is off where a guest larger than a node floats."""
 
     id = "numa-balancing-beyond-node"
-    why = "Its pages are unmapped and moved after vCPUs that wander over nodes, and KVM maps each of them anew."
+    why = (
+        "The kernel unmaps its pages and moves them after vCPUs that wander between nodes, and "
+        "KVM "
+        "must map each page again."
+    )
     remedy = (
         "hw:numa_nodes in the flavor, so many that each fits into a node; else measure "
         "sysctl -w kernel.numa_balancing=0"
@@ -326,7 +340,7 @@ class EmulatorOnDedicated(_ThreadsOnDedicated):
     id = "emulator-on-dedicated"
     kinds = ("emulator", "iothread")
     threads = "emulator or I/O threads"
-    why = "QEMU's own threads preempt vCPUs: packets are lost and latency has a tail."
+    why = "QEMU's own threads preempt vCPUs: packets are lost and latency has outliers."
     remedy = "hw:emulator_threads_policy=share with [compute] cpu_shared_set, or perf:emulator_placement=numa"
     plain = "<emulatorpin> and <iothreadpin> on CPUs that no guest owns"
     source = "Red Hat: strongly recommended in almost all NFV cases; Nova's documentation of emulator threads"
@@ -336,9 +350,12 @@ class MigrationThreads(HostRule):
     """Threads of parallel live migrations are off the CPUs that guests own."""
 
     id = "migration-threads-on-dedicated"
-    why = "QEMU sends on several connections with a thread for each, which runs where its emulator threads may."
+    why = (
+        "QEMU has a thread for each connection, which runs wherever its emulator threads may run."
+    )
     remedy = (
-        "hw:emulator_threads_policy=share with [compute] cpu_shared_set, or one connection alone"
+        "hw:emulator_threads_policy=share with [compute] cpu_shared_set, or use a single "
+        "connection"
     )
     plain = "<emulatorpin> on CPUs that no guest owns"
     source = "QEMU: migration/multifd.c; Nova 33: [libvirt] live_migration_parallel_connections"

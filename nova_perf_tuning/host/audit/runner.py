@@ -95,7 +95,8 @@ def _made(name: str, kind: Any) -> base.HostRule:
         rule = kind()
     if rule is None or rule.id != name:
         raise AuditError(
-            f"entry point {GROUP} {name}: {printing.one_line(repr(kind), 200)} is no rule of that name"
+            f"entry point {GROUP} {name}: {printing.one_line(repr(kind), 200)} is not a rule of "
+            "that name"
         )
     return rule
 

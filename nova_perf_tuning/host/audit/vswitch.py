@@ -69,7 +69,10 @@ class PmdIsolated(HostRule):
     """PMD threads of Open vSwitch run on isolated CPUs."""
 
     id = "ovs-pmd-not-isolated"
-    why = "A PMD thread polls without end: whatever else runs there halves it, and packets are dropped meanwhile."
+    why = (
+        "A PMD thread polls all the time: anything else on its CPU takes half of it, and packets "
+        "are dropped meanwhile."
+    )
     remedy = "isolcpus= with the CPUs of pmd-cpu-mask (nova-perf generate grub-args{given}), then a reboot"
     source = (
         "Open vSwitch's documentation of DPDK: isolcpus for pmd-cpu-mask; Red Hat: OvsPmdCoreList"
@@ -87,7 +90,8 @@ class PmdIsolated(HostRule):
             count = counted(len(exposed), "PMD thread")
             yield self.finding(
                 evidence,
-                f"{count} on {cpulist.named(_cpus(exposed))}, which the scheduler gives to others, too",
+                f"{count} on {cpulist.named(_cpus(exposed))}, which the scheduler also gives to "
+                "others",
             )
 
 
@@ -172,7 +176,7 @@ class OvsOnDedicated(HostRule):
     """Threads of Open vSwitch are off the CPUs that guests own."""
 
     id = "ovs-threads-on-dedicated"
-    why = "Upcalls and revalidation of flows preempt vCPUs that have paid for a CPU of their own."
+    why = "Upcalls and revalidation of flows preempt vCPUs that have a CPU of their own."
     remedy = (
         "CPUAffinity= the housekeeping CPUs in a drop-in of the service of ovs-vswitchd, then restart it; with "
         "DPDK other_config:dpdk-lcore-mask"
@@ -265,7 +269,7 @@ def _configured_slice(host: Host) -> tuple[str, host_model.Slice] | None:
 
 
 class MachineSlice(HostRule):
-    """machine.slice has the CPUs that Nova gives to guests, and no partition that breaks them."""
+    """machine.slice has the CPUs that Nova gives to guests, and any partition of it fits."""
 
     id = "machine-slice-cpus"
     level = Level.ERROR
@@ -297,7 +301,8 @@ class MachineSlice(HostRule):
         for group in invalid:
             yield self.finding(
                 [(f"/{claims.CGROUPS}/{group.path}/cpuset.cpus.partition", group.partition)],
-                f"{group.path} is to be a partition and is none: its CPUs are neither its own nor isolated",
+                f"{group.path} should be a partition but is not one: its CPUs are neither its "
+                "own nor isolated",
                 "remove what its CPUs overlap with: AllowedCPUs= of other slices, or isolcpus= at boot",
                 subject=group.path,
                 level=Level.WARNING,

@@ -11,12 +11,14 @@ from nova_perf_tuning.rules import Finding, Level, NoDataError, need
 
 
 class CompetingWriters(HostRule):
-    """Nobody else places the interrupts of NICs by a configuration file."""
+    """No configuration file of another program places the interrupts of NICs."""
 
     id = "competing-irq-writers"
     level = Level.INFO
-    why = "Two programs that place the same interrupts take turns, and each event moves them."
-    remedy = "[agent] leave_interrupts for what it shall place, or take the option out of its file"
+    why = "Two programs that place the same interrupts keep undoing each other's work."
+    remedy = (
+        "name what it should place in [agent] leave_interrupts, or take the option out of its file"
+    )
     source = "systemd.link(5); TuneD's plugins irq and scheduler; OpenShift's performance profile"
 
     def check(self, host: Host) -> Iterator[Finding]:
@@ -32,6 +34,6 @@ class CompetingWriters(HostRule):
         is_report = any(note.code is NoteCode.REPORT_LACKS for note in host.facts.warnings)
         need(
             found or not is_report,
-            "a sosreport has few of the files that would say it",
+            "a sosreport has few of the files that would show it",
             NoDataError,
         )

@@ -130,8 +130,9 @@ def _fires_on(effective: str, value: str) -> bool:
 
 
 class ThreadAffinity(base.SettingKind):
-    """CPU affinity of one thread: QEMU's, vhost's and NAPI's kernel threads; those of a sysroot
-    are only records.
+    """CPU affinity of one thread of QEMU, of vhost or of threaded NAPI.
+
+    In a sysroot it is only a record.
 
     Identity is ``PID:START``: the QEMU process, of a NAPI the thread itself, and the thread's
     start time in ticks after boot. The kernel cuts what is written to the cpuset of the thread's

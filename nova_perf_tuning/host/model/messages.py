@@ -21,9 +21,9 @@ TEXTS: Final[Mapping[NoteCode, str]] = {
     NoteCode.NOT_TEXT: "not text",
     NoteCode.NOT_CPU_LIST: "not a CPU list",
     NoteCode.NOT_CPU_MASK: "not a CPU mask",
-    NoteCode.VALUE_UNKNOWN: "none of the values that the kernel writes there, taken as unknown",
+    NoteCode.VALUE_UNKNOWN: "not a value that the kernel writes there, taken as unknown",
     NoteCode.NO_CPUS: "no CPU found in {directory}",
-    NoteCode.NO_ONLINE_LIST: "{file}: it is no list of CPUs; each CPU's own file is taken instead",
+    NoteCode.NO_ONLINE_LIST: "{file}: it is not a list of CPUs; each CPU's own file is used instead",
     NoteCode.ISOLATED_UNKNOWN: (
         "isolcpus= is on the command line, and {file} is not in this record: which CPUs are isolated "
         "is unknown, and a plan may use them"
@@ -47,10 +47,11 @@ TEXTS: Final[Mapping[NoteCode, str]] = {
     NoteCode.NIC_FEATURES_UNKNOWN: "no record of a NIC's features",
     NoteCode.NAPI_UNKNOWN: "a NAPI's record is garbage, left out",
     NoteCode.PROCESS_SHARED: (
-        "process is another guest's too (restart libvirtd, which forgets the one that ended)"
+        "process belongs to another guest too (restart libvirtd, so that it forgets the guest "
+        "that ended)"
     ),
     NoteCode.PROCESS_GONE: "process does not run, guest left out",
-    NoteCode.PROCESS_NOT_QEMU: "process is no QEMU, guest left out",
+    NoteCode.PROCESS_NOT_QEMU: "process is not QEMU, guest left out",
     NoteCode.DOMAIN_UNKNOWN: "domain XML cannot be used, pins and request unknown",
     NoteCode.DOMAIN_UNUSABLE: "{reason}",
     NoteCode.THREAD_UNKNOWN: "status of a thread unreadable, left out",
@@ -70,7 +71,7 @@ TEXTS: Final[Mapping[NoteCode, str]] = {
     ),
     NoteCode.FILES_LEFT_OUT: "more than {most} configuration files, {left} are left out",
     NoteCode.NOVA_CONF_PASSED_OVER: (
-        "nova.conf is passed over, since there is {taken} too (remove the stale one)"
+        "nova.conf is ignored, since {taken} exists too (remove the stale one)"
     ),
     # -- plan: CPU sets
     NoteCode.OFFLINE_IN_SET: "{option} names CPUs that are offline: {cpus}",
@@ -128,7 +129,8 @@ TEXTS: Final[Mapping[NoteCode, str]] = {
     ),
     NoteCode.REQUEST_UNUSABLE: "guest {guest}: its request is not used: {reason}",
     NoteCode.NO_OWN_CPU: (
-        "guest {guest} asks perf:irq_placement=vcpu but owns no CPU: its interrupts are placed as with numa; "
+        "guest {guest} requests perf:irq_placement=vcpu but owns no CPU: its interrupts are "
+        "placed as with numa; "
         "give it hw:cpu_policy=dedicated"
     ),
     NoteCode.NO_DEVICE_INTERRUPT: (
@@ -148,7 +150,8 @@ TEXTS: Final[Mapping[NoteCode, str]] = {
         "it is left alone"
     ),
     NoteCode.NO_VHOST_WORKER: (
-        "guest {guest} asks perf:vhost_placement but has no vhost worker (is vhost_net loaded?)"
+        "guest {guest} requests perf:vhost_placement but has no vhost worker (is vhost_net "
+        "loaded?)"
     ),
     #: {who} is guests, nics, devices that the plan leaves alone, if any.
     NoteCode.OVERLAP: "overlap: {work} may run on the dedicated {cpus:CPUs}{who}",
@@ -156,9 +159,9 @@ TEXTS: Final[Mapping[NoteCode, str]] = {
     NoteCode.RULE_UNKNOWN: "{rule}: cannot judge this host: {reason}",
     NoteCode.RULE_BROKEN: "rule {rule} is broken, please report: {error}",
     NoteCode.RULE_MANUAL: "{rule}: not applied automatically; follow its remedy: {remedy}",
-    NoteCode.RULE_UNSAFE: "{rule}: not applied, since it is not safe here (--rule {rule}): {why}",
+    NoteCode.RULE_UNSAFE: "{rule}: not applied, since it is not safe here (--rule {rule} applies it): {why}",
     NoteCode.NOT_PERSISTENT: "{kind} settings end with the next boot: run nova-perf apply again after it",
-    NoteCode.NO_DIRECTORY: "{directory} is not there: {target} does not outlive a reboot",
+    NoteCode.NO_DIRECTORY: "{directory} does not exist: {target} does not survive a reboot",
 }
 
 

@@ -376,7 +376,7 @@ def thread_settings(
     if placement.workers:
         near = placement.workers.near
     farthest = max(near.values(), default=0)
-    head = f"{guest.title} asks vhost_placement={guest.request.vhost_placement}: worker "
+    head = f"{guest.title} requests vhost_placement={guest.request.vhost_placement}: worker "
     cpus: Sequence[int | None] = ()
     if placement.workers:
         cpus = placed[placement.workers]
@@ -397,7 +397,8 @@ def thread_settings(
         if thread.kind == "iothread":
             rule = _rule(pool, host_model.PlanRule.IOTHREAD_NUMA)
         reason = (
-            f"{guest.title} asks emulator_placement=numa: its {_THREADS[thread.kind]} may use the "
+            f"{guest.title} requests emulator_placement=numa: its {_THREADS[thread.kind]} may "
+            "use the "
             f"{pool.what} CPUs {pool.text} of {pool.where}, away from vCPUs"
         )
         yield thread_setting(thread, pid, text, reason, rule)
@@ -431,7 +432,7 @@ def interrupt_settings(
         else:
             rule = host_model.PlanRule.PASSTHROUGH_NUMA
             where = f"{pool.what} CPUs of {pool.where}"
-        head = f"{guest.title} asks irq_placement={guest.request.irq_placement}: vector "
+        head = f"{guest.title} requests irq_placement={guest.request.irq_placement}: vector "
         for index, (irq, cpu) in enumerate(zip(device.irqs, placed[device.group], strict=True)):
             if cpu is None:
                 continue

@@ -327,7 +327,7 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.ACCELERATOR_CONTRADICTED: lambda params: (
         f"guests of '{params['arm']}': {probe.contradiction(params['found'], params['accelerator'])}"
     ),
-    _C.VIRTUALIZATION_UNREAD: "what guests of '{arm}' run on could not be read, the budget is for {wanted}",
+    _C.VIRTUALIZATION_UNREAD: "the accelerator of guests of '{arm}' could not be read; the budget is for {wanted}",
     _C.OTHER_GUESTS: _guests,
     _C.TOO_MANY_LOST: _too_many_lost,
     _C.BELOW_NOISE_FLOOR: (
@@ -350,9 +350,9 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
         " service CPU is not known (limit {limit:.0%})"
     ),
     _C.OTHER_WORKLOAD: (
-        "runs of '{arm}' did other work than was asked for: {name} is {found}, not {asked}"
+        "runs of '{arm}' did different work than requested: {name} is {found}, not {asked}"
     ),
-    _C.WORKLOADS_DIFFER: "runs differ in their work, so they do not compare: {name} is {values}",
+    _C.WORKLOADS_DIFFER: "runs differ in their work, so they cannot be compared: {name} is {values}",
     _C.COUNTERS_STILL: "no counter moved, so its CPU was not measured",
     _C.COUNTERS_VCPU: "counters contradict: vCPU {vcpu:.2f} s of {total:.2f} s in all",
     _C.COUNTERS_GUEST: (
@@ -400,7 +400,8 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
         " nothing to place."
     ),
     _C.FILES_IN_MEMORY: (
-        "{benchmarks}: the files lay in memory ({filesystem}), so this is the speed of memory, not of a disk"
+        "{benchmarks}: the files were in memory ({filesystem}), so this is the speed of memory, "
+        "not of a disk"
     ),
     _C.UNPAIRED: (
         "Nothing pairs the files of the arms: they are compared as independent samples (Welch's"
@@ -515,7 +516,7 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
         "The guests are emulated, so a comparison with the host measures the emulator and says"
         " nothing against the hosts. Judge them under KVM, or one arm against another."
     ),
-    _C.SEE_TRIALS: "See what became of these trials in the report, remove the cause and measure again.",
+    _C.SEE_TRIALS: "See in the report what happened to these trials, remove the cause and measure again.",
     _C.CORRECT_BUDGET: "Correct the budget, or repair what is named and measure again.",
     _C.IMPROVED: lambda params: f"{percent(params['ratio'])} (better) {_change(params)}",
     _C.WORSENED: lambda params: f"{percent(params['ratio'])} (worse) {_change(params)}",

@@ -65,7 +65,7 @@ class BenchTest(directories.DirectoryCase):
         with tempfile.TemporaryDirectory(prefix="nova-perf-bench-", dir="/dev/shm") as directory:
             done = program.nova_perf(*run, kind, env={**os.environ, "TMPDIR": directory})
             self.assertEqual((0, ""), (done.returncode, done.stderr))
-            self.assertIn("warning: fio: the files lay in memory (tmpfs)", done.stdout)
+            self.assertIn("warning: fio: the files were in memory (tmpfs)", done.stdout)
             done = program.nova_perf(*run, f"{kind},directory={directory}", "-f", "json")
             self.assertEqual((0, ""), (done.returncode, done.stderr))
         document = json.loads(done.stdout)

@@ -107,7 +107,7 @@ class AbsentParametersTest(testcase.TestCase):
             ("the first CPU", "0", "\n", "asks for CPU 0, and the kernel isolates no CPU"),
             ("a part", "2-5", "2-3\n", "asks for CPUs 4-5, and the kernel isolates CPUs 2-3 only"),
             ("not there", "90-91", "\n", "names CPUs 90-91, which this host lacks"),
-            ("no list", "2-x", "\n", "is no list of CPUs"),
+            ("no list", "2-x", "\n", "is not a list of CPUs"),
             ("all", "2-3", "2-3\n", ""),
             ("offline ones", "2-3,90", "2-3\n", ""),
             ("flags", "managed_irq,domain,2-3", "2-3\n", ""),

@@ -67,7 +67,7 @@ class ThreadsTest(testcase.TestCase):
                 self.assertEqual(("8", rule), (setting.value, setting.rule))
         (worker,) = threads_of(plan, guest, "vhost")
         self.assertEqual(
-            "g asks vhost_placement=numa: worker 0 may use the shared CPUs 8 of node 0, "
+            "g requests vhost_placement=numa: worker 0 may use the shared CPUs 8 of node 0, "
             "in the L3 group of its vCPUs",
             worker.reason,
         )
@@ -115,7 +115,7 @@ class ThreadsTest(testcase.TestCase):
         (setting,) = threads_of(self.plan(guest), guest, "vhost")
         self.assertEqual(("8", PlanRule.VHOST_SPREAD_L3), (setting.value, setting.rule))
         self.assertEqual(
-            "g asks vhost_placement=spread: worker 0 has CPU 8, one of the 4 shared CPUs of "
+            "g requests vhost_placement=spread: worker 0 has CPU 8, one of the 4 shared CPUs of "
             "node 0, in the L3 group of its vCPUs",
             setting.reason,
         )

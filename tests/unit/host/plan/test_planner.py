@@ -387,7 +387,7 @@ class GuestTest(testcase.TestCase):
         worker = by_target(plan)["tid:1001"]
         self.assertEqual(("vhost-numa", "1000:2000"), (worker.rule, worker.identity))
         self.assertEqual(
-            "g asks vhost_placement=numa: worker 0 may use the shared CPUs 4,12 of node 1",
+            "g requests vhost_placement=numa: worker 0 may use the shared CPUs 4,12 of node 1",
             worker.reason,
         )
 

@@ -105,7 +105,7 @@ class PassthroughTest(testcase.TestCase):
         self.assertEqual({**expected, "irqs": "1443-1556"}, note)
         moved = next(one for one in plan.settings if one.target == "irq:1443")
         self.assertEqual(
-            "g asks irq_placement=numa: vector 143 of its device 0000:8e:03.1 goes to CPU 1: "
+            "g requests irq_placement=numa: vector 143 of its device 0000:8e:03.1 goes to CPU 1: "
             "the housekeeping CPUs of node 1 have no vector left",
             moved.reason,
         )

@@ -146,7 +146,7 @@ CASES = (
     (
         C.WORKLOADS_DIFFER,
         {},
-        "runs differ in their work, so they do not compare: pattern is read in 'untuned', write in",
+        "runs differ in their work, so they cannot be compared: pattern is read in 'untuned', write in",
     ),
     (
         C.FREQUENCY_GAP,
