@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import io
 import json
+import lzma
 import os
 import pathlib
 
@@ -13,6 +14,26 @@ from nova_perf_tuning.cli.options import results as result_options
 from nova_perf_tuning.validation.measure import results_file
 from nova_perf_tuning.validation.results import environment
 from tests.support import directories, program, samples
+
+TOP = pathlib.Path(__file__).parents[3]
+
+
+class ShownVerdictTest(directories.DirectoryCase):
+    def test_pages_show_the_verdict_of_the_results_in_the_tree(self):
+        """A line may be cut, which "..." says."""
+        recorded = (TOP / "doc/source/data/run.json.xz").read_bytes()
+        results = os.path.join(self.directory, "results.json")
+        pathlib.Path(results).write_bytes(lzma.decompress(recorded))
+        printed = program.nova_perf("evaluate", results).stdout.splitlines()
+        for page in ("README.rst", "doc/source/admin/measuring.rst"):
+            rows = []
+            for line in (TOP / page).read_text(encoding="utf-8").splitlines():
+                if line.startswith("    ") and "(98% interval" in line:
+                    rows.append(line.strip().removesuffix(" ..."))
+            with self.subTest(page):
+                self.assertEqual(2, len(rows))
+                for row in rows:
+                    self.assertTrue(any(line.startswith(row) for line in printed), row)
 
 
 class EvaluateTest(directories.DirectoryCase):
