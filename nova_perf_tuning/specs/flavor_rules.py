@@ -54,7 +54,10 @@ class QueueForEachVcpu(SpecRule[FlavorFacts]):
     """A guest with many vCPUs says how many queues it needs."""
 
     id = "queue-for-each-vcpu"
-    why = f"Each queue pair is a vhost thread; beyond {vocabulary.MANY_QUEUES} the host burns CPU for little."
+    why = (
+        f"Each queue pair is a vhost thread; beyond {vocabulary.MANY_QUEUES} the host burns CPU "
+        "for little gain."
+    )
     remedy = "set perf:vif_queues=auto"
     source = "Nova makes as many queue pairs as vCPUs; 2 to 13 Gb/s were published for 1 to 8"
 

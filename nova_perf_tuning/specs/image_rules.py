@@ -114,7 +114,7 @@ class WindowsNotSaid(ImageRule):
     id = "windows-not-said"
     why = (
         "Nova gives Hyper-V enlightenments and the Hyper-V clock to guests of os_type=windows only, in small "
-        "letters; without them spinlocks, interrupts and timers cost an exit each."
+        "letters; without them spinlocks, interrupts and timers cost a VM exit each."
     )
     remedy = "set os_type=windows"
     source = "nova/virt/libvirt/driver.py, _set_features and _set_kvm_timers"
@@ -151,7 +151,9 @@ class Hpet(ImageRule):
     """Guests have no HPET."""
 
     id = "hpet"
-    why = "A guest that takes the HPET for its clock leaves for QEMU with every look at the time."
+    why = (
+        "A guest that uses the HPET as its clock exits to QEMU each time that it reads the clock."
+    )
     remedy = "remove hw_time_hpet"
     source = "nova/virt/libvirt/driver.py, _set_kvm_timers: off by default for this reason"
     bad = {"hw_time_hpet": vocabulary.TRUE_STRINGS}
