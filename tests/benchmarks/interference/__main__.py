@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What host work on a guest's CPU costs: ``python -m tests.benchmarks interference [--output FILE]``.
+
+Needs root, a C compiler and two CPUs that nothing else uses; takes less than six minutes. CPU 1 belongs to a busy
+thread that stands for a guest's vCPU. Loads of the host on CPU 0 reach it by one channel at a time: as the kernel
+has it, in a known misplacement, after ``nova-perf apply``, after ``restore``, and with what users do instead. All
+masks are compared before and after: exit code 3 if one is not as it was. doc/source/reference/placement.rst shows
+the file.
+"""
+
+import argparse
+import collections
+import datetime
+import json
+import os
+import pathlib
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from typing import Any, Final
+
+from tests.benchmarks.interference import figures, inside, machine, placements
+from tests.support import irqbalance_program
+
+#: Fixed before any run.
+BLOCKS, WINDOW_S = 7, 0.8
+NAMESPACES: Final = ("unshare", "--mount", "--net", "--propagation", "private")
+SOURCE = pathlib.Path(__file__).with_name("parts.c")
+
+
+def build(directory: str) -> None:
+    """Compile the guest and the loads."""
+    program = f"{directory}/{inside.PROGRAM}"
+    options = ("-O2", "-Wall", "-Wextra", "-pthread")
+    subprocess.run(["cc", *options, "-o", program, str(SOURCE)], check=True)
+    shutil.copy(program, f"{directory}/{inside.GUEST_PROGRAM}")
+
+
+def run_inside(directory: str, blocks: int, window_s: float, irqbalance: str) -> dict[str, Any]:
+    """Measure in namespaces, and return what they gave.
+
+    :raises RuntimeError: it failed; what it had changed is put back.
+    """
+    command = [*NAMESPACES, sys.executable, "-m", inside.__name__, directory]
+    process = subprocess.Popen([*command, str(blocks), str(window_s), irqbalance])
+    handlers = {}
+    for number in (signal.SIGINT, signal.SIGTERM):  # it puts everything back, and then ends
+        handlers[number] = signal.signal(number, lambda *_: process.terminate())
+    try:
+        code = process.wait()
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if code:
+        raise RuntimeError(f"the measurement ended with exit code {code}")
+    found: dict[str, Any] = json.loads(pathlib.Path(directory, "rounds.json").read_text())
+    return found
+
+
+def find_irqbalance(directory: str) -> str:
+    """Return an irqbalance, empty where there is none."""
+    try:
+        return irqbalance_program.find(directory)
+    except AssertionError as error:
+        print(f"states with irqbalance are left out: {error}", file=sys.stderr)
+        return ""
+
+
+def version(program: str) -> str:
+    """Return what a program calls itself."""
+    if not program:
+        return ""
+    return subprocess.run([program, "--version"], capture_output=True, text=True).stdout.strip()
+
+
+def document(found: dict[str, Any], irqbalance: str) -> dict[str, Any]:
+    """Return the results file: environment, constants, figures and all rounds."""
+    cpu_model = ""
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            cpu_model = line.partition(":")[2].strip()
+    return {
+        "schema": 1,
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "kernel": platform.release(),
+        "cpu_model": cpu_model,
+        "cpus": os.cpu_count(),
+        "load_average": round(os.getloadavg()[0], 2),
+        "irqbalance": version(irqbalance),
+        "blocks": BLOCKS,
+        "window_s": WINDOW_S,
+        "seed": inside.SEED,
+        "loads": inside.LOADS,
+        "discarded": sum(one["discarded"] for one in found["rounds"]),
+        "notes": found["notes"],
+        "table": figures.table(found["rounds"]),
+        "rounds": found["rounds"],
+    }
+
+
+def show(results: dict[str, Any]) -> None:
+    """Print a line for each channel and state."""
+    print(
+        f"{'channel':10} {'state':16} {'loss':>6}  {'interval':>15} {'p99.9':>7} {'longest':>8}"
+        f" {'wait':>6}  carried/s"
+    )
+    states: list[str] = []
+    for group in inside.GROUPS:
+        states += group
+    for row in sorted(
+        results["table"], key=lambda row: (row["channel"], states.index(row["state"]))
+    ):
+        bounds = f"{row['low_percent']} to {row['high_percent']}"
+        print(
+            f"{row['channel']:10} {row['state']:16} {row['loss_percent']:5.1f}%  {bounds:>15}"
+            f" {row['p999_ms']:7.2f} {row['longest_ms']:8.2f} {row['vcpu_wait']:6.1%}"
+            f"  {row.get('done_per_s', 0):,.0f}"
+        )
+    print(
+        f"{len(results['rounds'])} rounds, {results['discarded']} of them discarded for steal; "
+        f"losses are medians, in percent of the guest's events without a load; times in ms"
+    )
+    for state, notes in results["notes"].items():
+        for text, times in collections.Counter(notes).items():
+            print(f"{state}: {text} ({times} times)")
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, compare the machine with what it was, print, and write the file."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks interference")
+    parser.add_argument("--output", metavar="FILE", help="file for the results, JSON")
+    output = parser.parse_args(arguments).output
+    if not placements.EVERY_CPU == os.sched_getaffinity(0):
+        print(
+            "this benchmark needs a machine with the CPUs 0 and 1, and no others", file=sys.stderr
+        )
+        return 3
+    directory = tempfile.mkdtemp(prefix="nova-perf-interference-")
+    build(directory)
+    irqbalance = find_irqbalance(directory)
+    before = machine.state()
+    found, failure = None, ""
+    try:
+        found = run_inside(directory, BLOCKS, WINDOW_S, irqbalance)
+    except RuntimeError as error:
+        failure = str(error)
+    changed = machine.differences(before, machine.state())
+    if changed:
+        print("THIS MACHINE IS NOT AS IT WAS:", *changed, sep="\n  ", file=sys.stderr)
+        print(f"try: nova-perf restore --state-dir {directory}/state", file=sys.stderr)
+        return 3
+    if found is None:
+        shutil.rmtree(directory)
+        print(failure, file=sys.stderr)
+        return 3
+    results = document(found, irqbalance)
+    shutil.rmtree(directory)
+    show(results)
+    if output:
+        pathlib.Path(output).write_text(json.dumps(results) + "\n")
+    print(f"all {len(before)} masks and threads of the machine are as before")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures in namespaces of its own: ``inside DIRECTORY BLOCKS WINDOW_S IRQBALANCE``.
+
+DIRECTORY has the program of ``parts.c`` by both its names, and gets ``rounds.json``. IRQBALANCE is a program, or empty.
+"""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tests.benchmarks.interference import machine, placements
+
+#: The program of ``parts.c``, and its name as a guest: only threads of QEMU are ever moved.
+PROGRAM: Final = "parts"
+GUEST_PROGRAM: Final = "qemu-system-parts"
+#: Fixed before any run: order of the states and channels, and what each load offers.
+SEED: Final = 20261129
+#: Time from the begin of a load to its window, as a share of the window.
+SETTLE: Final = 1 / 8
+#: Beyond this share of a CPU that the hypervisor took, a round counts for nothing.
+MOST_STEAL: Final = 0.02
+_PACKETS = ("4001", "100000", "8")  # port, ns from one burst to the next, frames of a burst
+_FLOOD = ("4002", "0", "32")
+_WRITES = ("10000000", "524288")  # ns from one write to the next, bytes of it
+#: Channel -> words of its load; the emulator's is a thread of the guest.
+LOADS: Final[Mapping[str, Sequence[str]]] = {
+    "rps": ("packets", "rps0", placements.RPS_ADDRESS, *_PACKETS),
+    "rps_flood": ("packets", "rps0", placements.RPS_ADDRESS, *_FLOOD),
+    "napi": ("packets", "napi0", placements.NAPI_ADDRESS, *_PACKETS),
+    "workqueue": ("write", "/mnt/disk/file", *_WRITES),
+}
+CHANNELS: Final = ("idle", *LOADS, "emulator")
+#: States that follow each other; these groups are shuffled in each block.
+GROUPS: Final = (
+    ("default",),
+    ("misplaced",),
+    ("applied", "restored"),
+    ("irqbalance",),
+    ("irqbalance_bans",),
+    ("cpu0",),
+)
+
+
+class Part:
+    """A running guest or load that obeys one-word commands."""
+
+    def __init__(self, program: str, *words: str) -> None:
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen([program, *words], stdin=pipe, stdout=pipe, text=True)
+        self.first_line = self._line().split()
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.process.args!r} ended: {self.process.wait()}")
+        return line
+
+    def say(self, word: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{word}\n")
+        self.process.stdin.flush()
+
+    def end(self) -> dict[str, Any]:
+        """End a window and return what was done in it."""
+        self.say("end")
+        found: dict[str, Any] = json.loads(self._line())
+        return found
+
+    def stop(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class Bench:
+    """One guest and all loads; one of these works at a time."""
+
+    def __init__(self, directory: str) -> None:
+        guest = f"{directory}/{GUEST_PROGRAM}"
+        self.guest = Part(guest, "guest", str(placements.GUEST_CPU))
+        self.pid, self.vcpu = self.guest.process.pid, int(self.guest.first_line[1])
+        self.loads = {"emulator": self.guest}
+        for channel, words in LOADS.items():
+            self.loads[channel] = Part(f"{directory}/{PROGRAM}", *words)
+
+    def round(self, channel: str, window_s: float) -> dict[str, Any]:
+        """Measure the guest for a window while one load works."""
+        load = self.loads.get(channel)
+        if load is not None:
+            load.say("work")
+        time.sleep(SETTLE * window_s)
+        stolen = machine.stolen_ticks()
+        waited = machine.run_delay_ns(self.pid, self.vcpu)
+        begun = time.monotonic()
+        of_guest, of_load = self._window(load, window_s)
+        elapsed = time.monotonic() - begun
+        waited = machine.run_delay_ns(self.pid, self.vcpu) - waited
+        ticks = os.sysconf("SC_CLK_TCK") * elapsed
+        steal = {}
+        for cpu, count in machine.stolen_ticks().items():
+            steal[cpu] = round((count - stolen[cpu]) / ticks, 4)
+        found = {
+            "events_per_s": round(of_guest["events"] / of_guest["measured_s"], 1),
+            "p99_ms": of_guest["p99_ms"],
+            "p999_ms": of_guest["p999_ms"],
+            "longest_ms": of_guest["longest_ms"],
+            "vcpu_wait": round(waited / 1e9 / elapsed, 4),
+            "steal": steal,
+            "discarded": max(steal.values()) > MOST_STEAL,
+        }
+        if load is not None:
+            load.say("rest")
+            found["done_per_s"] = round(of_load["done"] / of_load["seconds"], 1)
+            found["offered_per_s"] = round(of_load["offered"] / of_load["seconds"], 1)
+        return found
+
+    def _window(self, load: Part | None, window_s: float) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what the guest and the load did; the emulator's load is the guest's own."""
+        self.guest.say("begin")
+        if load is None or load is self.guest:
+            time.sleep(window_s)
+            of_guest = self.guest.end()
+            return of_guest, of_guest
+        load.say("begin")
+        time.sleep(window_s)
+        of_load = load.end()
+        return self.guest.end(), of_load
+
+    def stop(self) -> None:
+        for part in self.loads.values():
+            part.stop()
+
+
+def order(number: int, with_irqbalance: bool) -> list[tuple[str, list[str]]]:
+    """Return the states of a block in turn, each with its channels in turn."""
+    chance = random.Random(SEED + number)
+    groups = list(GROUPS)
+    chance.shuffle(groups)
+    found = []
+    for group in groups:
+        for state in group:
+            if state.startswith("irqbalance") and not with_irqbalance:
+                continue
+            channels = list(CHANNELS)
+            chance.shuffle(channels)
+            found.append((state, channels))
+    return found
+
+
+def measure(directory: str, blocks: int, window_s: float, irqbalance: str) -> dict[str, Any]:
+    """Return all rounds and the notes of the states."""
+    os.sched_setaffinity(0, {placements.HOST_CPU})  # and with it all that is started here
+    placements.make_devices(directory)
+    bench = Bench(directory)
+    host = placements.Placements(directory, bench.pid, bench.vcpu, irqbalance)
+    rounds = []
+    try:
+        for block in range(blocks):
+            for state, channels in order(block, bool(irqbalance)):
+                host.enter(state)
+                for channel in channels:
+                    found = bench.round(channel, window_s)
+                    rounds.append({"block": block, "state": state, "channel": channel, **found})
+            print(f"block {block + 1} of {blocks}", file=sys.stderr, flush=True)
+    finally:
+        host.leave()
+        bench.stop()
+        placements.run("umount /mnt/disk")
+    return {"rounds": rounds, "notes": host.notes}
+
+
+def _end(number: int, _frame: object) -> None:
+    """End once, whatever signals come while everything is put back."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
+def main(directory: str, blocks: str, window_s: str, irqbalance: str) -> int:
+    """Prepare the namespaces, measure, and write the rounds; SIGTERM ends it in order."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all, the parent ends us
+    signal.signal(signal.SIGTERM, _end)
+    for command in (
+        "mount -t sysfs sysfs /sys",
+        "mount -t tmpfs tmpfs /run",
+        "ip link set lo up",
+    ):
+        placements.run(command)
+    found = measure(directory, int(blocks), float(window_s), irqbalance)
+    pathlib.Path(directory, "rounds.json").write_text(json.dumps(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

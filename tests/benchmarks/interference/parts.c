@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The guest and the loads of the benchmark "interference". Each obeys lines on standard input:
+ *
+ *   work, rest     begin and end its load
+ *   begin, end     one window; at its end a line of JSON says what was done in it
+ *
+ *   parts guest CPU                            a vCPU that is always busy, and an emulator thread
+ *   parts packets DEVICE ADDRESS PORT PAUSE_NS FRAMES  send to ADDRESS through a veth, and receive
+ *   parts write FILE PAUSE_NS BYTES            write, and wait until the kernel has written it back
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { EVENT_STEPS = 60000, EMULATOR_EVENTS = 2, MOST_EVENTS = 1 << 20, MOST_FRAMES = 64 };
+enum { IDLE, BEGIN, MEASURE, END };
+static const long EMULATOR_PAUSE_NS = 500000;
+
+static uint64_t done, offered;      /* of the load, in this window */
+static volatile uint64_t spent;     /* keeps the compiler from dropping the work */
+
+/* The vCPU's: how long each event took, in ns. */
+static atomic_int phase = IDLE;
+static uint32_t *durations;
+static uint64_t events, measured_ns;
+static sem_t ended;
+static int vcpu_cpu, vcpu_tid;
+
+static void require(int good, const char *what)
+{
+    if (!good) {
+        perror(what);
+        exit(3);
+    }
+}
+
+static uint64_t now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1000000000ull + time.tv_nsec;
+}
+
+/* One event: a chain of multiplications that is as long every time. */
+static void spend(void)
+{
+    uint64_t value = spent;
+    for (int step = 0; step < EVENT_STEPS; step++)
+        value = value * 6364136223846793005ull + 1442695040888963407ull;
+    spent = value;
+}
+
+static void *vcpu(void *unused)
+{
+    (void)unused;
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    CPU_SET(vcpu_cpu, &cpus);
+    require(!sched_setaffinity(0, sizeof cpus, &cpus), "sched_setaffinity");
+    prctl(PR_SET_NAME, "CPU 0/KVM");
+    vcpu_tid = syscall(SYS_gettid);
+    sem_post(&ended);
+    uint64_t begun = now(), started = begun;
+    for (;;) {
+        spend();
+        uint64_t time = now();
+        int wanted = atomic_load(&phase);
+        if (wanted == BEGIN) {
+            events = 0;
+            started = time;
+            atomic_store(&phase, MEASURE);
+        } else if (wanted == MEASURE && events < MOST_EVENTS) {
+            durations[events++] = time - begun;
+        } else if (wanted == END) {
+            measured_ns = time - started;
+            atomic_store(&phase, IDLE);
+            sem_post(&ended);
+        }
+        begun = time;
+    }
+    return NULL;
+}
+
+static void emulate(void)
+{
+    offered++;
+    for (int event = 0; event < EMULATOR_EVENTS; event++)
+        spend();
+    done++;
+}
+
+static int ascending(const void *left, const void *right)
+{
+    uint32_t one = *(const uint32_t *)left, other = *(const uint32_t *)right;
+    return (one > other) - (one < other);
+}
+
+static void print_guest(void)
+{
+    qsort(durations, events, sizeof *durations, ascending);
+    uint64_t last = events ? events - 1 : 0;
+    printf("\"events\": %lu, \"measured_s\": %.6f, \"p99_ms\": %.4f, \"p999_ms\": %.4f, "
+           "\"longest_ms\": %.4f, ",
+           events, measured_ns / 1e9, durations[last * 99 / 100] / 1e6,
+           durations[last * 999 / 1000] / 1e6, durations[last] / 1e6);
+}
+
+/* Packets: frames with UDP datagrams to one socket of our own. */
+static int raw, udp, frames;
+static struct mmsghdr sent[MOST_FRAMES], received[MOST_FRAMES];
+
+static void exchange(void)
+{
+    int count = sendmmsg(raw, sent, frames, 0);
+    if (count > 0)
+        offered += count;
+    while ((count = recvmmsg(udp, received, MOST_FRAMES, MSG_DONTWAIT, NULL)) > 0)
+        done += count;
+}
+
+static void open_packets(char **arguments)
+{
+    static unsigned char frame[60] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 46};
+    static struct iovec out = {frame, sizeof frame};
+    static char data[MOST_FRAMES][64];
+    static struct iovec in[MOST_FRAMES];
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(atoi(arguments[2]))};
+    require(inet_pton(AF_INET, arguments[1], &to.sin_addr) == 1, arguments[1]);
+    frames = atoi(arguments[4]);
+    require(frames > 0 && frames <= MOST_FRAMES, "frames");
+    frame[22] = 64;
+    frame[23] = IPPROTO_UDP;
+    memcpy(frame + 30, &to.sin_addr, 4);
+    memcpy(frame + 26, &to.sin_addr, 4);
+    frame[29] ^= 3;              /* the other host of the network: .1 for .2 */
+    uint32_t sum = 0;
+    for (int at = 14; at < 34; at += 2)
+        sum += frame[at] << 8 | frame[at + 1];
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = ~(sum + (sum >> 16));
+    frame[24] = sum >> 8;
+    frame[25] = sum;
+    frame[34] = frame[36] = ntohs(to.sin_port) >> 8;
+    frame[35] = frame[37] = ntohs(to.sin_port);
+    frame[39] = 26;              /* length; a checksum of 0 is not looked at */
+    for (int number = 0; number < MOST_FRAMES; number++) {
+        sent[number].msg_hdr.msg_iov = &out;
+        sent[number].msg_hdr.msg_iovlen = 1;
+        in[number] = (struct iovec){data[number], sizeof data[number]};
+        received[number].msg_hdr.msg_iov = &in[number];
+        received[number].msg_hdr.msg_iovlen = 1;
+    }
+    int room = 8 << 20;
+    udp = socket(AF_INET, SOCK_DGRAM, 0);
+    require(udp >= 0, "socket");
+    require(!setsockopt(udp, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room), "SO_RCVBUFFORCE");
+    require(!bind(udp, (struct sockaddr *)&to, sizeof to), "bind");
+    raw = socket(AF_PACKET, SOCK_RAW, 0);
+    struct sockaddr_ll device = {.sll_family = AF_PACKET,
+                                 .sll_ifindex = if_nametoindex(arguments[0])};
+    require(raw >= 0 && device.sll_ifindex, arguments[0]);
+    require(!bind(raw, (struct sockaddr *)&device, sizeof device), "bind to a device");
+}
+
+/* Writing: the same bytes of one file, written back by the kernel's unbound workers. */
+static int file;
+static char *bytes;
+static long length;
+
+static void write_back(void)
+{
+    offered += length;
+    require(pwrite(file, bytes, length, 0) == length, "pwrite");
+    require(!syncfs(file), "syncfs");
+    done += length;
+}
+
+static void open_file(char **arguments)
+{
+    length = atol(arguments[2]);
+    bytes = calloc(1, length);
+    file = open(arguments[0], O_RDWR | O_CREAT, 0600);
+    require(file >= 0 && bytes, arguments[0]);
+}
+
+static void obey(void (*work)(void), long pause_ns, int is_guest)
+{
+    struct pollfd input = {0, POLLIN, 0};
+    uint64_t next = now(), started = next;
+    int works = 0;
+    char line[16];
+    for (;;) {
+        uint64_t time = now();
+        uint64_t rest = next > time ? next - time : 0;
+        struct timespec wait = {rest / 1000000000, rest % 1000000000};
+        if (ppoll(&input, 1, works ? &wait : NULL, NULL) > 0) {
+            if (!fgets(line, sizeof line, stdin))
+                return;
+            if (!strcmp(line, "work\n") || !strcmp(line, "rest\n")) {
+                works = *line == 'w';
+                next = now();
+            } else if (!strcmp(line, "begin\n")) {
+                done = offered = 0;
+                started = now();
+                if (is_guest)
+                    atomic_store(&phase, BEGIN);
+            } else if (!strcmp(line, "end\n")) {
+                double seconds = (now() - started) / 1e9;
+                uint64_t done_now = done, offered_now = offered;
+                printf("{");
+                if (is_guest) {
+                    atomic_store(&phase, END);
+                    sem_wait(&ended);
+                    print_guest();
+                }
+                printf("\"seconds\": %.6f, \"done\": %lu, \"offered\": %lu}\n", seconds, done_now,
+                       offered_now);
+                next = now();
+            }
+            fflush(stdout);
+        }
+        if (works && now() >= next) {
+            work();
+            next += pause_ns;
+            if (next < now())       /* what is late is not made up for */
+                next = now();
+        }
+    }
+}
+
+int main(int count, char **arguments)
+{
+    setvbuf(stdin, NULL, _IONBF, 0);
+    prctl(PR_SET_TIMERSLACK, 1);
+    if (count == 3 && !strcmp(arguments[1], "guest")) {
+        vcpu_cpu = atoi(arguments[2]);
+        durations = calloc(MOST_EVENTS, sizeof *durations);
+        pthread_t thread;
+        sem_init(&ended, 0, 0);
+        require(durations && !pthread_create(&thread, NULL, vcpu, NULL), "pthread_create");
+        sem_wait(&ended);
+        printf("ready %d\n", vcpu_tid);
+        fflush(stdout);
+        obey(emulate, EMULATOR_PAUSE_NS, 1);
+    } else if (count == 7 && !strcmp(arguments[1], "packets")) {
+        open_packets(arguments + 2);
+        printf("ready\n");
+        fflush(stdout);
+        obey(exchange, atol(arguments[5]), 0);
+    } else if (count == 5 && !strcmp(arguments[1], "write")) {
+        open_file(arguments + 2);
+        printf("ready\n");
+        fflush(stdout);
+        obey(write_back, atol(arguments[3]), 0);
+    } else {
+        return 2;
+    }
+    return 0;
+}

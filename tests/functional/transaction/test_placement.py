@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmark "interference" in short: each state is reached, each load works, the machine stays as it was."""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+from tests.benchmarks.interference import __main__ as benchmark
+from tests.benchmarks.interference import figures, inside, machine, placements
+from tests.support import directories, live_objects, patience
+
+
+class PlacementTest(directories.DirectoryCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.before = machine.state()
+        benchmark.build(str(self.directory))
+
+    def rows(self, found: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+        rounds = [{**one, "discarded": False} for one in found["rounds"]]
+        return {(row["channel"], row["state"]): row for row in figures.table(rounds)}
+
+    def test_one_block(self) -> None:
+        found = benchmark.run_inside(str(self.directory), 1, 0.05, "")
+        self.assertEqual([], machine.differences(self.before, machine.state()))
+        rows = self.rows(found)
+        turns = inside.order(0, False)
+        self.assertEqual(len(turns) * len(inside.CHANNELS), len(rows))
+        for (channel, state), row in rows.items():
+            with self.subTest(channel=channel, state=state):
+                self.assertEqual(channel == figures.IDLE, "done_per_s" not in row)
+        for channel in inside.CHANNELS[1:]:
+            done = [row["done_per_s"] for (name, _), row in rows.items() if name == channel]
+            self.assertGreater(max(done), 0, channel)
+        [applied] = found["notes"]["applied"]
+        for kind in ("host_cpus", "kernel_thread_affinity", "1 rps", "2 thread_affinity"):
+            self.assertIn(kind, applied)
+        [restored] = found["notes"]["restored"]
+        self.assertEqual(applied.split(": ")[1].count(","), restored.split(": ")[1].count(","))
+
+    def test_it_puts_everything_back_when_it_is_ended(self) -> None:
+        command = [*benchmark.NAMESPACES, sys.executable, "-m", inside.__name__]
+        command += [str(self.directory), "9", "0.25", ""]  # two seconds a state
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(patience.finish, process)
+        thread = live_objects.kernel_thread()  # no other state moves it
+        host = {placements.HOST_CPU}
+        patience.until(lambda: os.sched_getaffinity(thread) == host, "apply moves a thread")
+        process.terminate()
+        _out, errors = patience.finish(process)
+        self.assertEqual(143, process.returncode, errors)
+        self.assertNotIn("Traceback", errors)
+        self.assertEqual([], machine.differences(self.before, machine.state()))
