@@ -2,17 +2,21 @@
 """The parts of pages that are made from the code are in the tree, and are as the code makes them now."""
 
 import ast
+import json
 import pathlib
 import re
 import shutil
 import sys
 import tomllib
 
+from tests.benchmarks.interference import figures
 from tests.support import directories, patience
 
 TOP = pathlib.Path(__file__).parents[3]
 PROGRAM = TOP / "doc/make_reference.py"
 MARK = ".. made by doc/make_reference.py: "
+#: Of doc/source/reference/placement.rst.
+TABLES = ("loss", "tail", "work")
 #: What the reference is of -> its page, and what stands in it.
 PAGES = {
     "extra-specs": "perf:vhost_placement",
@@ -59,6 +63,27 @@ class ReferencePagesTest(directories.DirectoryCase):
         self.assertEqual(0, patience.run(argv).returncode)
         self.assertEqual(whole, page.read_text())
         self.assertEqual(0, patience.run([*argv, "--check"]).returncode)
+
+    def test_tables_of_placement_are_made_of_its_results(self):
+        rounds = []
+        for channel, events in (("idle", 1000.0), ("rps", 600.0)):
+            times = {"p99_ms": 0.5, "p999_ms": 2.0, "longest_ms": 9.0, "vcpu_wait": 0.0}
+            place = {"block": 0, "state": "misplaced", "channel": channel, "discarded": False}
+            done = {"done_per_s": 78000.0} if channel == "rps" else {}
+            rounds.append({**place, "events_per_s": events, **times, **done})
+        results = {"table": figures.table(rounds)}
+        data = self.directory / "doc/source/data"
+        data.mkdir(parents=True)
+        (data / "placement.json").write_text(json.dumps(results))
+        for name in ("doc/generators", "nova_perf_tuning"):
+            (self.directory / name).symlink_to(TOP / name)
+        shutil.copy(PROGRAM, self.directory / "doc")
+        page = self.directory / "doc/source/page.rst"
+        page.write_text("".join(f"{MARK}perf-placement {name}\n\n" for name in TABLES))
+        done = patience.run([sys.executable, self.directory / "doc/make_reference.py"])
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        for cell in ("40 (40 to 40)", "78 thousand packets", "0.50, 2.00, 9.0"):
+            self.assertIn(f"     - {cell}\n", page.read_text())
 
     def test_pages_are_built_without_this_project(self):
         """The extra docs alone builds them."""
