@@ -203,7 +203,11 @@ class JudgeTest(testcase.TestCase):
         real, self.data.trials = self.data.trials, [*invented, *self.data.trials]
         self.check(V.FAIL, C.BEYOND, max_loss=0.05)
         self.data.trials = invented
-        self.check(V.INVALID, C.NO_METRIC)
+        unnamed = self.check(V.INVALID, C.NO_METRIC)
+        named = self.check(V.INVALID, C.NO_METRIC, metric="jitter")
+        self.assertEqual(
+            (False, True), (unnamed.deciding.params["named"], named.deciding.params["named"])
+        )
         self.check(V.PASS, C.WITHIN, metric="goodness")
         self.data.trials = [
             dataclasses.replace(trial, benchmark="own", primary=False) for trial in real
