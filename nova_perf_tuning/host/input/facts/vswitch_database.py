@@ -84,7 +84,7 @@ def read(root: Root) -> Config | None:
     """Return the configuration of Open vSwitch; None: there is none in this record."""
     for directory, name in _SWITCH:
         text = _text(root, directory, name)
-        if "=" in text:
+        if "{" in text:  # else it is an error of ovs-vsctl
             return Config(_of_switch(text), tuple(_printed_ports(root)), f"/{directory}/{name}")
     for directory in _DATABASES:
         tables = _tables(_text(root, directory, _FILE))

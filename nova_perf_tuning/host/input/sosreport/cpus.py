@@ -36,7 +36,7 @@ def _rows(text: str) -> dict[int, _Row]:
     head, *lines = text.splitlines() or [""]
     columns = head.split()
     rows: dict[int, _Row] = {}
-    if columns[:1] != ["CPU"]:
+    if columns[:1] != ["CPU"] or "CORE" not in columns:  # it may have run in another language
         return rows
     for line in lines:
         words = line.split()

@@ -68,6 +68,15 @@ class ReadTest(testcase.TestCase):
                 extra = "-a 0000:41:00.0, x=1"
                 self.assertEqual(extra, config and config.options["dpdk-extra"])
 
+    def test_an_error_of_ovs_vsctl_hides_no_database(self) -> None:
+        error = "ovs-vsctl: unix:/x: database connection failed (errno=2)\n"
+        good = _database({"Open_vSwitch": {"a": {"other_config": _map(_OPTIONS)}}})
+        output = "sos_commands/openvswitch/ovs-vsctl_-t_5_get_Open_vSwitch_._other_config"
+        config = self.read({output: error, "etc/openvswitch/conf.db": good})
+        self.assertEqual(_OPTIONS, config and config.options)
+        nothing = self.read({output: "{}\n"})
+        self.assertEqual((False, {}), (nothing and nothing.has_dpdk, nothing and nothing.options))
+
     def test_masks(self) -> None:
         for text, cpus in (("0x6", {1, 2}), ("6", {1, 2}), ("0XF0", {4, 5, 6, 7}), ("0,2", set())):
             config = Config({"pmd-cpu-mask": text}, (), "")

@@ -143,6 +143,13 @@ class FactsTest(testcase.TestCase):
             self.assertEqual(before.siblings, after.siblings)
             self.assertEqual((before.node, before.l3), (after.node, after.l3))
 
+    def test_columns_in_another_language(self) -> None:
+        """They say nothing; all CPUs that the kernel lists stay online."""
+        report = pathlib.Path(sosreports.write(self.host, self.out))
+        path = report / "sos_commands/processor/lscpu_-ae"
+        path.write_text("CPU KNOTEN SOCKEL KERN L1d:L1i:L2:L3 ONLINE\n0 0 0 0 0:0:0:0 ja\n")
+        self.assertEqual(self.facts.cpus, reader.read_host(str(report)).cpus)
+
     def test_books_and_caches_of_s390(self) -> None:
         report = pathlib.Path(sosreports.write(self.host, self.out, sysfs=False))
         rows = ["CPU NODE DRAWER BOOK SOCKET CORE L1d:L1i:L2d:L2i ONLINE CONFIGURED"]
