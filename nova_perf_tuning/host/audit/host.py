@@ -205,7 +205,7 @@ class Host:
         return running
 
     @functools.cached_property
-    def vswitch(self) -> vswitch_database.Config | None:
+    def vswitch(self) -> vswitch_database.SwitchConfig | None:
         """What Open vSwitch is configured to do, None where that is not known."""
         return vswitch_database.read(self.root)
 

@@ -36,7 +36,7 @@ class InterruptCounts:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._rows: Mapping[int, irq_counts.Row] | None = None
+        self._rows: Mapping[int, irq_counts.CountRow] | None = None
 
     def of(self, irq: host_model.Irq) -> Mapping[int, int]:
         """Return CPU -> how often it has served an interrupt, without zeros."""
@@ -46,7 +46,7 @@ class InterruptCounts:
         """Return the names of an interrupt's handlers, of the file where its directory has none."""
         return irq.name or self._row(irq).name or "no handler"
 
-    def _row(self, irq: host_model.Irq) -> irq_counts.Row:
+    def _row(self, irq: host_model.Irq) -> irq_counts.CountRow:
         if self._rows is None:
             self._rows = irq_counts.parsed(self._host.content(_FILE) or "")
         return self._rows.get(irq.number, _NO_ROW)
@@ -83,4 +83,4 @@ class InterruptCounts:
         return [irq for irq in irqs if sum(self.of(irq).values()) >= least]
 
 
-_NO_ROW: Final = irq_counts.Row({}, "")
+_NO_ROW: Final = irq_counts.CountRow({}, "")

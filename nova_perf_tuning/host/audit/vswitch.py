@@ -9,7 +9,7 @@ from nova_perf_tuning.host.audit.base import HostRule
 from nova_perf_tuning.host.audit.configuration import MACHINE, isolation
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.input.facts import claims, services
-from nova_perf_tuning.host.input.facts.vswitch_database import Config
+from nova_perf_tuning.host.input.facts.vswitch_database import SwitchConfig
 from nova_perf_tuning.host.input.novaconf import SHARED
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.owners import ISOLATED_AT_BOOT, Owner
@@ -135,7 +135,7 @@ class PmdConfiguration(HostRule):
             )
         yield from self._ports(config, _cpus(running) or mask)
 
-    def _ports(self, config: Config, polled: frozenset[int]) -> Iterator[Finding]:
+    def _ports(self, config: SwitchConfig, polled: frozenset[int]) -> Iterator[Finding]:
         """Yield the ports whose queues are bound to CPUs without a PMD thread."""
         for port in config.ports:
             lost = frozenset(port.affinity.values()) - polled
@@ -168,7 +168,7 @@ class PmdConfiguration(HostRule):
             yield f"{config.source} {port.name}", f"{number}; {bound or 'queues are not bound'}"
 
 
-def _option(config: Config, key: str) -> tuple[str, str]:
+def _option(config: SwitchConfig, key: str) -> tuple[str, str]:
     return f"{config.source} other_config", f"{key}={config.options.get(key, 'not set')}"
 
 

@@ -112,7 +112,7 @@ class AuditTest(testcase.TestCase):
         root = self.grow()
         with open(f"{root}/etc/nova/nova.conf", "ab") as file:
             file.truncate(8 << 20)
-        report = self.json("--sysroot", root, code=1)
+        report = self.json("--sysroot", root, code=0)
         self.assertEqual(["too long, not read: etc/nova/nova.conf"], report["warnings"])
         self.assertEqual(["too_long"], [note["code"] for note in report["notes"]])
         self.assertIn(

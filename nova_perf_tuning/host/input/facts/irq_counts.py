@@ -22,18 +22,18 @@ _MANY: Final = 10_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Row:
+class CountRow:
     """One interrupt: CPU -> count, without zeros, and the names behind chip and hardware number."""
 
     counts: Mapping[int, int]
     name: str
 
 
-def parsed(text: str) -> dict[int, Row]:
+def parsed(text: str) -> dict[int, CountRow]:
     """Return number -> row of the lines of numbered interrupts."""
     head, *lines = text.splitlines() or [""]
     cpus = [int(word[3:]) for word in head.split() if word[:3] == "CPU" and word[3:].isdecimal()]
-    rows: dict[int, Row] = {}
+    rows: dict[int, CountRow] = {}
     for line in lines:
         number, colon, rest = line.partition(":")
         words = rest.split(maxsplit=len(cpus))
@@ -45,7 +45,7 @@ def parsed(text: str) -> dict[int, Row]:
             name = re.split(r"\s{2,}", words[-1].strip())[-1]
             if not name.isprintable() or len(words) == len(cpus):
                 name = ""
-            rows[int(number)] = Row({cpu: count for cpu, count in row.items() if count}, name)
+            rows[int(number)] = CountRow({cpu: count for cpu, count in row.items() if count}, name)
     return rows
 
 

@@ -42,7 +42,7 @@ _Table = dict[str, dict[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Port:
+class SwitchPort:
     """A port of Open vSwitch with queues of its own, or queues that are bound to CPUs.
 
     :ivar queues: ``options:n_rxq``; None: not set.
@@ -55,14 +55,14 @@ class Port:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Config:
+class SwitchConfig:
     """What is configured.
 
     :ivar options: ``other_config`` of the switch; :ivar source: where it was read.
     """
 
     options: Mapping[str, str]
-    ports: tuple[Port, ...]
+    ports: tuple[SwitchPort, ...]
     source: str
 
     @property
@@ -80,17 +80,19 @@ class Config:
         return frozenset(cpus)
 
 
-def read(root: Root) -> Config | None:
+def read(root: Root) -> SwitchConfig | None:
     """Return the configuration of Open vSwitch; None: there is none in this record."""
     for directory, name in _SWITCH:
         text = _text(root, directory, name)
         if "{" in text:  # else it is an error of ovs-vsctl
-            return Config(_of_switch(text), tuple(_printed_ports(root)), f"/{directory}/{name}")
+            return SwitchConfig(
+                _of_switch(text), tuple(_printed_ports(root)), f"/{directory}/{name}"
+            )
     for directory in _DATABASES:
         tables = _tables(_text(root, directory, _FILE))
         for row in tables["Open_vSwitch"].values():
             ports = tuple(_ports(tables["Interface"]))
-            return Config(row.get("other_config") or {}, ports, f"/{directory}/{_FILE}")
+            return SwitchConfig(row.get("other_config") or {}, ports, f"/{directory}/{_FILE}")
     return None
 
 
@@ -126,7 +128,7 @@ def _map(text: str) -> dict[str, str]:
     return {match[1]: match[2] for match in _PAIR.finditer(text)}
 
 
-def _printed_ports(root: Root) -> Iterator[Port]:
+def _printed_ports(root: Root) -> Iterator[SwitchPort]:
     """Yield the ports of ``ovs-vsctl list Interface``, whose rows are separated by empty lines."""
     rows: _Table = {}
     for directory, name in _PORTS:
@@ -142,7 +144,7 @@ def _printed_ports(root: Root) -> Iterator[Port]:
     yield from _ports(rows)
 
 
-def _ports(table: _Table) -> Iterator[Port]:
+def _ports(table: _Table) -> Iterator[SwitchPort]:
     """Yield the ports that have something of interest."""
     for row in table.values():
         name = row.get("name")
@@ -155,7 +157,7 @@ def _ports(table: _Table) -> Iterator[Port]:
             if match is not None:
                 affinity[int(match[1])] = int(match[2])
         if queues is not None or affinity:
-            yield Port(name, queues, affinity)
+            yield SwitchPort(name, queues, affinity)
 
 
 def _tables(text: str) -> dict[str, _Table]:

@@ -52,6 +52,9 @@ SCHEMA = {
             capacity=_MAYBE,
             l3=_MAYBE_CPUS,
             kind=_TEXT,
+            l2=_MAYBE_CPUS,
+            book=_MAYBE,
+            drawer=_MAYBE,
         ),
         "nodes": _list(
             id=_ID,
@@ -95,6 +98,7 @@ SCHEMA = {
                 tx={"type": "array", "items": _ID},
                 thread={"anyOf": [_THREAD, {"type": "null"}]},
             ),
+            quiet={"type": "boolean"},
         ),
         "irqs": _list(
             number=_ID,
@@ -123,6 +127,7 @@ SCHEMA = {
             name={"type": "string"},
             affinity=_CPUS,
             is_bound={"type": "boolean"},
+            said={"type": "string"},
         ),
         "slices": _list(
             path={"type": "string"}, cpus=_CPUS, effective=_CPUS, partition={"type": "string"}

@@ -5,7 +5,7 @@ import json
 
 from nova_perf_tuning.host.audit import runner
 from nova_perf_tuning.host.input.facts import vswitch_database
-from nova_perf_tuning.host.input.facts.vswitch_database import Config, Port
+from nova_perf_tuning.host.input.facts.vswitch_database import SwitchConfig, SwitchPort
 from nova_perf_tuning.host.plan import planner
 from tests.support import audit_hosts as hosts
 from tests.support import testcase
@@ -27,7 +27,7 @@ _uuid               : 0c0d
 name                : br-int
 options             : {}
 """
-_PORTS = (Port("dpdk0", 4, {0: 12, 1: 14}),)
+_PORTS = (SwitchPort("dpdk0", 4, {0: 12, 1: 14}),)
 
 
 def _map(values: dict[str, str]) -> list[object]:
@@ -43,7 +43,7 @@ def _database(*records: object) -> str:
 
 
 class ReadTest(testcase.TestCase):
-    def read(self, tree: hosts.Tree) -> Config | None:
+    def read(self, tree: hosts.Tree) -> SwitchConfig | None:
         return vswitch_database.read(hosts.TreeRoot({"proc/x": "", **tree}))
 
     def test_outputs_of_ovs_vsctl(self) -> None:
@@ -79,9 +79,9 @@ class ReadTest(testcase.TestCase):
 
     def test_masks(self) -> None:
         for text, cpus in (("0x6", {1, 2}), ("6", {1, 2}), ("0XF0", {4, 5, 6, 7}), ("0,2", set())):
-            config = Config({"pmd-cpu-mask": text}, (), "")
+            config = SwitchConfig({"pmd-cpu-mask": text}, (), "")
             self.assertEqual(cpus, set(config.mask("pmd-cpu-mask")), text)
-        self.assertEqual(frozenset(), Config({}, (), "").mask("pmd-cpu-mask"))
+        self.assertEqual(frozenset(), SwitchConfig({}, (), "").mask("pmd-cpu-mask"))
 
     def test_a_database_is_its_changes(self) -> None:
         whole = [
