@@ -95,6 +95,10 @@ def write(host: str, out: str, *, sysfs: bool = True, names: bool = True) -> str
     if not interrupts.exists():
         interrupts.write_text(_interrupts(facts))
     _add_processes(host, report, facts, names)
+    switch = pathlib.Path(host, "nova-perf/openvswitch/other_config")
+    if switch.exists():
+        name = "ovs-vsctl_-t_5_get_Open_vSwitch_._other_config"
+        _put(report, "openvswitch", name, switch.read_text())
     return out
 
 

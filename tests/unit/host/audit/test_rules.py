@@ -156,7 +156,6 @@ _NEEDED: dict[str, frozenset[str]] = {
 _ABSENCE_IS_A_FAULT = {
     "kvm": {"kvm-missing"},
     "vhost-net": {"vhost-net-missing"},
-    "nova.conf": {"housekeeping-unset"},
     "nohz_full": {"nohz-full-mismatch"},  # the kernel has no such file: it passes nohz_full= over
 }
 
