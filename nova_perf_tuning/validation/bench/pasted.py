@@ -53,31 +53,38 @@ _SPACES: Final = str.maketrans(
     {"\u00a0": " ", "\u202f": " ", "\u2007": " ", "\u200b": "", "\ufeff": ""}
 )
 _QUOTE: Final = re.compile(r"^[ \t]*(?:>[ \t]?)+")
-#: A time that a log puts before each line.
-_STAMP: Final = re.compile(
-    r"^[ \t]*\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}[0-9.,:Z+-]{0,20}"
-    r"(?: (?:UTC|GMT|[CEMP][SD]T|CES?T|EES?T|WES?T|BST|MSK|IST|JST|KST)(?=[ \t]))?\]?[ \t]"
-)
-#: The same of syslog, journalctl and ts, and with a weekday and a year of iperf3 --timestamps.
+#: Time zones as programs print them.
+_ZONE: Final = "(?:UTC|GMT|[CEMP][SD]T|CES?T|EES?T|WES?T|BST|MSK|IST|JST|KST)"
+#: A date and time of syslog, journalctl, ts and date, also with a weekday and a year.
 _SYSLOG: Final = re.compile(
-    r"^[ \t]*(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2}[ ]{1,2}[0-9]{1,2} [0-9]{2}:[0-9]{2}:[0-9]{2}"
-    r"(?:\.[0-9]{1,9})?(?: [0-9]{4})?[ \t]"
+    r"^[ \t]*+(?:<[0-9]{1,3}>)?(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2}[ ]{1,2}[0-9]{1,2} [0-9]{2}:[0-9]{2}:[0-9]{2}"
+    rf"(?:\.[0-9]{{1,9}})?(?: {_ZONE})?(?: [0-9]{{4}})?(?:[ \t]|$)"
 )
-_CLOCK: Final = re.compile(r"^[ \t]*\[?[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?\]?[ \t]")
-#: Machine and program of syslog and journalctl.
-_PROGRAM: Final = re.compile(r"^[\w.-]{1,63} [\w./@-]{1,60}\[[0-9]{1,9}\]:(?:[ \t]|$)")
+#: Another time of day, with what logs put before it; seconds of the kernel's log, and since the epoch.
+_TIME: Final = re.compile(
+    r"^[ \t]*+(?:[^:|\"{}]{0,30}?[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?(?:Z|[ ]?[+-][0-9]{2}:?[0-9]{2})?"
+    rf"(?: (?:{_ZONE}|[AP]M)(?=[ \t\])]))?[\]):,]{{0,2}}"
+    r"|\[[ ]{0,8}[0-9]{1,8}\.[0-9]{6}\]|[0-9]{10}\.[0-9]{3,9})(?:[ \t]|$)"
+)
+#: Machine and program of syslog and journalctl; thread and place in the source of klog.
+_PROGRAM: Final = re.compile(
+    r"^[ \t]*+(?:[\w.-]{1,63} [\w./@-]{1,60}\[[0-9]{1,9}\]:|[0-9]{1,9} [\w.-]{1,60}:[0-9]{1,6}\])(?:[ \t]|$)"
+)
 #: A number that an editor, grep -n or cat -n puts before each line.
 _LINE_NUMBER: Final = re.compile(
     r"^[ \t]*([1-9][0-9]{0,5})(?:[:|→]|\t|[ ]{1,8})(?:[ \t]|(?=[^ \t])|$)"
 )
+#: Fewer lines than that have a label by chance.
+_MOST_PROSE: Final = 5
 #: What a tool puts before each line of its own (iperf3 -T).
-_TITLE: Final = re.compile(r"^[^\s:\"{]{1,60}:[ \t]{1,4}")
+_TITLE: Final = re.compile(r"^[^\s:\"{]{2,60}:[ \t]{1,4}")
 #: A name that a log puts before each line: of a container, a machine or a stream.
 _LABEL: Final = re.compile(
-    r"^[ \t]*(?:\[(?!SUM\])[A-Za-z][\w ./:-]{0,60}\][ \t]|[\w./-]{0,60}[ \t]*\|[ \t]|std(?:out|err):[ \t])"
+    r"^[ \t]*+(?:\[(?!SUM\])[A-Za-z][\w ./:-]{0,60}\][ \t]|[\w./-]{0,60}+[ \t]*+\|[ \t]"
+    r"|std(?:out|err)(?::| [FP])(?:[ \t]|$))"
 )
-#: A sign of a comment before each line, but for those that cyclictest prints itself.
-_COMMENT: Final = re.compile(r"^[ \t]*(?:#|//)[ \t]?")
+#: A sign of a comment, of a list or of an added line before each line, but for those that cyclictest prints itself.
+_COMMENT: Final = re.compile(r"^[ \t]*(?:#|//|\+|[*-](?![*-]))[ \t]?")
 _OWN_COMMENT: Final = re.compile(r"^# (?:Total|Min Latencies|Max Latencies|/dev/cpu_dma_latency)")
 #: Each "=" of a mail in quoted-printable begins a code of two digits, or ends a line.
 _NO_CODE: Final = re.compile(r"=(?![0-9A-F]{2}|[ \t]{0,4}\n|[0-9A-F]?$)")
@@ -116,7 +123,10 @@ def clean(text: str) -> str:
         lines = [_QUOTE.sub("", line, count=1) for line in lines]
     lines = _without_numbers(lines)
     lines = _without_comments(lines)
-    for prefix in (_STAMP, _SYSLOG, _CLOCK, _PROGRAM, _LABEL, _LABEL, _QUOTE):
+    for prefix in (_SYSLOG, _TIME, _PROGRAM, _TIME):
+        lines = _without(lines, prefix)
+    lines = _by_label(lines)
+    for prefix in (_LABEL, _LABEL, _QUOTE):
         lines = _without(lines, prefix)
     lines = _without_title(lines)
     kept: list[str] = []
@@ -179,6 +189,23 @@ def _without_title(lines: Sequence[str]) -> list[str]:
     if count < 5:
         return list(lines)
     return [_TITLE.sub("", line, count=1) for line in lines]
+
+
+def _by_label(lines: Sequence[str]) -> list[str]:
+    """Return lines with those of each label together: of containers or hosts that wrote at the same time."""
+    parts: dict[str, list[str]] = {}
+    label = ""
+    for line in lines:
+        found = _LABEL.match(line)
+        if found:
+            label = found[0].strip()
+        parts.setdefault(label, []).append(line)
+    grouped: list[str] = []
+    for part in parts.values():
+        if part[0].strip() and not _LABEL.match(part[0]) or len(part) < _MOST_PROSE:
+            return list(lines)
+        grouped += part
+    return grouped
 
 
 def _without(lines: Sequence[str], prefix: re.Pattern[str]) -> list[str]:

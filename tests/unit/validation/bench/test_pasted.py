@@ -50,6 +50,21 @@ FORMS = {
     "quoted in prose": _quoted_in_prose,
     "iperf3 --timestamps": _each(lambda at, line: f"Sun Nov 29 14:25:27 2026 {line}"),
     "zone": _each(lambda at, line: f"2025-02-28 13:26:47 CET {line}"),
+    "a runtime's log": _each(lambda at, line: f"2026-11-29T14:25:27.123456789Z stdout F {line}"),
+    "date": _each(lambda at, line: f"Sun Nov 29 14:25:27 UTC 2026 {line}"),
+    "day first": _each(lambda at, line: f"29/11/2026 14:25:27 {line}"),
+    "half of a day": _each(
+        lambda at, line: f"[11/29/26, 2:25:27 PM] {line}".replace(" 2:", " 02:")
+    ),
+    "kernel": _each(lambda at, line: f"[ {at:4}.123456] {line}"),
+    "ts %.s": _each(lambda at, line: f"1690884000.{at:06} {line}"),
+    "klog": _each(lambda at, line: f"I1129 14:25:27.123456       1 main.go:12] {line}"),
+    "syslog over the net": _each(lambda at, line: f"<30>Nov 29 14:25:27 node-1 b[4]: {line}"),
+    "two times": _each(
+        lambda at, line: f"Nov 29 14:25:27 node-1 b[4]: 2026-11-29T14:25:27Z {line}"
+    ),
+    "list": _each(lambda at, line: f"- {line}"),
+    "added lines": _each(lambda at, line: f"+{line}"),
     "level and stream": _each(lambda at, line: f"12:06:53 DEBUG| [stdout] {line}"),
     "iperf3 -T": _each(lambda at, line: f"run-7:  {line}"),
     "line ends of a transcript": lambda text: text.replace("\n", "\r\r\n"),
@@ -111,6 +126,30 @@ class PastedTest(testcase.TestCase):
                         with self.subTest(name=name, width=width, metric=reading.metric):
                             self.assertIn(reading.value, whole)
         self.assertGreater(read, 60)
+
+    def test_lines_of_several_sources(self):
+        """Lines of containers that wrote at the same time are put together, source after source."""
+        data, _answer = test_field_outputs.case("outputs1/07")
+        text = pasted.decode(data)
+        other = text.replace("Gbits/sec", "Mbits/sec")
+        tool = plugins.load_reader("iperf3")
+        whole = [reading.value for reading in tool.report(f"{text}\n{other}").readings]
+        for form in ("client-{}  | {}", "[pod/fio-{}/fio] {}", "[host{}] {}"):
+            mixed = []
+            for line, second in zip(text.split("\n"), other.split("\n"), strict=True):
+                mixed += [form.format(1, line), form.format(2, second)]
+            with self.subTest(form):
+                readings = tool.report(pasted.clean("\n".join(mixed))).readings
+                self.assertEqual(whole, [reading.value for reading in readings])
+                self.assertGreater(len(readings), 4)
+
+    def test_threads_of_cyclictest_have_no_title(self):
+        row = (
+            "T: {} ( 424{}) P:90 I:1000 C:   2000 Min:      3 Act:    5 Avg:    6 Max:      2{}\n"
+        )
+        text = "".join(row.format(at, at, at) for at in range(6))
+        self.assertEqual(text, pasted.clean(text))
+        self.assertEqual("cyclictest", plugins.recognise(text).kind)
 
     def test_numbers_that_are_figures_stay(self):
         for rows in (
