@@ -16,8 +16,17 @@ from typing import Any, ClassVar, Final, Literal
 
 from nova_perf_tuning import bounded_json, errors
 from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation.bench import pasted
 
 # A benchmark of another package imports this module alone.
+from nova_perf_tuning.validation.bench.parameters import SECONDS as SECONDS
+from nova_perf_tuning.validation.bench.parameters import Choice as Choice
+from nova_perf_tuning.validation.bench.parameters import Integer as Integer
+from nova_perf_tuning.validation.bench.parameters import Parameter as Parameter
+from nova_perf_tuning.validation.bench.parameters import ParameterError as ParameterError
+from nova_perf_tuning.validation.bench.parameters import Size as Size
+from nova_perf_tuning.validation.bench.parameters import Values as Values
+from nova_perf_tuning.validation.bench.parameters import split as split
 from nova_perf_tuning.validation.results.model import Better as Better
 from nova_perf_tuning.validation.results.model import Reading as Reading
 
@@ -139,102 +148,6 @@ def percentile_name(share: float) -> str:
     return "latency_p" + f"{share:g}".replace(".", "_")
 
 
-class ParameterError(errors.PerfTuningError):
-    """A parameter of a benchmark is unknown, malformed or out of range: names it and what is allowed."""
-
-
-class Parameter:
-    """One parameter: a text that matches ``pattern`` as a whole; ``allowed`` says in words what that is."""
-
-    def __init__(
-        self,
-        name: str,
-        default: str,
-        help: str,
-        pattern: str = "(?s:.*)",
-        allowed: str = "any text",
-    ) -> None:
-        self.name, self.default, self.help = name, default, help
-        self._pattern, self._allowed = pattern, allowed
-
-    def read(self, text: str) -> int | str:
-        """Return the value; ValueError: it is not allowed, with what is."""
-        if re.fullmatch(self._pattern, text):
-            return text
-        raise ValueError(self._allowed)
-
-
-class Choice(Parameter):
-    """One of some words."""
-
-    def __init__(self, name: str, default: str, help: str, words: Sequence[str]) -> None:
-        super().__init__(name, default, help, "|".join(words), f"one of {', '.join(words)}")
-
-
-class Integer(Parameter):
-    """A whole number from ``low`` to ``high``."""
-
-    _NUMBER, _NOUN, _SUCH_AS = "[0-9]{1,12}", "a whole number", ""
-
-    def __init__(
-        self, name: str, default: str, help: str, low: int | str, high: int | str
-    ) -> None:
-        allowed = f"{self._NOUN} from {low} to {high}{self._SUCH_AS}"
-        super().__init__(name, default, f"{help}, {low} to {high}", self._NUMBER, allowed)
-        self._range = range(self._value(str(low)), self._value(str(high)) + 1)
-
-    def read(self, text: str) -> int:
-        if (value := self._value(str(super().read(text)))) in self._range:
-            return value
-        raise ValueError(self._allowed)
-
-    def _value(self, text: str) -> int:
-        return int(text)
-
-
-class Size(Integer):
-    """Bytes, where a suffix is a power of 1024; the ends are given as people write them: ``16k``, ``64M``."""
-
-    _NUMBER, _NOUN, _SUCH_AS = "[1-9][0-9]{0,11}[kKmMgG]?", "a size", ", such as 16k or 64M"
-
-    def _value(self, text: str) -> int:
-        digits = text.rstrip("kKmMgG")
-        return int(digits) << {"": 0, "k": 10, "m": 20, "g": 30}[text[len(digits) :].lower()]
-
-
-SECONDS: Final = Integer("seconds", "10", "length of the run", 1, 3600)
-
-
-class Values(dict[str, int | str]):
-    """The values of all parameters of one run."""
-
-    def number(self, name: str) -> int:
-        return int(self[name])
-
-    def numbers(self, *names: str) -> list[int]:
-        """Return several of them, in the order of ``names``."""
-        return [self.number(name) for name in names]
-
-    def text(self, name: str) -> str:
-        return str(self[name])
-
-
-def split(text: str) -> tuple[str, dict[str, str]]:
-    """Return kind and parameters of ``KIND[:KEY=VALUE,...]``; ParameterError: a part is none, or twice there."""
-    kind, _, given = text.partition(":")
-    pairs: dict[str, str] = {}
-    if not given:
-        return kind, pairs
-    for pair in given.split(","):
-        key, equals, value = map(str.strip, pair.partition("="))
-        if not equals or not key:
-            raise ParameterError(f"'{pair[:80]}' is not KEY=VALUE; write it as in seconds=5")
-        if key in pairs:
-            raise ParameterError(f"parameter '{key[:40]}' is given twice; keep one of them")
-        pairs[key] = value
-    return kind, pairs
-
-
 class Benchmark(abc.ABC):
     """One benchmark.
 
@@ -256,6 +169,7 @@ class Benchmark(abc.ABC):
     :cvar brought: what an operator has to put on host and guest, since no package has it; empty:
         nothing.
     :cvar latency: it measures how late CPUs are, also beside a load.
+    :cvar commas: it reads numbers with a comma for the decimal point.
     :cvar tool: the program whose version its output names; empty: that of its kind.
     """
 
@@ -275,6 +189,7 @@ class Benchmark(abc.ABC):
     marked: ClassVar[bool] = False
     brought: ClassVar[str] = ""
     latency: ClassVar[bool] = False
+    commas: ClassVar[bool] = False
     tool: ClassVar[str] = ""
     #: The last text with JSON, and its objects: figures, workload and remarks are made of them.
     _document: tuple[str, list[bounded_json.Object]] | None = None
@@ -386,19 +301,18 @@ class Benchmark(abc.ABC):
         """Return when the client measured, by an output that :meth:`parse` has read; None: all of its run."""
         return None
 
-    # -- the border: whatever a parser does with a hostile output, a caller of these gets figures
-    # that results can hold, or an OutputError
+    # -- the border: of a hostile output a caller gets figures that results hold, or an OutputError
 
     def checked_figures(self, output: str) -> list[Reading]:
         """Return what :meth:`parse` returns; OutputError: it cannot, or a figure is out of range."""
-        with self._border():
+        with self._border(output):
             readings = self.parse(output)
         self._check_figures(readings)
         return readings
 
     def checked_report(self, output: str) -> BenchmarkReport:
         """Return what :meth:`report` returns; OutputError: it cannot, or a figure is out of range."""
-        with self._border():
+        with self._border(output):
             report = self.report(output)
         self._check_figures(report.readings)
         return report
@@ -417,7 +331,7 @@ class Benchmark(abc.ABC):
 
     def checked_span(self, output: str) -> Span | None:
         """Return what :meth:`span` returns; OutputError: it cannot, or a time is out of range."""
-        with self._border():
+        with self._border(output):
             span = self.span(output)
         if span is not None:
             self.check_number("seconds", span.seconds)
@@ -426,10 +340,17 @@ class Benchmark(abc.ABC):
         return span
 
     @contextlib.contextmanager
-    def _border(self) -> Iterator[None]:
+    def _border(self, output: str) -> Iterator[None]:
         """Turn an error that a parser did not expect into that of an output that cannot be read."""
         try:
             yield
+        except BenchmarkOutputError as error:
+            comma = pasted.COMMA.search(output)
+            if comma is None or self.commas:
+                raise
+            raise type(error)(
+                f"{error}; '{comma[0]}' has a comma: print it with LC_ALL=C"
+            ) from None
         except (ArithmeticError, LookupError, ValueError, csv.Error) as error:
             problem = one_line(f"{type(error).__name__}: {error}", 120)
             raise self.fault(
@@ -440,8 +361,7 @@ class Benchmark(abc.ABC):
         for reading in readings:
             self.check_number(reading.metric, reading.value)
 
-    # -- reading what it printed, which may come from a hostile guest: everything is bounded and
-    # checked, and what is missing, foreign or out of range is an OutputError
+    # -- what it printed may be a hostile guest's: bounded, checked, and a fault is an OutputError
 
     def check_length(self, text: str) -> None:
         if not text.strip():
@@ -496,7 +416,10 @@ class Benchmark(abc.ABC):
     def labelled(self, text: str, pattern: str, name: str) -> float:
         """Return the number that the one group of ``pattern`` finds; it must be found exactly once."""
         matches = re.findall(pattern, text, re.MULTILINE)
-        if not matches and re.search(rf"^[ \t]*{re.escape(name)}:", text, re.MULTILINE):
+        begin = rf"^[ \t]*{re.escape(name)}:"
+        if not matches and re.search(rf"{begin}[ \t]*[0-9.]{{1,15}},[0-9]", text, re.MULTILINE):
+            raise self.fault(f"'{name}' has a comma for the decimal point: print it with LC_ALL=C")
+        if not matches and re.search(begin, text, re.MULTILINE):
             raise self.fault(
                 f"the output is cut off: its line '{name}' has no whole figure{self.wanted_form()}"
             )

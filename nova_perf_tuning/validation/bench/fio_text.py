@@ -65,6 +65,7 @@ _TOTAL: Final = re.compile(
 )
 #: A line of a direction, whether or not its form is known.
 _ANY_WAY: Final = re.compile(r"^(read|write|trim|mixed)[ ]*: (?:IOPS=|io=)")
+_ANY_TIMES: Final = re.compile(r"^(?:clat|lat|slat|sync) \([^)]{1,8}\)[ ]*: ?min=")
 _HEAD_BEGIN: Final = re.compile(r"^.{0,200}?: \(g=[0-9]{1,5}\): rw=")
 #: The line that fio rewrites while it runs: rates that are set, and what each job does.
 _RUNNING: Final = re.compile(r"^Jobs: [0-9]{1,6} \(f=[0-9]{1,6}\)(.{0,60}?): \[([^\]]{1,300})\]")
@@ -384,22 +385,27 @@ class _Section:
                     self._group.ways.append(_way(self._tool, found))
                 self._tails = None
                 return
-        if _ANY_WAY.match(line):
-            raise self._tool.fault(
-                f"the line '{one_line(line, 60)}' is cut off or wrapped, or its form is not read"
-                f"{self._tool.wanted_form()}"
-            )
         found = _TIMES.match(line)
         if found:
             self._add_times(found)
             return
+        if _ANY_WAY.match(line) or _ANY_TIMES.match(line):
+            raise self._tool.fault(
+                f"the line '{one_line(line, 60)}' is cut off or wrapped, or its form is not read"
+                f"{self._tool.wanted_form()}"
+            )
         found = _TAILS.match(line)
         if found:
             self._begin_tails(found)
             return
         if _TAIL_ROW.match(line):
             if self._tails is not None:
-                for share, value, prefix in _TAIL.findall(line):
+                tails = _TAIL.findall(line)
+                if len(tails) < line.count("th=["):
+                    self._group.missing.append(
+                        f"percentiles of the line '{one_line(line, 60)}', which is cut off or wrapped"
+                    )
+                for share, value, prefix in tails:
                     latency = float(value) * pasted.DECIMAL[prefix] * self._tail_unit
                     self._tails[float(share)] = latency
 

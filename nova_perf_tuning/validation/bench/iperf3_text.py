@@ -455,6 +455,8 @@ def _tcp_readings(tool: base.Benchmark, direction: _Direction) -> list[base.Read
         if again:
             count = float(again[1] or again[2])
             readings.append(base.Reading("retransmits", "segments", "lower", count))
+        elif sent.rest[:1].isdigit():
+            raise tool.fault(f"the sender's line has '{one_line(sent.rest, 40)}' for retransmits")
     return readings
 
 

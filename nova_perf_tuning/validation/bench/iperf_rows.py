@@ -16,6 +16,8 @@ _ROW: Final = re.compile(
 _LOSSES: Final = re.compile(
     r"^[ ]*([0-9]{1,9}\.[0-9]{1,6})[ ]*ms[ ]+([0-9]{1,15})/[ ]*([0-9]{1,15})[ ]+\("
 )
+#: A row of datagrams, whether or not its counts can be read.
+_JITTER: Final = re.compile(r"^[ ]*[0-9][0-9.,]{0,20}[ ]*ms[ ]")
 SUM: Final = "SUM"
 #: A rate as -b has it, in bits a second, perhaps with a burst behind.
 _RATE: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([kKmMgG]?)(?:bits?)?(?:/[0-9]{1,6})?")
@@ -50,7 +52,7 @@ class IperfRow:
 
 def row(line: str) -> IperfRow | None:
     found = _ROW.match(line)
-    if not found:
+    if not found or (_JITTER.match(found[10]) and not _LOSSES.match(found[10])):
         return None
     # Bytes are counted in multiples of 1,024, bits in those of 1,000.
     amount = float(found[5]) * pasted.BINARY[found[6]]

@@ -326,6 +326,7 @@ class Dd(base.ForeignTool):
     summary = "the rate of dd, with what it does not measure"
     primary = ("throughput", "MB/s", "higher")
     form = "dd (GNU coreutils, BusyBox or BSD)"
+    commas = True
     marks = r"^[ \t]*[0-9]{1,12}\+[0-9]{1,12}[ ](?:records|enregistrements|Datens|\S{2,20}[ ]\S{2,20})|^记录了[0-9]"
 
     def report(self, output: str) -> base.BenchmarkReport:

@@ -40,6 +40,11 @@ MICROSECONDS: Final[Mapping[str, float]] = {
     "s": 1e6,
     "sec": 1e6,
 }
+#: A number with a comma and a unit, which may be a decimal comma or one between thousands.
+COMMA: Final = re.compile(
+    r"(?<![0-9.,])[0-9]{1,12}(?:,[0-9]{1,12}){1,4}(?:\.[0-9]{1,9})?[ ]?"
+    r"(?:[KMGT]?i?(?:bits?|[Bb]ytes|B)/s(?:ec)?|m?s|[mun]sec|us|µs|ns|Trans/s)\b"
+)
 #: What somebody has written behind the last number of a line.
 REMARK: Final = r"(?:[\"'`;]{1,3}|[ \t]*(?:（|\().{0,200}|[ \t]+(?:#|//|<|←).{0,200})?"
 #: Of Windows, also twice as in transcripts of PowerShell, and of a line that is written anew.

@@ -2,10 +2,11 @@
 """Forms of outputs as people post them: a right figure or one line that says why there is none."""
 
 import json
+import re
 
 from nova_perf_tuning.validation.bench import base, pasted, plugins, unixbench
 from tests.support import testcase
-from tests.unit.validation.bench import test_forms_of_fio, test_parsers
+from tests.unit.validation.bench import test_field_outputs, test_forms_of_fio, test_parsers
 
 
 def refusal(test, text):
@@ -201,3 +202,78 @@ class RecordedByOthersTest(testcase.TestCase):
             with self.subTest(text):
                 self.assertNotIn("names iperf", refusal(self, text))
         self.assertIn("names iperf,", refusal(self, "I ran iperf, and it was slow\n"))
+
+
+IPERF3 = """Connecting to host 192.0.2.2, port 5201
+[  5] local 192.0.2.1 port 46206 connected to 192.0.2.2 port 5201
+[ ID] Interval           Transfer     Bitrate         Retr
+[  5]   0.00-10.00  sec  10.9 GBytes  9384 Mbits/sec  1234             sender
+[  5]   0.00-10.04  sec  10.9 GBytes  9341 Mbits/sec                  receiver
+
+iperf Done.
+"""
+#: Form -> what it makes of the numbers of a text.
+COMMAS = {
+    "decimal commas": lambda text: re.sub(r"(?<=[0-9])\.(?=[0-9])", ",", text),
+    "commas between thousands": lambda text: re.sub(
+        r"(?<![\d.,\w])([0-9]{1,3})([0-9]{3})(?=[.\s]|$)", r"\1,\2", text
+    ),
+}
+
+
+class CommasTest(testcase.TestCase):
+    """A comma is a decimal sign or stands between thousands: no number with one is read but by dd."""
+
+    def test_no_other_figure_of_any_output(self):
+        refused = 0
+        for name, (kind, _metrics) in test_field_outputs.READ.items():
+            text = pasted.decode(test_field_outputs.case(name)[0])
+            tool = plugins.load_reader(kind)
+            whole = {round(reading.value, 6) for reading in tool.report(text).readings}
+            for form, change in COMMAS.items():
+                try:
+                    report = tool.checked_report(pasted.clean(change(text)))
+                except base.BenchmarkOutputError:
+                    refused += 1
+                    continue
+                shown = {round(reading.value, 6) for reading in report.readings}
+                with self.subTest(name=name, form=form):
+                    self.assertEqual(set(), shown - whole)
+        self.assertGreater(refused, 100)
+
+    def test_a_refusal_names_the_comma(self):
+        sysbench = test_parsers.recorded("sysbench-cpu.txt")
+        events = re.search(r"total number of events: +([0-9]+)", sysbench)[1]
+        for text, said in (
+            (IPERF3.replace("9341", "9,341"), "'9,341 Mbits/sec' has a comma"),
+            (IPERF3.replace("9384 M", "9,38 G").replace("9341 M", "9,34 G"), "'9,38 Gbits/sec'"),
+            (IPERF3.replace(" 1234 ", " 1,234 "), "'1,234 sender' for retransmits"),
+            (COMMAS["decimal commas"](sysbench), "has a comma"),
+            (sysbench.replace(events, f"{events[:-3]},{events[-3:]}"), "has a comma"),
+            (sysbench.replace(events, f"{events[:-3]}.{events[-3:]}"), "no whole figure"),
+        ):
+            with self.subTest(said):
+                self.assertIn(said, refusal(self, text))
+
+    def test_decimal_commas_of_dd(self):
+        text = "1024+0 Datensätze ein\n1024+0 Datensätze aus\n"
+        text += "1073741824 bytes (1,1 GB, 1,0 GiB) copied, 1,234 s, 870 MB/s\n"
+        text += "\nreal\t0m1,240s\nuser\t0m0,004s\nsys\t0m0,502s\n"
+        self.assertAlmostEqual(870.13, figures(text)["throughput"], 2)
+        said = refusal(self, text.replace("870 MB/s", "0,87 MB/s"))
+        self.assertIn("its rate contradicts", said)
+        self.assertNotIn("LC_ALL", said)
+        self.assertIn(
+            "no whole result", refusal(self, text.replace("1073741824", "1,073,741,824"))
+        )
+
+    def test_lines_of_fio_that_cannot_be_read(self):
+        """A latency with a comma was left out, and the text said to have none."""
+        text = pasted.decode(test_field_outputs.case("outputs1/02")[0])
+        clat = re.search(r"^clat \(.*$", text, re.MULTILINE)[0]
+        said = refusal(self, text.replace(clat, clat.replace("max=", "max=1,")))
+        self.assertIn("the line 'clat (", said)
+        row = re.search(r"^\|.*99\.00th=\[.*$", text, re.MULTILINE)[0]
+        cut = text.replace(row, row.replace("99.00th=[", "99.00th=[1,"))
+        report = plugins.recognise(cut).checked_report(cut)
+        self.assertIn("percentiles of the line", "\n".join(report.left_out))
