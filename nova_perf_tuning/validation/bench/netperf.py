@@ -69,7 +69,7 @@ class Netperf(base.Benchmark):
     def _is_table(self, text: str) -> bool:
         """Return whether it is netperf's output for people, or of figures that somebody chose."""
         banners = [line for line in netperf_text.lines_of(text) if netperf_text.BANNER.match(line)]
-        return len(banners) > 1 or (f"{_UNITS}\n" not in text and self.printed(text))
+        return bool(banners) or (f"{_UNITS}\n" not in text and self.printed(text))
 
     def report(self, output: str) -> base.BenchmarkReport:
         if self._is_table(output):

@@ -277,3 +277,29 @@ class CommasTest(testcase.TestCase):
         cut = text.replace(row, row.replace("99.00th=[", "99.00th=[1,"))
         report = plugins.recognise(cut).checked_report(cut)
         self.assertIn("percentiles of the line", "\n".join(report.left_out))
+
+
+class KeysBelowABannerTest(testcase.TestCase):
+    TEXT = """MIGRATED {} TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to localhost () port 0 AF_INET : demo
+RT_LATENCY=-1.000
+P99_LATENCY=32
+THROUGHPUT=91326.96
+THROUGHPUT_UNITS=10^6bits/s
+"""
+
+    def test_the_banner_says_which_test_it_is(self):
+        """Without PROTOCOL among the keys of -k every test was taken for TCP from the client."""
+        for name, kind, direction in (
+            ("TCP STREAM", "netperf", "client to server"),
+            ("TCP MAERTS", "netperf", "server to client"),
+            ("UDP STREAM", "netperf_udp", None),
+        ):
+            text = self.TEXT.format(name)
+            tool = plugins.recognise(text)
+            report = tool.checked_report(text)
+            with self.subTest(name):
+                self.assertEqual(kind, tool.kind)
+                self.assertEqual(direction, report.workload.get("direction"))
+                self.assertEqual(91326.96, report.readings[0].value)
+                self.assertNotIn("protocol_unknown", report.remarks)
+        self.assertIn("of a SCTP_STREAM test", refusal(self, self.TEXT.format("SCTP STREAM")))
