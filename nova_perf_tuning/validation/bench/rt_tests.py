@@ -339,8 +339,9 @@ class Cyclictest(_RtTests):
     def _per_us(self, text: str) -> float:
         """Return how many units of the output's times are a microsecond: with ``--nsecs`` they are nanoseconds."""
         data = self.load_json(text)
-        if "resolution_in_ns" not in data:  # rt-tests before 1.9
-            return 1.0
+        if "resolution_in_ns" not in data:  # rt-tests before 1.9, and a part of a document
+            command = str(data.get("cmdline:", data.get("cmdline", "")))
+            return rt_text.per_microsecond(command.split())
         resolution = self.number(data, "resolution_in_ns")
         if resolution not in (0, 1):
             raise self.fault(

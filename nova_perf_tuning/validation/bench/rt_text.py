@@ -189,15 +189,11 @@ def read_cyclictest(tool: base.Benchmark, text: str) -> Cyclictest:
     asked = pasted.whole_number(pasted.option(words, "-t", "--threads"))
     if asked is not None and asked > len(threads):
         raise tool.fault(f"the output is cut off: {len(threads)} of {asked} threads")
-    nsecs = any(word in _NSECS for word in words)
     if not words and min(thread.least for thread in threads) >= _LEAST_NS:
         raise tool.fault(
             "the unit of the times is not known (µs, or ns with --nsecs): add the command line"
         )
-    per_us = 1.0
-    if nsecs:
-        per_us = 1000.0
-    found_all = Cyclictest(threads, per_us, bool(words))
+    found_all = Cyclictest(threads, per_microsecond(words), bool(words))
     _add_histogram(tool, found_all, lines, summaries)
     found_all.workload = _cyclictest_workload(lines, words, threads)
     return found_all
@@ -248,6 +244,13 @@ def _summaries(tool: base.Benchmark, lines: Sequence[str]) -> dict[str, list[flo
                 raise tool.fault("the text has several histograms; keep one")
             summaries[found[1]] = [float(number) for number in found[2].split()]
     return summaries
+
+
+def per_microsecond(words: Sequence[str]) -> float:
+    """Return how many units of cyclictest's times are a microsecond, by its command line."""
+    if any(word in _NSECS for word in words):
+        return 1000.0
+    return 1.0
 
 
 def _threads_of(tool: base.Benchmark, summaries: dict[str, list[float]]) -> list[MeasuredThread]:

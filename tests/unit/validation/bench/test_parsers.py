@@ -716,7 +716,7 @@ class CyclictestTest(testcase.TestCase):
             )
 
     def test_the_unit_is_read(self):
-        """``--nsecs`` changes the unit of all times and no key: "resolution_in_ns" alone says so."""
+        """``--nsecs`` changes the unit of all times and no key: "resolution_in_ns" says so, or else the command."""
         threads = (
             ({"1000": 97, "5000": 2, "9000": 1}, 100, 1000, 9000),
             ({"1000": 98, "5000": 2}, 100, 3000, 5000),
@@ -730,6 +730,13 @@ class CyclictestTest(testcase.TestCase):
                     (9000 / per_us, 2000 / per_us), (shown["latency_max"], shown["latency_mean"])
                 )
                 self.assertAlmostEqual(5000.75 / per_us, shown["latency_p99"])
+        del document["resolution_in_ns"]
+        for option, per_us in (("-N", 1000), ("--nsecs", 1000), ("--quiet", 1)):
+            for key in ("cmdline", "cmdline:"):
+                text = json.dumps({**document, key: f"cyclictest {option} --json=-"})
+                with self.subTest(option=option, key=key):
+                    most = figures(rt_tests.Cyclictest, text)["latency_max"]
+                    self.assertEqual(9000 / per_us, most)
         document["resolution_in_ns"] = 100
         error = self.assertRaises(
             base.BenchmarkOutputError, rt_tests.Cyclictest().parse, json.dumps(document)
