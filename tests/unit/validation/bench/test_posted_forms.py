@@ -303,3 +303,112 @@ THROUGHPUT_UNITS=10^6bits/s
                 self.assertEqual(91326.96, report.readings[0].value)
                 self.assertNotIn("protocol_unknown", report.remarks)
         self.assertIn("of a SCTP_STREAM test", refusal(self, self.TEXT.format("SCTP STREAM")))
+
+
+#: Reports of tools that are not read, as issues have them.
+OTHERS = {
+    "wrk": r"""
+    Req/Sec   417.69    650.51     5.44k    92.71%
+  78676 requests in 30.01s, 516.52MB read
+  Socket errors: connect 0, read 0, write 0, timeout 652
+Requests/sec:   2622.02
+Transfer/sec:     17.21MB
+""",
+    "memtier": r"""
+Type         Ops/sec     Hits/sec   Misses/sec    Avg. Latency     p50 Latency     p99 Latency   p99.9 La
+---------------------------------------------------------------------------------------------------------
+Sets       164327.74          ---          ---         0.31298         0.28700         0.79100         1.
+Gets       164327.74         0.00    164327.74         0.31325         0.28700         0.77500         0.
+Totals     328655.48         0.00    164327.74         0.31312         0.28700         0.78300         0.
+""",
+    "redis-csv": r"""
+"test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_la
+"SET","162601.62","0.169","0.072","0.167","0.223","0.279","0.991"
+"GET","165837.48","0.163","0.064","0.159","0.215","0.255","0.719"
+""",
+    "pgbench": r"""
+number of threads: 4
+duration: 10 s
+number of transactions actually processed: 28776
+latency average = 2.777 ms
+tps = 2877.600000 (without initial connection time)
+""",
+    "sockperf": r"""
+sockperf: Test ended
+sockperf: ====> avg-latency=28.531 (std-dev=2.107)
+sockperf: Summary: Latency is 28.531 usec
+sockperf: ---> <MAX> observation =  120.112
+sockperf: ---> percentile 99.999 =  99.112
+""",
+    "qperf": r"""
+$ qperf 10.0.0.2 tcp_bw tcp_lat udp_lat
+tcp_bw:
+    bw  =  1.17 GB/sec
+tcp_lat:
+    latency  =  27.4 us
+""",
+    "stream": r"""
+STREAM version $Revision: 5.10 $
+Function    Best Rate MB/s  Avg time     Min time     Max time
+Copy:           23041.7     0.007035     0.006944     0.007290
+Scale:          13345.1     0.012105     0.011990     0.012381
+""",
+    "mlc": r"""
+Measuring idle latencies (in ns)...
+                Numa node
+Numa node            0       1
+       0          81.3   139.6
+       1         138.6    82.0
+""",
+    "stressng": r"""
+stress-ng: info:  [2434] setting to a 60 second run per stressor
+stress-ng: metrc: [2434] stressor       bogo ops real time  usr time  sys time   bogo ops/s     bogo ops/
+stress-ng: metrc: [2434]                           (secs)    (secs)    (secs)   (real time) (usr+sys time
+stress-ng: metrc: [2434] cpu               81234     60.00    239.81      0.02      1353.90         338.7
+""",
+    "hackbench": r"""
+Running in process mode with 10 groups using 40 file descriptors each (== 400 tasks)
+Each sender will pass 100 messages of 100 bytes
+Time: 0.123
+""",
+    "ping": r"""
+PING 10.0.0.2 (10.0.0.2) 56(84) bytes of data.
+64 bytes from 10.0.0.2: icmp_seq=1 ttl=64 time=0,345 ms
+--- 10.0.0.2 ping statistics ---
+1 packets transmitted, 1 received, 0% packet loss, time 0ms
+rtt min/avg/max/mdev = 0,345/0,345/0,345/0,000 ms
+""",
+    "ioping": r"""
+--- /dev/sda (block device 100 GiB) ioping statistics ---
+9 requests completed in 4.99 ms, 36 KiB read, 1.80 k iops, 7.04 MiB/s
+min/avg/max/mdev = 421.1 us / 554.6 us / 702.1 us / 80.9 us
+""",
+    "perf-bench": r"""
+
+     Total time: 5.123 [sec]
+
+       5.123456 usecs/op
+         195182 ops/sec
+""",
+    "dbench": r"""
+==================
+= Dbench Summary =
+==================
+Random Read/Write IOPS: 75.7k/59.7k. BW: 523MiB/s / 500MiB/s
+Average Latency (usec) Read/Write: 183.07/76.91
+""",
+}
+
+
+class OtherToolsTest(testcase.TestCase):
+    def test_no_reader_takes_their_reports(self):
+        for tool, text in OTHERS.items():
+            for form in (
+                text,
+                text.replace("\n", "\r\n"),
+                text.replace("\n", "\n2026-11-29 10:00:00 "),
+            ):
+                with self.subTest(tool):
+                    said = refusal(self, form)
+                    self.assertIn("no benchmark reads this output", said)
+                    self.assertIn("outputs of fio, iperf3", said)
