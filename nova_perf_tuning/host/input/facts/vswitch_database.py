@@ -8,12 +8,11 @@ that have another value, and with their old value those that are gone.
 """
 
 import dataclasses
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from nova_perf_tuning import cpulist
+from nova_perf_tuning import bounded_json, cpulist
 from nova_perf_tuning.host.input.facts.claims import OVS
 from nova_perf_tuning.host.input.facts.root import Root, decimal
 from nova_perf_tuning.host.model import host_model
@@ -167,8 +166,8 @@ def _tables(text: str) -> dict[str, _Table]:
         if not line.startswith("{"):
             continue
         try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
+            record = bounded_json.parse(line)
+        except bounded_json.JsonError:
             continue  # cut off while it was copied
         if not isinstance(record, dict):
             continue
