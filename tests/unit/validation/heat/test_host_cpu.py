@@ -287,7 +287,7 @@ class SamplerTest(testcase.TestCase):
             start = int(file.read().rpartition(")")[2].split()[19])
         thread = host_model.Thread(os.getpid(), "emulator", None, None, start)
         guests = [host_model.GuestProcess(name, os.getpid(), (thread,), None) for name in names]
-        snapshot = agent_samples.agent_state(), types.SimpleNamespace(guests=guests)
+        snapshot = agent_samples.agent_state(), types.SimpleNamespace(guests=guests, nics=[])
         registry = prometheus_client.CollectorRegistry()
         registry.register(metrics.MetricsCollector(types.SimpleNamespace(snapshot=snapshot)))
         listening, thread = prometheus_client.start_http_server(0, "127.0.0.1", registry)
