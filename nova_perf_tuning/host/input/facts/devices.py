@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host.input.facts.root import Directory, Root, decimal, numbers
+from nova_perf_tuning.host.input.facts.root import Directory, Place, Root, decimal, numbers
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.notes import NoteCode
 
@@ -105,13 +105,12 @@ def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, host_mo
     there = numbers(root.directories(base), 0, _MAX_IRQ)
     if not there:
         root.notes.add(NoteCode.NO_INTERRUPTS, directory=_DIRECTORY)
-    values = root.each(base, [f"{number}/{file}" for number in there for file in _AFFINITIES])
-    names = root.names_in_each(base, [str(number) for number in there])
+    places = root.opened_each(base, [str(number) for number in there])
     irqs: dict[int, host_model.Irq] = {}
-    for number, affinity, effective, files in zip(
-        there, values[::2], values[1::2], names, strict=True
-    ):
+    for number, place in zip(there, places, strict=True):
         directory = Directory(f"{base}/{number}")
+        files = place.names()
+        affinity, effective = place.each(_AFFINITIES)
         allowed = _affinity(root, directory, affinity, _AFFINITIES[0], files)
         if affinity is None and allowed is None:
             root.notes.add(NoteCode.IRQ_AFFINITY_UNKNOWN, directory)
@@ -131,9 +130,11 @@ def _affinity(
     root: Root, directory: Directory, data: bytes | None, name: str, files: Collection[str]
 ) -> str | None:
     """Return the CPUs of an interrupt, out of the mask where the file ``name`` has no list."""
-    mask_name = name.removesuffix("_list")
-    if data is not None or mask_name not in files:
+    if data is not None:
         return root.cpu_list(data, directory)
+    mask_name = name.removesuffix("_list")
+    if mask_name not in files:
+        return None
     mask = root.cpu_mask(root.read(directory, mask_name), directory, mask_name)
     if mask is None:
         return None
@@ -143,10 +144,10 @@ def _affinity(
 def _handlers(names: Iterable[str]) -> str | None:
     """Return the names of an interrupt's handlers, of all in its directory; None where it has none."""
     handlers: list[str] = []
-    for name in names:
-        if name not in FILES and name.isprintable():
+    for name in sorted(frozenset(names).difference(FILES)):
+        if name.isprintable():
             handlers.append(name)
-    return ",".join(sorted(handlers)) or None
+    return ",".join(handlers) or None
 
 
 def read_nics(root: Root, devices: Mapping[str, PciDevice]) -> tuple[host_model.Nic, ...]:
@@ -254,14 +255,14 @@ def _read_taps(
 ) -> list[tuple[host_model.Nic, str | None]]:
     """Return guests' taps and the names of their masters: what few reads show of them."""
     taps: list[tuple[host_model.Nic, str | None]] = []
-    for name, data in zip(
-        names, root.each(virtual, [f"{name}/mtu" for name in names]), strict=True
-    ):
+    mtus = root.each(virtual, [f"{name}/mtu" for name in names])
+    places = root.opened_each(virtual, [f"{name}/queues" for name in names])
+    for name, data, place in zip(names, mtus, places, strict=True):
         directory = Directory(f"{virtual}/{name}")
         mtu = None
         if data is not None:
             mtu = decimal(root.line(data, directory))
-        rx, tx, rps, xps = _queues(root, directory, False)
+        rx, tx, rps, xps = _queues(root, directory, place, False)
         nic = host_model.Nic(
             name, "tap", None, None, None, None, None, mtu, None, None, rx, tx, (), rps, xps
         )
@@ -297,7 +298,8 @@ def _read_nic(
         device = root.canonical(directory, "device")
     address, pci_directory = _pci_function(root, device)
     kind = _kind(root, name, directory, there, device, pci_directory)
-    rx, tx, rps, xps = _queues(root, directory, kind in _HARDWARE)
+    with root.opened(Directory(f"{directory}/queues")) as place:
+        rx, tx, rps, xps = _queues(root, directory, place, kind in _HARDWARE)
     node, irqs = _node_and_irqs(root, address, pci_directory or device, devices)
     driver, mtu = root.link(device, "driver"), root.number(directory, "mtu")
     speed = None
@@ -390,13 +392,14 @@ def _kind(
 
 
 def _queues(
-    root: Root, directory: Directory, with_xps: bool
+    root: Root, device: Directory, place: Place, with_xps: bool
 ) -> tuple[int, int, tuple[str | None, ...], tuple[str | None, ...]]:
     """Return receive and transmit queues: their numbers, ``rps_cpus`` and ``xps_cpus`` in their
     order.
+
+    :param place: the directory ``queues`` of a device.
     """
-    queues = root.child(directory, "queues")
-    names = root.directories(queues)
+    names = place.directories()
     # The kernel numbers the queues of each direction from 0 without holes.
     rx = tx = 0
     for name in names:
@@ -405,17 +408,17 @@ def _queues(
         elif name.startswith("tx-"):
             tx += 1
     rx, tx = min(rx, _MAX_QUEUES), min(tx, _MAX_QUEUES)
-    rps = _masks(root, queues, "rx", rx, "rps_cpus")
+    rps = _masks(root, device, place, "rx", rx, "rps_cpus")
     if not with_xps:
         return rx, tx, rps, (None,) * tx
-    return rx, tx, rps, _masks(root, queues, "tx", tx, "xps_cpus")
+    return rx, tx, rps, _masks(root, device, place, "tx", tx, "xps_cpus")
 
 
 def _masks(
-    root: Root, queues: Directory | None, direction: str, number: int, file: str
+    root: Root, device: Directory, place: Place, direction: str, number: int, file: str
 ) -> tuple[str | None, ...]:
     """Return the masks of the queues of one direction, in their order."""
     masks: list[str | None] = []
-    for data in root.each(queues, [f"{direction}-{index}/{file}" for index in range(number)]):
-        masks.append(root.cpu_mask(data, queues or "", file))
+    for data in place.each([f"{direction}-{index}/{file}" for index in range(number)]):
+        masks.append(root.cpu_mask(data, device, "queues", file))
     return tuple(masks)

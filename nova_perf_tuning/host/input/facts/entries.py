@@ -5,12 +5,34 @@ import stat
 from collections.abc import Sequence
 from typing import Final
 
-from nova_perf_tuning.host.input.facts.root import VALUE_LIMIT, Directory, Root
+from nova_perf_tuning.host.input.facts.root import VALUE_LIMIT, Directory, Place, Root
 from nova_perf_tuning.host.input.sosreport import translate
 from nova_perf_tuning.host.input.sosreport.report import MOST, Entry
 from nova_perf_tuning.host.model.notes import NoteCode
 
 MAX_MEMBERS: Final = MOST
+
+
+class _Entry(Place):
+    """A directory in memory."""
+
+    def __init__(self, root: "EntriesRoot", directory: Directory | None) -> None:
+        self._root = root
+        self._directory = directory
+
+    def names(self) -> list[str]:
+        return self._root.names(self._directory)
+
+    def directories(self) -> list[str]:
+        return self._root.directories(self._directory)
+
+    def each(self, names: Sequence[str], limit: int = VALUE_LIMIT) -> list[bytes | None]:
+        return self._root.each(self._directory, names, limit)
+
+    def opened(self, name: str) -> Place:
+        if self._directory is None:
+            return self
+        return _Entry(self._root, Directory(f"{self._directory}/{name}"))
 
 
 class EntriesRoot(Root):
@@ -74,14 +96,8 @@ class EntriesRoot(Root):
             return sorted(entry)
         return []
 
-    def names_in_each(self, directory: Directory | None, names: Sequence[str]) -> list[list[str]]:
-        found: list[list[str]] = []
-        for name in names:
-            place = None
-            if directory is not None:
-                place = Directory(f"{directory}/{name}")
-            found.append(self.names(place))
-        return found
+    def opened(self, directory: Directory | None) -> Place:
+        return _Entry(self, directory)
 
     def directories(self, directory: Directory | None) -> list[str]:
         found: list[str] = []
@@ -95,10 +111,17 @@ class EntriesRoot(Root):
     ) -> list[bytes | None]:
         if directory is None:
             return [None] * len(names)
-        return [self._value(None, directory, name, limit) for name in names]
+        return [self.value(None, directory, name, limit) for name in names]
 
-    def _value(
-        self, base: int | None, directory: Directory, name: str, limit: int, whole: bool = True
+    def value(
+        self,
+        base: int | None,
+        directory: Directory,
+        name: str,
+        limit: int,
+        *,
+        whole: bool = True,
+        plain: bool = False,
     ) -> bytes | None:
         entry = self._entries.get(f"{directory}/{name}")
         if isinstance(entry, str):

@@ -16,7 +16,7 @@ from typing import Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest import domain, parsing
-from nova_perf_tuning.host.input.facts.root import Directory, Root, numbers
+from nova_perf_tuning.host.input.facts.root import Directory, Place, Root, decimal, numbers
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.notes import NoteCode
 
@@ -114,15 +114,19 @@ def read_guests(
 
 def _add_pid_files(root: Root, directory: Directory | None, pids: dict[str, int]) -> None:
     """Add what QEMU's pid files say: recorded hosts of earlier versions have no ``<domstatus>``."""
-    beside: dict[str, int] = {}
-    for file in root.names(directory):
-        name = file.removesuffix(".pid")
-        if name == file or name in pids or not file.isprintable():
-            continue
-        pid = root.number(directory, file)
+    with root.opened(directory) as place:
+        names: list[str] = []
+        for file in place.names():
+            name = file.removesuffix(".pid")
+            if name != file and name not in pids and file.isprintable():
+                names.append(name)
+        values = place.each([f"{name}.pid" for name in names])
+    for name, data in zip(names, values, strict=True):
+        pid = None
+        if data is not None:
+            pid = decimal(root.line(data, directory or "", f"{name}.pid"))
         if pid is not None and 0 < pid <= domain.MAX_PID:
-            beside[name] = pid
-    pids.update(beside)
+            pids[name] = pid
 
 
 def _read_domains(
@@ -131,14 +135,15 @@ def _read_domains(
     """Return the domains in ``*.xml`` of a directory but those ``known``; what cannot be used is
     noted.
     """
-    names: list[str] = []
-    for file in root.names(directory):
-        name = file.removesuffix(".xml")
-        if name != file and file.isprintable() and name not in known:
-            names.append(name)
+    with root.opened(directory) as place:
+        names: list[str] = []
+        for file in place.names():
+            name = file.removesuffix(".xml")
+            if name != file and file.isprintable() and name not in known:
+                names.append(name)
+        files = place.each([f"{name}.xml" for name in names], parsing.MAX_BYTES)
     domains: dict[str, domain.Domain] = {}
-    files = [f"{name}.xml" for name in names]
-    for name, data in zip(names, root.each(directory, files, parsing.MAX_BYTES), strict=True):
+    for name, data in zip(names, files, strict=True):
         if data is not None:
             try:
                 domains[name] = _parsed.parse(data)
@@ -160,20 +165,23 @@ def _read_processes(
     if not root.live:
         started = _started(root, base, alive)
     processes: dict[str, tuple[host_model.Thread, ...]] = {}
-    for name, pid in pids.items():
-        tasks = None
-        if name in alive:
-            tasks = Directory(f"{base}/{pid}/task")
-        if root.live:
-            threads = _threads(_live(root, tasks), pid)
-        else:
-            threads = _threads(recorded(root, tasks, started.get(name, 0)), pid)
-        if not threads:
-            root.notes.add(NoteCode.PROCESS_GONE, name)
-        elif not any(thread.kind == "vcpu" for thread in threads):
-            root.notes.add(NoteCode.PROCESS_NOT_QEMU, name)
-        else:
-            processes[name] = threads
+    with root.opened(base) as above:
+        for name, pid in pids.items():
+            tasks: list[_Task] = []
+            if name in alive:
+                directory = Directory(f"{base}/{pid}/task")
+                with above.opened(f"{pid}/task") as place:
+                    if root.live:
+                        tasks = _live(root, place, directory)
+                    else:
+                        tasks = _recorded(root, place, directory, started.get(name, 0))
+            threads = _threads(tasks, pid)
+            if not threads:
+                root.notes.add(NoteCode.PROCESS_GONE, name)
+            elif not any(thread.kind == "vcpu" for thread in threads):
+                root.notes.add(NoteCode.PROCESS_NOT_QEMU, name)
+            else:
+                processes[name] = threads
     return processes
 
 
@@ -194,17 +202,18 @@ def _started(root: Root, base: Directory | None, pids: Mapping[str, int]) -> dic
 _Task = tuple[int, bytes, int, str | None]  # id, name, start time, affinity
 
 
-def _files(root: Root, tasks: Directory | None, file: str) -> list[tuple[int, bytes | None]]:
-    tids = numbers(root.directories(tasks), 1, domain.MAX_PID)
-    return list(zip(tids, root.each(tasks, [f"{tid}/{file}" for tid in tids]), strict=True))
+def _files(place: Place, file: str) -> list[tuple[int, bytes | None]]:
+    """Return that file of each thread; ``place`` is the directory ``task`` of a process."""
+    tids = numbers(place.directories(), 1, domain.MAX_PID)
+    return list(zip(tids, place.each([f"{tid}/{file}" for tid in tids]), strict=True))
 
 
-def _live(root: Root, tasks: Directory | None) -> list[_Task]:
+def _live(root: Root, place: Place, tasks: Directory) -> list[_Task]:
     """Read one file a thread, ``stat``; the affinity comes by system call, a fiftieth of reading
     ``status``.
     """
     threads: list[_Task] = []
-    for tid, data in _files(root, tasks, "stat"):
+    for tid, data in _files(place, "stat"):
         stat = parse_stat(root, data, tasks)
         if stat is not None:
             name, _parent, start = stat
@@ -212,16 +221,20 @@ def _live(root: Root, tasks: Directory | None) -> list[_Task]:
     return threads
 
 
-def recorded(root: Root, tasks: Directory | None, start: int) -> list[_Task]:
+def recorded(root: Root, tasks: Directory, start: int) -> list[_Task]:
     """Return the threads of a recorded process, all with its ``start``."""
+    with root.opened(tasks) as place:
+        return _recorded(root, place, tasks, start)
+
+
+def _recorded(root: Root, place: Place, tasks: Directory, start: int) -> list[_Task]:
     known: list[_Task] = []
-    for tid, data in _files(root, tasks, "status"):
+    for tid, data in _files(place, "status"):
         if data is None or not data.startswith(_NAME):
-            root.notes.add(NoteCode.THREAD_UNKNOWN, tasks or "")
+            root.notes.add(NoteCode.THREAD_UNKNOWN, tasks)
         else:
-            known.append(
-                (tid, data[_NAME_AT : data.find(b"\n")], start, allowed(root, data, tasks))
-            )
+            name = data[_NAME_AT : data.find(b"\n")]
+            known.append((tid, name, start, allowed(root, data, tasks)))
     return known
 
 
@@ -229,8 +242,11 @@ def _threads(tasks: Sequence[_Task], pid: int) -> tuple[host_model.Thread, ...]:
     """Return the threads of QEMU's process ``pid`` in the order of their ids."""
     # As they were made, which is the order of the queue pairs: ids may have begun again at low
     # ones in between.
-    workers = sorted((start, tid) for tid, comm, start, _ in tasks if _VHOST.fullmatch(comm))
-    order = {tid: index for index, (_, tid) in enumerate(workers)}
+    workers: list[tuple[int, int]] = []
+    for tid, comm, start, _affinity in tasks:
+        if comm.startswith(b"vhost-") and _VHOST.fullmatch(comm):
+            workers.append((start, tid))
+    order = {tid: index for index, (_start, tid) in enumerate(sorted(workers))}
     threads: list[host_model.Thread] = []
     for tid, comm, start, affinity in tasks:
         kind: str | None

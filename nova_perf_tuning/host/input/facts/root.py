@@ -12,8 +12,8 @@ The number of files is what reading a host costs (about 3 us each), hence plain 
 import errno
 import os
 import stat
-from collections.abc import Callable, Container, Iterable, Sequence
-from typing import Final, NewType
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from typing import Final, NewType, Self
 
 from nova_perf_tuning import bounded_read, cpulist, errors
 from nova_perf_tuning.host.model.notes import Note, NoteCode, Value
@@ -54,6 +54,88 @@ class Notes:
         return tuple(
             note.about(places=places) if places else note for note, places in named.items()
         )
+
+
+class Place:
+    """A directory that is open until the end of a ``with`` statement, see :meth:`Root.opened`.
+
+    This one is not there: nothing is in it.
+    """
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        return None
+
+    def names(self) -> list[str]:
+        """Return the names in it, as :meth:`Root.names` does."""
+        return []
+
+    def directories(self) -> list[str]:
+        """Return the directories in it, as :meth:`Root.directories` does."""
+        return []
+
+    def each(self, names: Sequence[str], limit: int = VALUE_LIMIT) -> list[bytes | None]:
+        """Read files in it, as :meth:`Root.each` does."""
+        return [None] * len(names)
+
+    def opened(self, name: str) -> "Place":
+        """Open a directory in it.
+
+        :param name: what :meth:`directories` named, or a name in one of these, unseen (``"24/task"``): a link in
+            its place is not followed.
+        """
+        return self
+
+
+class _OpenPlace(Place):
+    """A directory of a root that is there.
+
+    :ivar _listed: what :meth:`names` listed in a recorded host: a plain file among it needs no other look.
+    """
+
+    def __init__(self, root: "Root", directory: Directory, descriptor: int) -> None:
+        self._root = root
+        self._directory = directory
+        self._descriptor = descriptor
+        self._listed: dict[str, os.DirEntry[str]] = {}
+
+    def __exit__(self, *_raised: object) -> None:
+        os.close(self._descriptor)
+
+    def names(self) -> list[str]:
+        if self._root.live:
+            return os.listdir(self._descriptor)
+        with os.scandir(self._descriptor) as entries:
+            self._listed = {entry.name: entry for entry in entries}
+        return list(self._listed)
+
+    def directories(self) -> list[str]:
+        if self._root.live:
+            return os.listdir(self._descriptor)
+        with os.scandir(self._descriptor) as entries:
+            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+
+    def each(self, names: Sequence[str], limit: int = VALUE_LIMIT) -> list[bytes | None]:
+        root, directory, descriptor = self._root, self._directory, self._descriptor
+        values: list[bytes | None] = []
+        for name in names:
+            entry = self._listed.get(name)
+            plain = entry is not None and entry.is_file(follow_symlinks=False)
+            values.append(root.value(descriptor, directory, name, limit, plain=plain))
+        return values
+
+    def opened(self, name: str) -> Place:
+        # A name in a directory that is inside the root is inside it, too, when it is no link.
+        flags = _DIRECTORY_FLAGS if self._root.live else _DIRECTORY_FLAGS | os.O_NOFOLLOW
+        place = Directory(f"{self._directory}/{name}")
+        try:
+            descriptor = os.open(name, flags, dir_fd=self._descriptor)
+        except OSError as error:
+            self._root.refused(error, place)
+            return Place()
+        return _OpenPlace(self._root, place, descriptor)
 
 
 class Root:
@@ -98,48 +180,38 @@ class Root:
         """Return the names in ``directory`` in no order; none when it is not there."""
         if directory is None:
             return []
-        try:
-            if self.live:
+        if self.live:
+            try:
                 return os.listdir(self._prefix + directory)
-            base = self._opened_directory(directory)
-        except OSError as error:
-            self._refused(error, directory)
-            return []
-        try:
-            return os.listdir(base)
-        finally:
-            os.close(base)
+            except OSError as error:
+                self.refused(error, directory)
+                return []
+        with self.opened(directory) as place:
+            return place.names()
 
-    def names_in_each(self, directory: Directory | None, names: Sequence[str]) -> list[list[str]]:
-        """Return the names in each of many directories, as :meth:`names` does for one.
+    def opened(self, directory: Directory | None) -> Place:
+        """Open a directory to list it and to read in it.
 
-        :param names: what :meth:`directories` named in ``directory``, without a slash.
+        :param directory: may be a CPU's ``topology`` or the like unseen: a link in its place is not followed.
         """
-        if directory is None or not names:
-            return [[] for _name in names]
+        if directory is None:
+            return Place()
         try:
-            base = self._opened_directory(directory)
+            descriptor = self._opened_directory(directory)
         except OSError as error:
-            self._refused(error, directory)
-            return [[] for _name in names]
-        # A name in a directory that is inside the root is inside it, too, when it is no link.
-        flags = _DIRECTORY_FLAGS if self.live else _DIRECTORY_FLAGS | os.O_NOFOLLOW
-        found: list[list[str]] = []
-        try:
+            self.refused(error, directory)
+            return Place()
+        return _OpenPlace(self, directory, descriptor)
+
+    def opened_each(self, directory: Directory | None, names: Iterable[str]) -> Iterator[Place]:
+        """Yield directories in ``directory``, each open until the next one is asked for.
+
+        :param names: as :meth:`Place.opened` takes them.
+        """
+        with self.opened(directory) as above:
             for name in names:
-                try:
-                    descriptor = os.open(name, flags, dir_fd=base)
-                except OSError as error:
-                    self._refused(error, directory, name)
-                    found.append([])
-                    continue
-                try:
-                    found.append(os.listdir(descriptor))
-                finally:
-                    os.close(descriptor)
-        finally:
-            os.close(base)
-        return found
+                with above.opened(name) as place:
+                    yield place
 
     def _opened_directory(self, directory: str) -> int:
         """Open a directory; of a recorded host only inside its root, since a link may have come meanwhile."""
@@ -157,16 +229,8 @@ class Root:
         """Return the names in ``directory`` that are directories and no links; on the live host all names."""
         if self.live or directory is None:
             return self.names(directory)
-        try:
-            base = self._opened_directory(directory)
-        except OSError as error:
-            self._refused(error, directory)
-            return []
-        try:
-            with os.scandir(base) as entries:
-                return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-        finally:
-            os.close(base)
+        with self.opened(directory) as place:
+            return place.directories()
 
     def each(
         self, directory: Directory | None, names: Sequence[str], limit: int = VALUE_LIMIT
@@ -176,24 +240,29 @@ class Root:
         :param directory: may be a CPU's ``topology`` or the like unseen: a link in its place is not followed.
         :param names: files in it, or in what :meth:`directories` named there (``"24/smp_affinity_list"``).
         """
-        if directory is None or not names:
-            return [None] * len(names)
-        try:
-            base = self._opened_directory(directory)
-        except OSError as error:
-            self._refused(error, directory)
-            return [None] * len(names)
-        try:
-            return [self._value(base, directory, name, limit) for name in names]
-        finally:
-            os.close(base)
+        if not names:
+            return []
+        with self.opened(directory) as place:
+            return place.each(names, limit)
 
-    def _value(
-        self, base: int | None, directory: Directory, name: str, limit: int, whole: bool = True
+    def value(
+        self,
+        base: int | None,
+        directory: Directory,
+        name: str,
+        limit: int,
+        *,
+        whole: bool = True,
+        plain: bool = False,
     ) -> bytes | None:
+        """Return the content of the file ``name`` of ``directory``.
+
+        :param base: a descriptor of ``directory``, if any. :param plain: it was listed as a plain file.
+        :param whole: None is returned of a longer file; else the beginning.
+        """
         path = f"{self._prefix}{directory}/{name}" if base is None else name
         try:
-            descriptor = self._opened(path, base)
+            descriptor = self._opened(path, base, plain)
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno == errno.ELOOP and not self.live:
                 place = f"{directory}/{name}"
@@ -201,8 +270,8 @@ class Root:
                 # What was resolved and is a link now was swapped meanwhile: it is not followed.
                 if real is not None and real != place.lstrip("/"):
                     above, _, name = real.rpartition("/")
-                    return self._value(None, Directory(above), name, limit, whole)
-            self._refused(error, directory, name)
+                    return self.value(None, Directory(above), name, limit, whole=whole)
+            self.refused(error, directory, name)
             return None
         try:
             # A value of sysfs and a record of /proc come in one piece; only a full chunk can have more behind it.
@@ -220,16 +289,17 @@ class Root:
             os.close(descriptor)
         return data if len(data) <= limit else self._cut(data, limit, whole, directory, name)
 
-    def _opened(self, path: str, base: int | None) -> int:
+    def _opened(self, path: str, base: int | None, plain: bool) -> int:
         if self.live:
             return os.open(path, _LIVE_FLAGS, dir_fd=base)
         if base is None:
             return bounded_read.open_plain(path, inside=self._inside, links=False)
         # One of very many. A look beforehand is enough: the last name is the kernel's, no device outside of the
         # root is called so, and a link in its place is not followed.
-        mode = os.stat(path, dir_fd=base, follow_symlinks=False).st_mode
-        if not stat.S_ISREG(mode):
-            bounded_read.check_plain(mode)
+        if not plain:
+            mode = os.lstat(path, dir_fd=base).st_mode
+            if not stat.S_ISREG(mode):
+                bounded_read.check_plain(mode)
         return os.open(path, _RECORDED_FLAGS, dir_fd=base)
 
     def _cut(self, data: bytes, limit: int, whole: bool, *place: str) -> bytes | None:
@@ -238,7 +308,8 @@ class Root:
         self.notes.add(NoteCode.TOO_LONG, "/".join(place))
         return None
 
-    def _refused(self, error: Exception, *place: str) -> None:
+    def refused(self, error: Exception, *place: str) -> None:
+        """Note why what is at ``place`` cannot be opened, where that is worth a note."""
         if isinstance(error, PermissionError):
             self.notes.add(NoteCode.NO_PERMISSION, "/".join(place))
         elif isinstance(error, OSError) and error.errno == errno.EINVAL and not self.live:
@@ -309,14 +380,14 @@ class Root:
 
         None when it cannot be read or is longer than ``limit`` bytes (which is noted).
         """
-        return None if directory is None else self._value(None, directory, name, limit)
+        return None if directory is None else self.value(None, directory, name, limit)
 
     def head(self, directory: Directory | None, name: str, size: int) -> bytes:
         """Return up to ``size`` bytes from the beginning; empty when it cannot be read."""
         return (
             b""
             if directory is None
-            else self._value(None, directory, name, size, whole=False) or b""
+            else self.value(None, directory, name, size, whole=False) or b""
         )
 
     def text(self, directory: Directory | None, name: str) -> str | None:

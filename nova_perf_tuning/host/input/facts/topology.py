@@ -28,6 +28,7 @@ _MAX_DISTANCE: Final = 255  # a byte in the ACPI SLIT
 #: Newest name first: Linux 5.3 (core_cpus_list), 2.6.29 (thread_siblings_list), before (a mask
 #: only).
 _CORE_SETS: Final = ("core_cpus_list", "thread_siblings_list", "thread_siblings")
+_CORE_FILES: Final = (_CORE_SETS[0], "core_id", "physical_package_id")
 _PACKAGE_SETS: Final = ("package_cpus_list", "core_siblings_list")
 _NODE_SETS: Final = ("cpulist", "cpumap")
 _CACHE_SETS: Final = ("shared_cpu_map", "shared_cpu_list")
@@ -108,7 +109,7 @@ def _read_cpus(
 
     :param modules: the kernel's lists of threads name modules of two cores.
     """
-    cores = _read_cores(root, directories, online, modules)
+    cores = _read_cores(root, base, directories, online, modules)
     capacities = _read_capacities(root, base, directories, list(cores))
     caches = _read_caches(root, directories, cores, online)
     inner = _read_l2(root, directories, cores, online)
@@ -193,7 +194,11 @@ class _Core(NamedTuple):
 
 
 def _read_cores(
-    root: Root, directories: Mapping[int, Directory], online: frozenset[int], modules: bool
+    root: Root,
+    base: Directory | None,
+    directories: Mapping[int, Directory],
+    online: frozenset[int],
+    modules: bool,
 ) -> dict[int, _Core]:
     """Return the cores by the first CPU of each.
 
@@ -203,43 +208,42 @@ def _read_cores(
     cores: dict[int, _Core] = {}
     claimed: set[int] = set()
     unnamed: dict[frozenset[int], int] = {}
-    for cpu in sorted(online):
-        if cpu in claimed:
-            continue
-        place = Directory(f"{directories[cpu]}/topology")
-        data, core_id, package_id = root.each(
-            place, (_CORE_SETS[0], "core_id", "physical_package_id")
-        )
-        if data is None:
-            threads = _members(
-                root, root.child(directories[cpu], "topology"), _CORE_SETS[1:], online
-            )
-        else:
-            listed = cpulist.find(root.line(data, directories[cpu]))
-            threads = None if listed is None else set(listed & online)
-        if modules:
-            threads = {cpu}
-        elif threads is None:
-            root.notes.add(NoteCode.CORE_UNKNOWN, f"CPU {cpu}")
-            threads = {cpu}
-        elif cpu not in threads or len(threads) > _MAX_THREADS:
-            root.notes.add(NoteCode.CORE_ABSURD, f"CPU {cpu}")
-            threads = {cpu}
-        elif not threads.isdisjoint(claimed):
-            root.notes.add(NoteCode.CORES_OVERLAP, f"CPU {cpu}")
-            threads -= claimed
-        package = _natural(root, package_id)
-        if package is None:
-            members = (
-                _members(root, root.child(directories[cpu], "topology"), _PACKAGE_SETS, online)
-                or ()
-            )
-            if cpu in members:
-                package = unnamed.setdefault(frozenset(members), len(unnamed))
+    with root.opened(base) as above:
+        for cpu in sorted(online):
+            if cpu in claimed:
+                continue
+            with above.opened(f"cpu{cpu}/topology") as place:
+                data, core_id, package_id = place.each(_CORE_FILES)
+            if data is None:
+                threads = _members(
+                    root, root.child(directories[cpu], "topology"), _CORE_SETS[1:], online
+                )
             else:
-                root.notes.add(NoteCode.PACKAGE_UNKNOWN, f"CPU {cpu}")
-        cores[cpu] = _Core(threads, _natural(root, core_id), package)
-        claimed |= threads
+                listed = cpulist.find(root.line(data, directories[cpu]))
+                threads = None if listed is None else set(listed & online)
+            if modules:
+                threads = {cpu}
+            elif threads is None:
+                root.notes.add(NoteCode.CORE_UNKNOWN, f"CPU {cpu}")
+                threads = {cpu}
+            elif cpu not in threads or len(threads) > _MAX_THREADS:
+                root.notes.add(NoteCode.CORE_ABSURD, f"CPU {cpu}")
+                threads = {cpu}
+            elif not threads.isdisjoint(claimed):
+                root.notes.add(NoteCode.CORES_OVERLAP, f"CPU {cpu}")
+                threads -= claimed
+            package = _natural(root, package_id)
+            if package is None:
+                members = (
+                    _members(root, root.child(directories[cpu], "topology"), _PACKAGE_SETS, online)
+                    or ()
+                )
+                if cpu in members:
+                    package = unnamed.setdefault(frozenset(members), len(unnamed))
+                else:
+                    root.notes.add(NoteCode.PACKAGE_UNKNOWN, f"CPU {cpu}")
+            cores[cpu] = _Core(threads, _natural(root, core_id), package)
+            claimed |= threads
     return cores
 
 
@@ -339,8 +343,9 @@ def _read_caches(
         if cpu in caches:
             continue
         place = Directory(f"{directories[cpu]}/cache")
-        indexes = [name for name in root.directories(place) if name.startswith("index")]
-        levels = root.each(place, [f"{index}/level" for index in indexes])
+        with root.opened(place) as cache:
+            indexes = [name for name in cache.directories() if name.startswith("index")]
+            levels = cache.each([f"{index}/level" for index in indexes])
         for index, level in zip(indexes, levels, strict=True):
             if level == b"3\n":
                 cpus = _members(root, root.child(place, index), _CACHE_SETS, online)

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """NICs, interrupts, guests and the rest of the facts, on small hand-made hosts with the traps of real ones."""
 
+import collections
+import os
 import pathlib
+import re
+from unittest import mock
 
 from nova_perf_tuning.host.input.facts import devices, guests, reader
 from nova_perf_tuning.host.input.facts.root import Root
@@ -53,6 +57,26 @@ class TestProcesses(testcase.TestCase):
         self.assertEqual(names - {gone.name}, {guest.name for guest in after.guests})
         noted = [note.code for note in after.warnings]
         self.assertIn(NoteCode.PROCESS_NOT_QEMU, noted)
+
+
+class TestSystemCalls(testcase.TestCase):
+    def test_directory_of_many_is_opened_once(self) -> None:
+        """A host has thousands of them: to open one takes as long as to read a file in it."""
+        root = sysroots.make_host(self)
+        opened: collections.Counter[str] = collections.Counter()
+        really = os.open
+
+        def counted(path: str, flags: int, *arguments: int, **more: int) -> int:
+            descriptor = really(path, flags, *arguments, **more)
+            opened[os.readlink(f"/proc/self/fd/{descriptor}").removeprefix(f"{root}/")] += 1
+            return descriptor
+
+        with mock.patch.object(os, "open", counted):
+            facts = reader.read_host(root)
+        many = re.compile(r"proc/irq/\d+|proc/\d+/task|.*/(queues|topology|cache)")
+        times = {path: number for path, number in opened.items() if many.fullmatch(path)}
+        self.assertLess(len(facts.irqs) + len(facts.guests) + len(facts.nics), len(times))
+        self.assertEqual({}, {path: number for path, number in times.items() if number > 1})
 
 
 class TestNics(testcase.TestCase):

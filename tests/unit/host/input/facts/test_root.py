@@ -138,12 +138,48 @@ class TestDirectory(testcase.TestCase):
         self.assertEqual([], self.root.names(real))
         self.assertEqual([], self.root.directories(self.sys))
 
-    def test_names_in_each_of_many_directories(self) -> None:
+    def test_each_of_many_directories(self) -> None:
         """What :meth:`Root.directories` named may be a link by then, which is not followed."""
         names = ["real", "out_directory", "relative", "value", "nowhere"]
-        self.assertEqual([["file"], [], [], [], []], self.root.names_in_each(self.sys, names))
-        self.assertEqual([[], []], self.root.names_in_each(None, ["real", "relative"]))
-        self.assertEqual([[]], self.root.names_in_each(Directory("sys/out_directory"), ["secret"]))
+        places = self.root.opened_each(self.sys, names)
+        self.assertEqual([["file"], [], [], [], []], [place.names() for place in places])
+        places = self.root.opened_each(self.sys, names)
+        contents = [place.each(["file", "secret"]) for place in places]
+        self.assertEqual([[b"inside\n", None]] + [[None, None]] * 4, contents)
+        for nothing in (None, Directory("sys/out_directory")):
+            with self.subTest(nothing):
+                places = self.root.opened_each(nothing, ["real", "secret"])
+                self.assertEqual([[], []], [place.directories() for place in places])
+
+    def test_directory_is_open_no_longer_than_needed(self) -> None:
+        before = os.listdir("/proc/self/fd")
+        with self.root.opened(self.sys) as place, place.opened("real") as real:
+            self.assertEqual([b"inside\n"], real.each(["file"]))
+            self.assertEqual(["file"], real.names())
+            self.assertIn("real", place.directories())
+        for _place in self.root.opened_each(self.sys, ["real", "nowhere", "real"]):
+            pass
+        self.assertEqual(before, os.listdir("/proc/self/fd"))
+
+    def test_listed_plain_file_needs_no_other_look(self) -> None:
+        """A look at each of some thousand interrupts' files costs half of reading it."""
+        os.mkfifo(f"{self.path}/sys/fifo")
+        looks: list[str] = []
+        really = os.lstat
+
+        def watched(path: str, *, dir_fd: int | None = None) -> os.stat_result:
+            looks.append(path)
+            return really(path, dir_fd=dir_fd)
+
+        with self.root.opened(self.sys) as place, mock.patch.object(os, "lstat", watched):
+            self.assertEqual([b"7\n"], place.each(["value"]))
+            self.assertEqual(["value"], looks)
+            self.assertIn("fifo", place.names())
+            self.assertEqual([b"7\n", None, None], place.each(["value", "fifo", "out_file"]))
+        self.assertNotIn("value", looks[1:])
+        self.assertEqual(
+            (Note.of(NoteCode.NOT_A_FILE, places=("sys/fifo",)),), self.root.notes.all()
+        )
 
     def test_nothing_below_nothing(self) -> None:
         for nothing in (None, Directory("not/there")):
@@ -212,9 +248,12 @@ class TestArchive(testcase.TestCase):
                 self.assertIsNone(root.read(sys, "circle"))
                 self.assertIsNone(root.directory("etc"))
                 self.assertEqual(b"absolute\n", root.read(root.directory("proc"), "version"))
-                self.assertEqual(
-                    [["file"], [], []], root.names_in_each(sys, ["real", "value", "nowhere"])
-                )
+                places = root.opened_each(sys, ["real", "value", "nowhere"])
+                self.assertEqual([["file"], [], []], [place.names() for place in places])
+                with root.opened(sys) as place, place.opened("real") as real:
+                    self.assertIn("real", place.directories())
+                    self.assertEqual([b"7\n", None], place.each(["value", "nowhere"]))
+                    self.assertEqual([b"inside\n"], real.each(["file"]))
                 self.assertTrue(root.has(sys, "value"))
                 self.assertEqual(b"7", root.head(sys, "value", 1))
 
