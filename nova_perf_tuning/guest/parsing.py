@@ -132,18 +132,22 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
     count = len(running)
     pins: dict[int, str] = {}
     own_cpus = None
+    tuning = list(grandchildren(root, "cputune"))
+    numatune = list(grandchildren(root, "numatune"))
     every = attribute(root, "vcpu", "cpuset")  # Nova writes it for guests that float over a set
     if every.strip():
         own_cpus = cpuset(every, "vcpu")
         pins = dict.fromkeys(running, own_cpus)
-    for vcpu, text in _pins(root, "vcpu", MAX_VCPUS).items():
+    for vcpu, text in _pins(tuning, "vcpu", MAX_VCPUS).items():
         if vcpu in running:
             pins[vcpu] = text
     emulator_pin = None
-    emulator = next(grandchildren(root, "cputune", "emulatorpin"), None)
+    emulator = _of_tag(tuning, "emulatorpin")
     if emulator is not None and emulator.get("cpuset") is not None:
         emulator_pin = cpuset(emulator.get("cpuset", ""), "emulatorpin")
     numad = attribute(root, "vcpu", "placement") == "auto"
+    memory = _of_tag(numatune, "memory")
+    numad_memory = numad or (memory is not None and memory.get("placement") == "auto")
     hostdevs = _HOSTDEVS(root)
     specs, title = _metadata(grandchildren(root, "metadata"))
     request, request_error = _request(specs)
@@ -162,8 +166,8 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
         vcpu_pins=pins,
         emulator_pin=emulator_pin,
         iothreads=iothreads(root),
-        iothread_pins=_pins(root, "iothread", MAX_IOTHREADS),
-        memory_nodes=_memory_nodes(grandchildren(root, "numatune")),
+        iothread_pins=_pins(tuning, "iothread", MAX_IOTHREADS),
+        memory_nodes=_memory_nodes(numatune),
         interfaces=tuple(map(_interface, grandchildren(root, "devices", "interface"))),
         hostdevs=tuple(_pci_address(address.attrib) for address in hostdevs),
         dedicated=_is_dedicated(specs, count, pins),
@@ -175,7 +179,7 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
         pid=pid,
         cpuset=own_cpus,
         numad_cpus=numad,
-        numad_memory=numad or _shown(root, "numatune/memory", "placement") == "auto",
+        numad_memory=numad_memory,
     )
 
 
@@ -315,6 +319,14 @@ def grandchildren(element: etree._Element, parent: str, *tags: str) -> Iterator[
     )
 
 
+def _of_tag(elements: Iterable[etree._Element], tag: str) -> etree._Element | None:
+    """Return the first of the elements that has that tag."""
+    for element in elements:
+        if element.tag == tag:
+            return element
+    return None
+
+
 def attribute(element: etree._Element, tag: str, name: str) -> str:
     """Return an attribute of a child, empty where there is none."""
     child = first(element, tag)
@@ -420,19 +432,25 @@ def iothreads(domain: etree._Element) -> int:
     return number(_text(domain, "iothreads") or "0", 0, MAX_IOTHREADS, "<iothreads>")
 
 
-def _pins(root: etree._Element, kind: str, most: int) -> dict[int, str]:
+def _pins(tuning: Iterable[etree._Element], kind: str, most: int) -> dict[int, str]:
     """Return the pins of vCPUs or of I/O threads; DomainError: one has two, which libvirt refuses too.
 
     One that lacks an attribute pins nothing; it is among what :mod:`.shape` finds missing.
+
+    :param tuning: the children of ``<cputune>``.
     """
     pins: dict[int, str] = {}
-    for pin in grandchildren(root, "cputune", f"{kind}pin"):
-        if pin.get(kind) is None or pin.get("cpuset") is None:
+    tag = f"{kind}pin"
+    for pin in tuning:
+        if pin.tag != tag:
             continue
-        index = number(pin.get(kind, ""), 0, most, f"{kind}pin {kind}")
+        pinned, cpus = pin.get(kind), pin.get("cpuset")
+        if pinned is None or cpus is None:
+            continue
+        index = number(pinned, 0, most, f"{kind}pin {kind}")
         if index in pins:
             raise DomainError(f"{kind} {index} has two <{kind}pin>; libvirt allows one")
-        pins[index] = cpuset(pin.get("cpuset", ""), f"{kind}pin")
+        pins[index] = cpuset(cpus, f"{kind}pin")
     return pins
 
 
