@@ -60,6 +60,10 @@ class NohzFull(HostRule):
     def check(self, host: Host) -> Iterator[Finding]:
         full = cpulist.parse(host.facts.nohz_full)
         ignored = self._ignored(host) - full
+        if full and ignored == {0}:
+            ignored = (
+                frozenset()
+            )  # the kernel takes the CPU that boots out of the list, and says so
         need(full or ignored, "no nohz_full")
         if ignored:
             shown = host.text(NOHZ_FULL[1:])
@@ -169,12 +173,14 @@ class BootParameters(HostRule):
             f"{_CMDLINE} is not in this record",
             NoDataError,
         )
-        for key, value in host.boot.items():
-            if key in _LISTS and value.endswith(","):
+        words = list(host.boot.items())
+        for at, (key, value) in enumerate(words):
+            behind = words[at + 1][0] if at + 1 < len(words) else ""
+            if key in _LISTS and value.endswith(",") and cpulist.find(behind):
                 yield self.finding(
-                    [(_CMDLINE, f"{key}={value}")],
-                    f"a blank ends the list of {key}=: the CPUs behind it have no effect",
-                    f"{key}= with all CPUs and no blank between them (/etc/default/grub), and a reboot",
+                    [(_CMDLINE, f"{key}={value} {behind}")],
+                    f"a blank ends the list of {key}=: CPUs {behind} have no effect",
+                    f"{key}={value}{behind} (/etc/default/grub), and a reboot",
                     subject=key,
                 )
             name = meant(key)

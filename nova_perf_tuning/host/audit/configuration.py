@@ -16,6 +16,7 @@ from nova_perf_tuning.host.plan import layout
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, NoDataError, known, named, need
 
+_SMT = "sys/devices/system/cpu/smt/control"
 #: The slice of guests; libvirt puts all of them there.
 MACHINE = "machine.slice"
 #: An option of nova.conf: its section and its name.
@@ -180,7 +181,10 @@ class NovaCpuSets(HostRule):
 
 
 def _bring_online(host: Host, cpus: frozenset[int]) -> str:
-    """Return the command that brings CPUs online; of s390x a CPU may be deconfigured first."""
+    """Return the command that brings CPUs online.
+
+    Of s390x a CPU may be deconfigured; with SMT off the kernel refuses siblings (EPERM).
+    """
     standby: set[int] = set()
     for cpu in cpus:
         if host.text(f"sys/devices/system/cpu/cpu{cpu}/configure") == "0":
@@ -188,6 +192,11 @@ def _bring_online(host: Host, cpus: frozenset[int]) -> str:
     online = f"chcpu -e {cpulist.format(cpus)}"
     if standby:
         return f"chcpu -c {cpulist.format(standby)} && {online}"
+    control = host.text(_SMT)
+    if control == "off":
+        return f"echo on > /{_SMT} && {online}"
+    if control == "forceoff":
+        return f"no nosmt=force on the kernel's command line, a reboot, then {online}"
     return online
 
 

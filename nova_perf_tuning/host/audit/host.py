@@ -542,6 +542,7 @@ def recorded_cmdline(line: str) -> str:
     for word in _words(line):
         plain = word.isprintable() and not set(word) & set(" \t\"'")
         key = word.partition("=")[0]
-        if plain and (_as_the_kernel(key) in _RECORDED or meant(key)):
+        # A list alone is the rest of one that a blank has ended.
+        if plain and (_as_the_kernel(key) in _RECORDED or meant(key) or cpulist.find(word)):
             kept.append(word)
     return " ".join(kept)

@@ -52,11 +52,22 @@ class MisspeltTest(testcase.TestCase):
     def test_a_blank_ends_a_list(self) -> None:
         for line, subjects in (
             ("isolcpus=2, 3 irqaffinity=0-1", ["isolcpus"]),
-            ("isolcpus=2,3 nohz_full=2, 3 console=ttyS0,", ["nohz_full"]),
+            ("isolcpus=2,3 nohz_full=2, 3-5,7 console=ttyS0,", ["nohz_full"]),
+            ("isolcpus=2,3, quiet", []),
+            ("isolcpus=2,3,", []),
         ):
-            report = audit_cases.judge("boot-parameter-misspelt", {"proc/cmdline": f"{line}\n"})
-            self.assertEqual(subjects, [finding.subject for finding in report.findings])
-            self.assertIn(f"a blank ends the list of {subjects[0]}=", report.findings[0].why)
+            for text in (line, host.recorded_cmdline(line)):
+                changes = {"proc/cmdline": f"{text}\n"}
+                report = audit_cases.judge("boot-parameter-misspelt", changes)
+                self.assertEqual(subjects, [finding.subject for finding in report.findings])
+
+    def test_the_cpu_that_boots_keeps_its_tick(self) -> None:
+        cpu = "sys/devices/system/cpu"
+        for kept, found in (("1-15", False), ("2-15", True), ("", True)):
+            changes = {"proc/cmdline": "nohz_full=all\n", f"{cpu}/nohz_full": f"{kept}\n"}
+            report = audit_cases.judge("nohz-full-mismatch", changes)
+            asked = [one for one in report.findings if "nohz_full= asks for" in one.why]
+            self.assertEqual(found, bool(asked), kept)
 
     def test_dashes_are_underscores(self) -> None:
         line = {"proc/cmdline": "nohz-full=0-1\n"}

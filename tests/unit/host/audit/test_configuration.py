@@ -32,6 +32,20 @@ class MisplacedTest(testcase.TestCase):
             self.assertEqual("error", finding.level.value)
             self.assertEqual(said, "a comment behind a value" in finding.why, finding.why)
 
+    def test_siblings_that_are_offline_with_smt(self) -> None:
+        cpu = "sys/devices/system/cpu"
+        offline = {f"{cpu}/online": "0-11,14-15\n"}
+        for control, command in (
+            ("on", "chcpu -e 12-13"),
+            ("notsupported", "chcpu -e 12-13"),
+            ("off", f"echo on > /{cpu}/smt/control && chcpu -e 12-13"),
+            ("forceoff", "no nosmt=force on the kernel's command line, a reboot, then chcpu"),
+        ):
+            changes = {**offline, f"{cpu}/smt/control": f"{control}\n"}
+            report = audit_cases.judge("nova-cpu-sets", changes)
+            remedies = [one.remedy for one in report.findings if "offline" in one.why]
+            self.assertTrue(remedies and remedies[0].startswith(command), (control, remedies))
+
     def test_a_reference_to_another_option_is_unknown(self) -> None:
         text = "[compute]\ncpu_dedicated_set = $mine\n"
         report = audit_cases.judge("nova-cpu-sets", {_NOVA: text})
