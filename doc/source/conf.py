@@ -19,7 +19,7 @@ exclude_patterns = []
 
 # From these pages, not for the site alone: tools/build_package.py puts them into the wheel.
 man_pages = [
-    ("reference/cli", "nova-perf", "tune a KVM compute host and prove what it gains", [author], 1),
+    ("reference/cli", "nova-perf", "tune a KVM compute host and measure the gain", [author], 1),
     ("reference/nova-perf-agent", "nova-perf-agent", "keep a compute host tuned", [author], 1),
     (
         "reference/nova-perf-status",

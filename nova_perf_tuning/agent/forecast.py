@@ -198,7 +198,7 @@ def read(path: str, inside: str = "") -> list[DueChange]:
             if number == text.count("\n") + 1:  # the agent was killed while it wrote the last one
                 break
             raise ForecastError(
-                f"{path}:{number}: no line of this program: remove the file"
+                f"{path}:{number}: not a line of this program: remove the file"
             ) from None
         place = open_at.pop(change.key, None)
         if step is ForecastStep.DUE:

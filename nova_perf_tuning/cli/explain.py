@@ -100,7 +100,7 @@ def _becomes(row: explanation.Row) -> list[str]:
         lines.append("native: Nova's own")
     elif not row.spec.startswith(vocabulary.PREFIX):
         lines.append(
-            "left alone: neither perf: nor hw:, so Nova or its scheduler reads it, or nobody"
+            "left alone: neither perf: nor hw:, so only Nova or its scheduler may read it"
         )
     elif row.native:
         native = ", ".join(f"{key}={value}" for key, value in row.native.items())

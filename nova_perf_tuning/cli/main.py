@@ -18,7 +18,7 @@ from nova_perf_tuning.cli import command
 
 NAMESPACE = "nova_perf_tuning.cli"
 _FIRST_STEPS = """\
-nova-perf tunes a KVM compute host for its guests, and proves what it gains.
+nova-perf tunes a KVM compute host for its guests, and measures what that gains.
   nova-perf audit     what keeps guests on this host slow, with remedies
   nova-perf plan      where interrupts and threads belong, with reasons; changes nothing
   nova-perf apply     writes the plan; 'nova-perf restore' undoes it

@@ -30,7 +30,8 @@ _ROLES = {
     "dedicated": "owned by guests: nothing of the host is placed there",
     "isolated": "kept from the scheduler by the kernel (isolcpus, partitions)",
     "tickless": "no timer tick while one thread runs (nohz_full); the scheduler uses them",
-    "excluded": "nobody's, and kept free of services (CPUAffinity=, TuneD); interrupts stay away, too",
+    "excluded": "owned by nobody, and kept free of services (CPUAffinity=, TuneD); interrupts "
+    "stay away as well",
     "programs": "other programs poll here: nothing of the host is placed there",
     "vcpu": "vCPU threads may run here",
     "emulator": "emulator threads may run here",

@@ -82,7 +82,8 @@ class Report(command.PerfCommand):
             return
         if args.arm and args.ndjson is not None:
             raise options.OptionError(
-                "--ndjson needs RESULTS.json: output files name no time and no host to tell trials by"
+                "--ndjson needs RESULTS.json: output files name no time and no host that "
+                "distinguish trials"
             )
         path = args.output
         if path is None and args.format != "json" and args.ndjson is None:
@@ -199,7 +200,7 @@ def _check_audit_options(args: argparse.Namespace) -> None:
     if args.ndjson is not None:
         given.append("--ndjson")
     if given:
-        raise options.OptionError(f"{', '.join(given)}: --audits gives HTML alone; leave it out")
+        raise options.OptionError(f"{', '.join(given)}: --audits gives only HTML; leave it out")
 
 
 def _audits_in(file: str) -> list[tuple[str, Any]]:

@@ -115,7 +115,7 @@ def _show(
     head = ("result", "kind", "target", "original", "current", "detail")
     command.print_rows(head, [row for row in rows if row["result"] not in _PLAIN])
     if RestoreResult.STALE.value in counts:
-        print("the host has booted since some settings were applied: those settings are gone")
+        print("the host has rebooted since some settings were applied: those settings are gone")
     if done:
         named = {_WORDS.get(result, result): number for result, number in counts.items()}
         command.say(command.summary(named, "setting"))

@@ -276,7 +276,7 @@ def _agent_notes(agent: state.AgentState) -> list[str]:
     lines += [f"agent: nova.conf: {', '.join(agent.nova_config) or 'none was found'}"]
     if agent.skipped:
         lines.append(
-            f"agent: {agent.skipped} passes put off while a command was changing this host"
+            f"agent: {agent.skipped} passes postponed while a command was changing this host"
         )
     if agent.error:
         lines.append(f"agent: cannot work: {agent.error}")

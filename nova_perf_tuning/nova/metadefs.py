@@ -35,8 +35,8 @@ def namespaces() -> Mapping[str, Namespace]:
         "compute-perf-tuning.json": {
             "namespace": "OS::Compute::PerfTuning",
             "display_name": "Performance tuning",
-            "description": "What a flavor asks of its guests' queues, I/O threads, balloon and host threads, and "
-            "of the host's overhead.",
+            "description": "What a flavor requests for its guests' queues, I/O threads, balloon "
+            "and host threads, and for the host's overhead.",
             **_PUBLIC,
             "resource_type_associations": [{"name": "OS::Nova::Flavor", "prefix": flavor}],
             "properties": {
@@ -47,8 +47,8 @@ def namespaces() -> Mapping[str, Namespace]:
         "compute-perf-tuning-image.json": {
             "namespace": "OS::Compute::PerfTuningImage",
             "display_name": "Performance tuning for images",
-            "description": "What an image may ask of its guests' queues, rings, offloads, I/O threads and "
-            "balloon. The flavor wins.",
+            "description": "What an image may request for its guests' queues, rings, offloads, "
+            "I/O threads and balloon. The flavor wins.",
             **_PUBLIC,
             "resource_type_associations": [
                 {"name": "OS::Glance::Image", "prefix": image},

@@ -141,8 +141,9 @@ def _with_novas(facts: SpecFacts) -> Iterator[Finding]:
             "single-queue-of-multiqueue-tap",
             f"{facts.stated('vif_queues')} contradicts {MULTIQUEUE}=true: a tap device made for several "
             "queues cannot be opened with one",
-            f"set {MULTIQUEUE}=false or ask for 2 or more",
-            "IFF_MULTI_QUEUE must agree between who makes a tap device and who opens it.",
+            f"set {MULTIQUEUE}=false or request 2 or more",
+            "IFF_MULTI_QUEUE must be the same for the program that makes a tap device and the "
+            "one that opens it.",
         )
     if request.irq_placement == "vcpu" and not facts.pinned:
         yield wrong(
@@ -160,7 +161,8 @@ def _with_novas(facts: SpecFacts) -> Iterator[Finding]:
                 rule,
                 f"{facts.stated(name)} needs a guest with a NUMA node of its own",
                 f"set hw:numa_nodes=1 or hw:cpu_policy=dedicated, or perf:{name}={otherwise}",
-                "Nova gives nodes to guests with a NUMA topology alone; others float over the host.",
+                "Nova gives nodes only to guests with a NUMA topology; others float over the "
+                "host.",
                 level,
             )
     confined = facts.pinned and facts.native(EMULATOR) != "share"
@@ -272,7 +274,10 @@ def guest_request(
 def native_missing(specs: Mapping[str, str], place: str = "") -> Finding:
     """Return the finding that a flavor lacks some of Nova's own specs; ``place``: who asks for them."""
     lacks = ", ".join(f"{key}={text}" for key, text in sorted(specs.items()))
-    why = "Nova's scheduler and os-vif read the flavor before a guest is built; they know no profiles."
+    why = (
+        "Nova's scheduler and os-vif read the flavor before a guest is built; they do not know "
+        "profiles."
+    )
     remedy = "set them: openstack perf flavor set FLAVOR writes them"
     return wrong(NATIVE_MISSING, f"{place}the flavor lacks {lacks}", remedy, why, Level.WARNING)
 

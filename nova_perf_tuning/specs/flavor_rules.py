@@ -178,7 +178,10 @@ def single_findings(
             parsing.parse({key: value}, profiles=profiles)
             readable[key] = value
         except parsing.SpecError as error:
-            why = "The driver refuses to build such a guest. Nova's API does not take it anew either."
+            why = (
+                "The driver refuses to build such a guest. Nova's API would not accept it again "
+                "either."
+            )
             results.append(unusable(key, value, error, why))
     return results, readable
 

@@ -94,7 +94,7 @@ def _check_image(
     own_key = f"{vocabulary.PREFIX}{image_key.removeprefix(vocabulary.IMAGE_PREFIX)}"
     if own_key in vocabulary.BY_KEY and image_key not in vocabulary.BY_IMAGE_PROPERTY:
         raise SpecError(
-            f"{image_key}: images cannot ask for it; set {own_key} on the flavor", "unknown-spec"
+            f"{image_key}: images cannot request it; set {own_key} on the flavor", "unknown-spec"
         )
     key = vocabulary.BY_IMAGE_PROPERTY.get(image_key, "")
     value = _value(key, image_key, text)

@@ -123,7 +123,7 @@ def _finite(loader: _Loader, node: yaml.ScalarNode) -> float:
     """Return a number; .nan compares with no limit, so that a schema lets it through."""
     value: float = loader.construct_yaml_float(node)
     if not math.isfinite(value):
-        problem = f"{node.value} is no finite number; write a figure"
+        problem = f"{node.value} is not a finite number; write a figure"
         raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
     return value
 

@@ -657,7 +657,7 @@ CASES: dict[str, Case] = {
         _sysctl("kernel/numa_balancing", "1"),
         "warning",
         "1",
-        message="its faults cost 3 guests pinned to 2 nodes: instance-1, scsi, windows",
+        message="its page faults slow 3 guests pinned to 2 nodes: instance-1, scsi, windows",
     ),
     # machine
     "kvm-missing": Case(

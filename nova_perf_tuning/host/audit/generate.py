@@ -315,7 +315,8 @@ def grub_args(host: Host) -> str:
     owned = cpulist.format(isolated)
     rest = cpulist.format(host.present - isolated - partitions)
     lines += [
-        "# Isolated CPUs are for pinned guests and PMD threads: what floats there piles up on one of them.",
+        "# Isolated CPUs are for pinned guests and PMD threads: floating threads pile up on one "
+        "of them.",
         f"isolcpus=managed_irq,domain,{owned} irqaffinity={rest}",
         "# For guests that need latency more than throughput, besides (costs every entry into the kernel):",
         f"#   nohz_full={owned} rcu_nocbs={owned}",

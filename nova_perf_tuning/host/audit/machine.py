@@ -488,10 +488,13 @@ class NumaBalancing(HostRule):
         pinned = _pinned(host)
         floating = [guest.name for guest in host.guests if not guest.domain.dedicated]
         if value != "0" and pinned and len(host.facts.nodes) > 1:
-            why = f"its faults cost {counted(len(pinned), 'guest')} pinned to {len(host.facts.nodes)} nodes: "
+            why = (
+                f"its page faults slow {counted(len(pinned), 'guest')} pinned to "
+                f"{len(host.facts.nodes)} nodes: "
+            )
             why += named(pinned)
             if floating:
-                why += f"; those that float may profit from it: {named(floating)}"
+                why += f"; floating guests may benefit from it: {named(floating)}"
             yield self.finding(
                 [(sysctl_path(key), value)],
                 why,

@@ -22,7 +22,10 @@ from nova_perf_tuning.rules import GIVEN, Finding, Level, NoDataError, named, ne
 
 #: NICs that are shown where a rule holds.
 _SHOWN: Final = 8
-_NOWHERE: Final = "first leave it a housekeeping CPU (rule nova-cpu-sets); 'nova-perf plan{given}' says what stops it"
+_NOWHERE: Final = (
+    "first leave the host a housekeeping CPU (rule nova-cpu-sets); 'nova-perf plan{given}' says "
+    "what stops it"
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -520,7 +520,11 @@ class Irqbalance(HostRule):
         if taken and taken <= banned:
             if not spare or not left:
                 return None
-            why = f"{name} bans {cpulist.named(spare)} as well, which nobody owns: all that it may move share "
+            why = (
+                f"{name} bans {cpulist.named(spare)} as well, which no guest or program owns: "
+                "all that it may "
+                "move share "
+            )
             why += f"{cpulist.named(left)}"
             return why, Level.INFO, f"IRQBALANCE_BANNED_CPULIST={cpulist.format(taken)}"
         if not host.runs_guests and not name:

@@ -18,10 +18,10 @@ from nova_perf_tuning.printing import counted
 
 #: The text of each code; the names in braces are the parameters of its notes.
 TEXTS: Final[Mapping[WindowCode, str]] = {
-    WindowCode.COUNTER_RESET: "began again in the window, lower bounds: {counters}",
+    WindowCode.COUNTER_RESET: "started again in the window, so lower bounds: {counters}",
     WindowCode.CPU_OFFLINE: "CPUs of guests that are offline are not watched: {cpus}",
     WindowCode.CPU_GONE: "offline at the end of the window, interrupts unknown: CPUs {cpus}",
-    WindowCode.CPU_CAME: "offline at the begin of the window, interrupts unknown: CPUs {cpus}",
+    WindowCode.CPU_CAME: "offline at the start of the window, interrupts unknown: CPUs {cpus}",
     WindowCode.SHORT_LIVED: (
         "sampled counts are lower bounds, and threads that live less than half a second may be "
         "missing; --trace sees them all"
@@ -33,7 +33,7 @@ TEXTS: Final[Mapping[WindowCode, str]] = {
         "CPU {cpu}: the trace was full after {seconds} s, {dropped} later events are missing"
     ),
     WindowCode.SENDERS_FULL: "the trace of senders was full, {dropped} interrupts are missing",
-    WindowCode.TRACE_UNREAD: "lines of the trace without their begin or not understood: {lines}",
+    WindowCode.TRACE_UNREAD: "lines of the trace without their start or not understood: {lines}",
 }
 
 

@@ -212,7 +212,7 @@ class SettingKind(abc.ABC):
             return Observation(State.UNREADABLE, None, clause(error), errors.code(error))
         if meanwhile is not None:
             return Observation(
-                State.PENDING, current, f"in effect on {meanwhile} until it fires next"
+                State.PENDING, current, f"in effect on {meanwhile} until it fires again"
             )
         return HELD
 

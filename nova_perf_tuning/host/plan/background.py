@@ -106,7 +106,10 @@ class _Work:
             taken = allowed & self.layout.reserved
             kept = allowed & self.layout.housekeeping
             value = thread.affinity
-            reason = f"{thread.name} may run on {cpulist.named(allowed)}, which nobody owns"
+            reason = (
+                f"{thread.name} may run on {cpulist.named(allowed)}, which no guest or program "
+                "owns"
+            )
             if taken:
                 value = cpulist.format(kept)
                 reason = (
@@ -137,7 +140,7 @@ class _Work:
         rule = _RULES.get(target, PlanRule.RPS_HOUSEKEEPING)
         taken = named & self.layout.reserved
         if not taken:
-            reason = f"{what} may use {cpulist.named(named)}, which nobody owns"
+            reason = f"{what} may use {cpulist.named(named)}, which no guest or program owns"
             yield host_model.Setting(kind, target, mask, mask, reason, rule)
             return
         kept = (named & self.layout.housekeeping) - self.isolated or self._pool(node)
@@ -145,7 +148,7 @@ class _Work:
             return
         outcome = "it is switched off"
         if kept:
-            outcome = f"left to it: {cpulist.named(kept)}"
+            outcome = f"reduced to {cpulist.named(kept)}"
         bits = sum(1 << cpu for cpu in kept)
         digits = max(len(mask) - mask.count(","), (bits.bit_length() + 3) // 4)
         value = steering.write_mask(bits, digits)

@@ -102,13 +102,11 @@ def in_order(settings: Iterable[Setting], kinds: Mapping[str, base.SettingKind])
     unique: dict[tuple[str, str], Setting] = {}
     for setting in settings:
         if setting.kind not in kinds:
-            raise base.TargetError(
-                f"{setting.kind[:40]!r} is no kind of setting that is installed"
-            )
+            raise base.TargetError(f"{setting.kind[:40]!r} is not an installed kind of setting")
         other = unique.setdefault((setting.kind, setting.target), setting)
         if other.value != setting.value:
             raise base.TargetError(
-                f"{setting.kind} {setting.target[:60]}: two values are asked for, "
+                f"{setting.kind} {setting.target[:60]}: two values are requested, "
                 f"{other.value[:40]} and {setting.value[:40]}: keep one"
             )
     return sorted(unique.values(), key=lambda setting: kinds[setting.kind].order)

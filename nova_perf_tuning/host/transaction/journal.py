@@ -424,10 +424,10 @@ def _checked_size(entry: Entry) -> int:
         texts.append(entry.written)
     for text in texts:
         if not isinstance(text, str):
-            raise TypeError("an entry has a value that is no text")
+            raise TypeError("an entry has a value that is not text")
     for seconds in (entry.since, entry.changed):
         if not (isinstance(seconds, float) and 0.0 <= seconds <= _LATEST):
-            raise TypeError("an entry has a time that is none")
+            raise TypeError("an entry has an invalid time")
     return sum(map(len, texts))
 
 

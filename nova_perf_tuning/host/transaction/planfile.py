@@ -65,7 +65,8 @@ def _setting(path: str, item: Any) -> host_model.Setting:
         fields = {name: item.get(name) or "" for name in _FIELDS}
     if not fields or not all(isinstance(text, str) for text in fields.values()):
         raise PlanFileError(
-            f"{path}: {str(item)[:80]!r} is no setting; see 'nova-perf plan -f json' for the form"
+            f"{path}: {str(item)[:80]!r} is not a setting; see 'nova-perf plan -f json' for the "
+            "form"
         )
     # They are for people and have names that tenants chose: what a terminal would obey in them is
     # no reason to refuse the plan.

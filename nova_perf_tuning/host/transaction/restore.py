@@ -100,7 +100,7 @@ def _restore(
     entry: Entry, kinds: Mapping[str, base.SettingKind], boot: str, force: bool
 ) -> Restoration:
     if verify.is_ended(entry, boot, kinds):
-        detail = "the host has booted since, and nothing that was written is left"
+        detail = "the host has rebooted since, and nothing that was written is left"
         return Restoration(entry, RestoreResult.STALE, None, detail)
     if entry.state == "held":
         return Restoration(entry, RestoreResult.ALREADY)

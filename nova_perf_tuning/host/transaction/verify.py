@@ -147,4 +147,4 @@ def likely_writer(
     for writer in files:
         if kind in writer.kinds:
             suspects.append(f"{writer.name} ({writer.path})")
-    return " or ".join(suspects) or "a program that is not known"
+    return " or ".join(suspects) or "an unknown program"

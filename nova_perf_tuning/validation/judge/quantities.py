@@ -98,7 +98,7 @@ def parse(text: str) -> Quantity:
     shown = text.strip()
     written = _WRITTEN.fullmatch(shown)
     if written is None:
-        raise QuantityError(f"'{shown[:40]}' is no number with its unit, such as {_EXAMPLES}")
+        raise QuantityError(f"'{shown[:40]}' is not a number with its unit, such as {_EXAMPLES}")
     number, unit = float(written[1]), written[2].strip()
     if not unit:
         raise QuantityError(f"'{shown[:40]}' has no unit; write it as in {_EXAMPLES}")
@@ -115,7 +115,7 @@ def seconds(text: str) -> float:
     """Return a time in seconds; QuantityError: the text is no time."""
     time = parse(text)
     if time.unit.dimension != TIME:
-        raise QuantityError(f"'{time.written[:40]}' is no time, such as 60s, 10m or 1h")
+        raise QuantityError(f"'{time.written[:40]}' is not a time, such as 60s, 10m or 1h")
     return time.value
 
 

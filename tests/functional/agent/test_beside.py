@@ -175,7 +175,7 @@ class BesideTest(BesideCase):
             self.until_told("WATCHDOG=1")
             self.assertEqual(("0-7", ""), (self.irq(), self.status()["error"]))
             out, _err = self.command("status")
-            self.assertIn("passes put off", out)
+            self.assertIn("passes postponed", out)
         self.until(lambda: self.irq() == "4", "the interrupt is placed again")
         _code, err = self.end(process)
         self.assertIn(f"process {os.getpid()} is changing this host", err)

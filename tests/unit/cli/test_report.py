@@ -55,7 +55,7 @@ class ReportTest(directories.DirectoryCase):
         for option, value in (("-f", "json"), ("--budget", "nosuch.yaml"), ("--ndjson", beside)):
             with self.subTest(option):
                 line = program.refused(self, "report", option, value, "--audits", audit)
-                self.assertIn(": --audits gives HTML alone", line)
+                self.assertIn(": --audits gives only HTML", line)
                 self.assertIn(option, line)
         self.assertEqual({"results.json", "host.json"}, set(os.listdir(self.directory)))
 

@@ -101,7 +101,7 @@ class StatusTest(StateCase):
             "holds 5; may have been written by irqbalance (pid 4242)", details["irq:24"]
         )
         self.assertEqual(
-            "holds 3c; may have been written by a program that is not known", details["eth0/rx-0"]
+            "holds 3c; may have been written by an unknown program", details["eth0/rx-0"]
         )
 
     def test_only_decimal_numbers_are_processes(self):

@@ -119,7 +119,7 @@ REMEDIES: tuple[tuple[str, hosts.Tree, str], ...] = (
     (
         "nic-irq-on-dedicated",
         {"etc/nova/nova.conf": "[compute]\ncpu_dedicated_set = 0-15\n"},
-        "^first leave it a housekeeping CPU",
+        "^first leave the host a housekeeping CPU",
     ),
     (
         "nic-irq-on-dedicated",

@@ -277,7 +277,7 @@ class FileTest(directories.DirectoryCase):
             (4, "(fio): sync_latency_p99 is in µs, so it cannot be limited to 10 MB/s"),
             (5, "(fio): min_duration is for max_value and min_value"),
             (6, "(fio): limits nothing; min_duration is for"),
-            (7, "(fio): min_duration: '60 IOPS' is no time"),
+            (7, "(fio): min_duration: '60 IOPS' is not a time"),
         ):
             self.assertIn(f"budgets[{index}] {text}", str(error))
         self.assertIn("two budgets for cpu (t): min_value 5 events/s is above", str(error))

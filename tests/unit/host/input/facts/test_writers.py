@@ -94,7 +94,7 @@ class WritersTest(testcase.TestCase):
         self.assertEqual(
             "irqbalance (pid 812) or systemd-udevd (/etc/systemd/network/10-nic.link)", who
         )
-        self.assertEqual("a program that is not known", verify.likely_writer("sysctl", {}, files))
+        self.assertEqual("an unknown program", verify.likely_writer("sysctl", {}, files))
 
     def test_agents_of_kubernetes_are_known_by_their_processes(self):
         for name in ("nri-resource-po", "katalyst-agent"):
