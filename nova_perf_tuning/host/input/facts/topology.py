@@ -112,7 +112,7 @@ def _read_cpus(
     cores = _read_cores(root, base, directories, online, modules)
     capacities = _read_capacities(root, base, directories, list(cores))
     caches = _read_caches(root, directories, cores, online)
-    inner = _read_l2(root, directories, cores, online)
+    inner = _read_l2(root, base, directories, cores, online)
     kinds = _read_kinds(root)
     places = _read_places(root, base, directories, cores)
     cpus: dict[int, host_model.Cpu] = {}
@@ -301,6 +301,7 @@ def _apart(
 
 def _read_l2(
     root: Root,
+    base: Directory | None,
     directories: Mapping[int, Directory],
     leaders: Collection[int],
     online: frozenset[int],
@@ -318,14 +319,14 @@ def _read_l2(
             indexes.append(name)
     if not indexes:
         return caches
-    for cpu in leaders:
-        if cpu in caches:
-            continue
-        place = Directory(f"{directories[cpu]}/cache/{indexes[0]}")
-        cpus = _members(root, place, _CACHE_SETS, online)
-        if cpus is not None:
-            free = frozenset(cpus.difference(caches)) | {cpu}
-            caches |= dict.fromkeys(free, cpulist.format(free))
+    with root.opened(base) as above:
+        for cpu in leaders:
+            if cpu in caches:
+                continue
+            with above.opened(f"cpu{cpu}/cache") as cache, cache.opened(indexes[0]) as place:
+                data = place.each(_CACHE_SETS[:1])[0]
+            directory = Directory(f"{directories[cpu]}/cache/{indexes[0]}")
+            caches |= _shared(root, cpu, data, directory, online, caches)
     return caches
 
 
@@ -342,19 +343,41 @@ def _read_caches(
     for cpu in leaders:
         if cpu in caches:
             continue
-        place = Directory(f"{directories[cpu]}/cache")
-        with root.opened(place) as cache:
+        directory = Directory(f"{directories[cpu]}/cache")
+        with root.opened(directory) as cache:
             indexes = [name for name in cache.directories() if name.startswith("index")]
             levels = cache.each([f"{index}/level" for index in indexes])
-        for index, level in zip(indexes, levels, strict=True):
-            if level == b"3\n":
-                cpus = _members(root, root.child(place, index), _CACHE_SETS, online)
-                if cpus is None:
-                    continue  # who shares it is not known
-                # The mask is zero on some ia64 machines, whose caches are not shared.
-                free = frozenset(cpus.difference(caches)) | {cpu}
-                caches |= dict.fromkeys(free, cpulist.format(free))
+            for index, level in zip(indexes, levels, strict=True):
+                if level == b"3\n":
+                    data = cache.each([f"{index}/{_CACHE_SETS[0]}"])[0]
+                    place = Directory(f"{directory}/{index}")
+                    caches |= _shared(root, cpu, data, place, online, caches)
     return caches
+
+
+def _shared(
+    root: Root,
+    cpu: int,
+    data: bytes | None,
+    directory: Directory,
+    online: frozenset[int],
+    known: Collection[int],
+) -> dict[int, str]:
+    """Return the cpulist of a cache of ``cpu`` for each CPU that shares it; empty: it is not known who does.
+
+    :param data: the mask of the CPUs that share it. :param directory: of the cache.
+    :param known: CPUs whose cache is known, which share no other.
+    """
+    mask = root.cpu_mask(data, directory, _CACHE_SETS[0])
+    if mask:
+        cpus: set[int] | None = set(cpulist.parse_mask(mask).intersection(online))
+    else:
+        cpus = _members(root, directory, _CACHE_SETS[1:], online)
+    if cpus is None:
+        return {}
+    # The mask is zero on some ia64 machines, whose caches are not shared.
+    sharers = frozenset(cpus.difference(known)) | {cpu}
+    return dict.fromkeys(sharers, cpulist.format(sharers))
 
 
 def _read_nodes(
