@@ -459,9 +459,11 @@ def cpuset(text: str, what: str) -> str:
 
     As libvirt (virBitmapParse) it takes blanks around numbers.
     """
-    text = _BLANKS.sub(r"\1", text.strip())
+    text = text.strip()
+    if len(text.split()) > 1:
+        text = _BLANKS.sub(r"\1", text)
     try:
-        if not text.strip():
+        if not text:
             raise cpulist.CpuListError("is empty")
         if ":" in text:  # a stride of the kernel, which libvirt does not have
             raise cpulist.CpuListError("has a stride")
