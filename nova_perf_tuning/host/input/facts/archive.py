@@ -4,7 +4,7 @@ read without unpacking it.
 
 Nothing is written to disk, so no name or link in the archive can reach out of it. Headers and
 members are read here: :mod:`tarfile` takes extended headers and sparse maps of any size into
-memory, and to read a header it takes five times as long.
+memory, and to read a header it takes four times as long.
 """
 
 import bz2
