@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How often work of the host reached guests' CPUs since the agent's metrics were first read.
 
-Two files of /proc are read, at most once a minute: on a large host the kernel formats a million
-counters for them. None is read while no guest has CPUs of its own.
+Two files of /proc are read, at most once a minute, and so seldom that it takes a four-thousandth of
+a CPU: on a large host the kernel formats a million counters for them. None is read while no guest
+has CPUs of its own.
 """
 
 import threading
@@ -11,12 +12,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from nova_perf_tuning.host.interference import counters, tables, window
-from nova_perf_tuning.host.interference.tables import CounterTexts
+from nova_perf_tuning.host.interference.tables import CounterChanges
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.channels import Channel
 
-#: Seconds from one reading to the next; in between the figures stay.
+#: Seconds from one reading to the next at least, and as a multiple of the CPU time that one takes;
+#: in between the figures stay.
 LEAST_S: Final = 60.0
+LEAST_MULTIPLE: Final = 4000
 #: What the two files know; each has a figure from the beginning.
 CHANNELS: Final = (
     Channel.INTERRUPTS,
@@ -28,8 +31,10 @@ CHANNELS: Final = (
 )
 
 
-def _read() -> CounterTexts:
-    return counters.read_tables(softirqs=False)
+#: Reads the tables; see :func:`.counters.read_changes`.
+_Read = Callable[
+    [CounterChanges, frozenset[int]], tuple[tables.CounterTables, tables.CounterTables] | None
+]
 
 
 class IntrusionCounter:
@@ -37,13 +42,15 @@ class IntrusionCounter:
 
     def __init__(
         self,
-        read: Callable[[], CounterTexts] = _read,
+        read: _Read = counters.read_changes,
         clock: Callable[[], float] = time.monotonic,
+        cpu_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self._read = read
         self._clock = clock
+        self._cpu_clock = cpu_clock
         self._due = -LEAST_S
-        self._last: CounterTexts | None = None
+        self._changes: CounterChanges | None = None
         self._cpus = frozenset[int]()
         self._counts = {channel.value: 0 for channel in CHANNELS}
         #: Each client of the metrics has a thread.
@@ -55,23 +62,24 @@ class IntrusionCounter:
         with self._lock:
             now = self._clock()
             if now >= self._due:
-                self._due = now + LEAST_S
+                begin_s = self._cpu_clock()
                 self._add(cpus)
+                spent_s = self._cpu_clock() - begin_s
+                self._due = now + max(LEAST_S, spent_s * LEAST_MULTIPLE)
             return {channel: float(count) for channel, count in self._counts.items()}
 
     def _add(self, cpus: frozenset[int]) -> None:
         if not cpus:
-            self._last = None
+            self._changes = None
             return
+        if self._changes is None:
+            self._changes = CounterChanges()
         try:
-            now = self._read()
+            readings = self._read(self._changes, self._cpus & cpus)
         except OSError:
             return
-        if self._last is not None:
-            lines_before, lines_now = tables.changed_lines(self._last.interrupts, now.interrupts)
-            before = CounterTexts(lines_before, self._last.softnet).parse(self._cpus)
-            after = CounterTexts(lines_now, now.softnet).parse(cpus)
-            found, _notes = window.of_tables(before, after)
+        if readings is not None:
+            found, _notes = window.of_tables(*readings)
             for intrusion in found:
                 self._counts[intrusion.channel.value] += intrusion.count
-        self._last, self._cpus = now, cpus
+        self._cpus = cpus

@@ -13,6 +13,8 @@ from nova_perf_tuning.host.interference import tables
 #: Tables of a host with hundreds of CPUs and thousands of interrupts have several megabytes.
 _MAX_TABLE: Final = 64 << 20
 _MAX_RECORD: Final = 4096
+_INTERRUPTS: Final = "/proc/interrupts"
+_SOFTNET: Final = "/proc/net/softnet_stat"
 #: PF_KTHREAD of include/linux/sched.h, in the field "flags" of stat.
 _PF_KTHREAD: Final = 0x00200000
 #: Places of the fields behind the name in /proc/PID/stat (proc(5) counts from 1, the name is 2).
@@ -49,22 +51,29 @@ class ThreadReading:
         return self.tid, self.start
 
 
-def read_tables(softirqs: bool = True) -> tables.CounterTexts:
+def read_tables() -> tables.CounterTexts:
     """Return the counters of all CPUs.
 
-    :param softirqs: False: their file is not read.
     :raises OSError: /proc cannot be read.
     """
-    interrupts, softnet = _table("/proc/interrupts"), _table("/proc/net/softnet_stat")
-    if not softirqs:
-        return tables.CounterTexts(interrupts, softnet)
-    return tables.CounterTexts(interrupts, softnet, _table("/proc/softirqs"))
+    texts: list[str] = []
+    for path in (_INTERRUPTS, _SOFTNET, "/proc/softirqs"):
+        with open(path, "rb") as file:  # a table of /proc comes in pieces
+            texts.append(file.read(_MAX_TABLE).decode("ascii", "replace"))
+    return tables.CounterTexts(*texts)
 
 
-def _table(path: str) -> str:
-    """Return a table of /proc, which comes in pieces."""
-    with open(path, "rb") as file:
-        return file.read(_MAX_TABLE).decode("ascii", "replace")
+def read_changes(
+    changes: tables.CounterChanges, cpus: frozenset[int]
+) -> tuple[tables.CounterTables, tables.CounterTables] | None:
+    """Read interrupts and packets, and return what :class:`.tables.CounterChanges` says.
+
+    :raises OSError: /proc cannot be read.
+    """
+    with open(_SOFTNET, "rb") as file:
+        softnet = file.read(_MAX_TABLE).decode("ascii", "replace")
+    with open(_INTERRUPTS, "rb") as rows:
+        return changes.read(rows, softnet, cpus)
 
 
 def read_threads(cpus: frozenset[int]) -> Iterator[ThreadReading]:

@@ -5,14 +5,18 @@ Formats: proc_interrupts(5); fs/proc/softirqs.c; softnet_seq_show() in net/core/
 """
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 #: The counters are unsigned int, and begin again at 0 behind the last.
 _WRAP: Final = 1 << 32
+#: Characters of a count in /proc/interrupts as the kernel writes most lines: a blank, ten digits.
+_WIDTH: Final = 11
 #: Columns of /proc/net/softnet_stat. Before Linux 5.10 a line does not say which CPU it is of.
 _RECEIVED_RPS: Final = 9
 _CPU: Final = 12
+#: Interrupt -> what it is, and CPU -> count.
+_Counts = dict[str, tuple[str, dict[int, int]]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,9 +54,7 @@ class CounterTexts:
         )
 
 
-def parse_counts(
-    text: str, wanted: Collection[int] | None = None
-) -> dict[str, tuple[str, dict[int, int]]]:
+def parse_counts(text: str, wanted: Collection[int] | None = None) -> _Counts:
     """Return interrupt -> what it is, and CPU -> count, without ``ERR``, which is of all CPUs.
 
     :param wanted: the CPUs whose counts are returned; None: all.
@@ -63,7 +65,7 @@ def parse_counts(
     for column, cpu in enumerate(cpus):
         if wanted is None or cpu in wanted:
             columns.append((column, cpu))
-    table: dict[str, tuple[str, dict[int, int]]] = {}
+    table: _Counts = {}
     for line in lines:
         name, _, rest = line.partition(":")
         words = rest.split(None, len(cpus))
@@ -81,27 +83,109 @@ def parse_counts(
     return table
 
 
-def changed_lines(before: str, after: str) -> tuple[str, str]:
-    """Return two readings of one table without the lines in which nothing changed.
+class CounterChanges:
+    """Follows interrupts and packets from one reading to the next: it parses what has changed.
 
-    Most interrupts of a large host are silent, and to parse them costs the most.
+    Most interrupts of a large host are silent on most CPUs. A line that is as it was before is
+    compared, and neither kept twice nor parsed.
     """
-    head_before, *lines_before = before.splitlines() or [""]
-    head_after, *lines_after = after.splitlines() or [""]
-    if head_before != head_after:
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._lines: dict[bytes, bytes] = {}
+        self._softnet = ""
+
+    def read(
+        self, interrupts: Iterable[bytes], softnet: str, cpus: Collection[int]
+    ) -> tuple[CounterTables, CounterTables] | None:
+        """Return the reading before and this one; None: this is the first.
+
+        Of interrupts they have only the counts of these CPUs that are not the same in both.
+        """
+        rows = iter(interrupts)
+        head = next(rows, b"")
+        online = table_cpus(head.decode("ascii", "replace"))
+        is_first = not self._head
+        old: _Counts = {}
+        new: _Counts = {}
+        lines: dict[bytes, bytes] = {}
+        for row in rows:
+            name = row[: row.find(b":")]
+            row_before = self._lines.get(name, b"")
+            if row == row_before:
+                lines[name] = row_before
+                continue
+            lines[name] = row
+            if is_first:
+                continue
+            counts = None
+            if head == self._head:
+                counts = _changed(online, row_before, row, cpus)
+            if counts is None:
+                counts = _parse(self._head, row_before, cpus), _parse(head, row, cpus)
+            old |= counts[0]
+            new |= counts[1]
+        before = _reading(self._head, old, self._softnet, cpus)
+        after = _reading(head, new, softnet, cpus)
+        self._head, self._lines, self._softnet = head, lines, softnet
+        if is_first:
+            return None
         return before, after
-    same = frozenset(lines_before)
-    names: set[str] = set()
-    kept_after = [head_after]
-    for line in lines_after:
-        if line not in same:
-            kept_after.append(line)
-            names.add(line.partition(":")[0])
-    kept_before = [head_before]
-    for line in lines_before:
-        if line.partition(":")[0] in names:
-            kept_before.append(line)
-    return "\n".join(kept_before), "\n".join(kept_after)
+
+
+def _parse(head: bytes, row: bytes, cpus: Collection[int]) -> _Counts:
+    return parse_counts((head + row).decode("ascii", "replace"), cpus)
+
+
+def _reading(head: bytes, counts: _Counts, softnet: str, cpus: Collection[int]) -> CounterTables:
+    texts = CounterTexts(head.decode("ascii", "replace"), softnet)
+    return dataclasses.replace(texts.parse(cpus), interrupts=counts)
+
+
+def _changed(
+    cpus: Sequence[int], before: bytes, after: bytes, wanted: Collection[int]
+) -> tuple[_Counts, _Counts] | None:
+    """Return the counts that differ in two rows of a table; None: they are not of the usual form.
+
+    :param cpus: those of the columns.
+    """
+    name, _, rest = after.decode("ascii", "replace").partition(":")
+    rest_before = before.decode("ascii", "replace").partition(":")[2]
+    columns = _changed_columns(rest_before, rest, len(cpus))
+    if columns is None:
+        return None
+    old: dict[int, int] = {}
+    new: dict[int, int] = {}
+    for column, count_before, count_after in columns:
+        cpu = cpus[column]
+        if cpu in wanted:
+            old[cpu] = count_before
+            new[cpu] = count_after
+    about = " ".join(rest[len(cpus) * _WIDTH :].split())
+    return {name.strip(): (about, old)}, {name.strip(): (about, new)}
+
+
+def _changed_columns(before: str, after: str, number: int) -> list[tuple[int, int, int]] | None:
+    """Return columns and their counts that differ, by halves; None: not as wide as they should be."""
+    for text in (before, after):
+        if text[: number * _WIDTH : _WIDTH] != " " * number:
+            return None
+    found: list[tuple[int, int, int]] = []
+    parts = [(0, number)]
+    while parts:
+        first, end = parts.pop()
+        part_before = before[first * _WIDTH : end * _WIDTH]
+        part_after = after[first * _WIDTH : end * _WIDTH]
+        if part_before == part_after:
+            continue
+        if end - first > 1:
+            middle = (first + end) // 2
+            parts += (first, middle), (middle, end)
+        elif part_before.strip().isdecimal() and part_after.strip().isdecimal():
+            found.append((first, int(part_before), int(part_after)))
+        else:
+            return None
+    return found
 
 
 def table_cpus(head: str) -> list[int]:

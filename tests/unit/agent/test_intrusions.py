@@ -2,7 +2,6 @@
 """The agent's counter of intrusions on guests' CPUs."""
 
 from nova_perf_tuning.agent import intrusions
-from nova_perf_tuning.host.interference import tables
 from nova_perf_tuning.host.model import host_model
 from tests.support import testcase
 
@@ -18,12 +17,13 @@ class Reading:
     def __init__(self):
         self.number = 0
 
-    def read(self):
+    def read(self, changes, cpus):
         self.number += 1
         count = 1000 + self.number
         interrupts = f"     CPU1  CPU2\n  9:  {count}  7  eth0\n 10:  5  5  eth1\n"
         interrupts += f"LOC:  {count}  {count}  ticks\n"
-        return tables.CounterTexts(interrupts, f"{'0 ' * 9}{count:x}\n" * 2)
+        rows = interrupts.encode().splitlines(keepends=True)
+        return changes.read(rows, f"{'0 ' * 9}{count:x}\n" * 2, cpus)
 
 
 class IntrusionCounterTest(testcase.TestCase):
@@ -39,6 +39,19 @@ class IntrusionCounterTest(testcase.TestCase):
         for _ in range(5):
             found = counter.collect([guest("vm", 1)])
         self.assertEqual((2, 1.0), (reading.number, found["rps"]))
+
+    def test_it_reads_so_seldom_that_it_takes_a_four_thousandth_of_a_cpu(self):
+        reading = Reading()
+        seconds = iter((0, 60, 199, 201))
+        spent = iter((0.0, 0.05, 0.1, 0.2))
+        counter = intrusions.IntrusionCounter(
+            reading.read, lambda: next(seconds), lambda: next(spent)
+        )
+        numbers = []
+        for _ in range(4):
+            counter.collect([guest("vm", 1)])
+            numbers.append(reading.number)
+        self.assertEqual([1, 1, 1, 2], numbers)
 
     def test_it_adds_up_from_one_reading_to_the_next(self):
         reading = Reading()
@@ -66,7 +79,7 @@ class IntrusionCounterTest(testcase.TestCase):
         self.assertEqual((0, {0.0}), (reading.number, set(found.values())))
 
     def test_what_cannot_be_read_changes_nothing(self):
-        def refuse():
+        def refuse(_changes, _cpus):
             raise OSError
 
         found = self.counter(refuse).collect([guest("vm", 1)])

@@ -58,25 +58,42 @@ class ChangedTest(testcase.TestCase):
     @hypothesis.given(
         strategies.lists(strategies.tuples(COUNTS, COUNTS, strategies.booleans()), max_size=20)
     )
-    def test_lines_left_out_are_those_in_which_nothing_changed(self, lines):
-        """The growth of the rest is the growth of all."""
-        before = after = "   CPU0   CPU1\n"
-        for number, (old, new, changes) in enumerate(lines):
-            before += f"{number:4}: {old}  {old}  a:b\n"
-            after += f"{number:4}: {new if changes else old}  {old}  a:b\n"
-        short_before, short_after = tables.changed_lines(before, after)
-        whole = tables.parse_counts(before), tables.parse_counts(after)
-        short = tables.parse_counts(short_before), tables.parse_counts(short_after)
-        for name in whole[1]:
-            self.assertEqual(whole[0][name] != whole[1][name], name in short[1])
-            if name in short[1]:
-                self.assertEqual(
-                    (whole[0][name], whole[1][name]), (short[0][name], short[1][name])
-                )
+    def test_counts_left_out_are_those_that_did_not_change(self, lines):
+        """What is left is what the whole tables have, however wide the kernel writes a count."""
+        for width in (11, 12, 1):
+            before = after = "".join(f"CPU{cpu:<8}" for cpu in range(3)) + "\n"
+            for number, (old, new, changes) in enumerate(lines):
+                third = new if changes else old
+                before += f"{number:4}:{old:{width}}{old:{width}}{old:{width}}  a:b\n"
+                after += f"{number:4}:{old:{width}}{new:{width}}{third:{width}}  a:b\n"
+            whole = tables.parse_counts(before, (0, 1)), tables.parse_counts(after, (0, 1))
+            short = self.changes(before, after, (0, 1))
+            for name, (_about, counts) in whole[1].items():
+                for cpu, count in counts.items():
+                    old_count = whole[0][name][1][cpu]
+                    if old_count != count:
+                        self.assertEqual(old_count, short[0][name][1][cpu])
+                        self.assertEqual(count, short[1][name][1][cpu])
+                    elif width == 11:
+                        self.assertNotIn(cpu, short[1].get(name, ("", {}))[1])
 
-    def test_where_cpus_came_or_went_all_lines_count(self):
+    def changes(self, before, after, cpus):
+        """Return the counts of interrupts that differ."""
+        changes = tables.CounterChanges()
+        self.assertIsNone(changes.read(before.encode().splitlines(True), "", cpus))
+        readings = changes.read(after.encode().splitlines(True), "", cpus)
+        return tuple(reading.interrupts for reading in readings)
+
+    def test_an_interrupt_that_came_begins_at_nothing(self):
+        head = "CPU0       CPU1       \n"
+        line = f"LOC:{5:11}{6:11}  x\n"
+        short = self.changes(head, head + line, (0, 1))
+        self.assertEqual(({}, {"LOC": ("x", {0: 5, 1: 6})}), short)
+
+    def test_where_cpus_came_or_went_all_counts_count(self):
         before, after = " CPU0\nLOC: 1 x\n", " CPU0 CPU1\nLOC: 1 1 x\n"
-        self.assertEqual((before, after), tables.changed_lines(before, after))
+        whole = tables.parse_counts(before, (0, 1)), tables.parse_counts(after, (0, 1))
+        self.assertEqual(whole, self.changes(before, after, (0, 1)))
 
 
 class GrowthTest(testcase.TestCase):
