@@ -32,6 +32,35 @@ def must(command):
     return out
 
 
+#: What works in the background until :func:`end`.
+_started = []
+
+
+def start(argv):
+    """Start a program that says "ready" and works until its standard input ends."""
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    _started.append(process)
+    if process.stdout.readline() != "ready\n":
+        raise RuntimeError(f"{argv}: it ended at once, exit code {process.wait()}")
+
+
+def intrude(kind, cpu, other):
+    """Start work that reaches a CPU, see :mod:`tests.support.intruders`."""
+    start([sys.executable, "-m", "tests.support.intruders", kind, str(cpu), str(other)])
+
+
+def repeat(command):
+    """Start a shell command that is run again and again."""
+    script = f"while :; do {command}; done >/dev/null 2>&1 & echo ready; cat; kill $!"
+    start(["sh", "-c", script])
+
+
+def end():
+    """End all that was started."""
+    while _started:
+        _started.pop().communicate(timeout=300)
+
+
 def put(path, text):
     with open(path, "w") as file:
         file.write(text)

@@ -50,21 +50,58 @@ def loopback(cpu, _other):
         _until_the_end(lambda: sock.sendto(b"x", sock.getsockname()))
 
 
-def rps(cpu, other):
-    """Send packets on another CPU through a veth whose receive queue names the CPU.
+def _frame(destination=b"\xff" * 6):
+    """Return a small UDP packet from 192.0.2.1 to 192.0.2.2."""
+    udp = struct.pack("!HHHH", 4000, 4001, 8, 0)
+    addresses = socket.inet_aton("192.0.2.1") + socket.inet_aton("192.0.2.2")
+    head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0) + addresses
+    total = sum(struct.unpack("!10H", head))
+    checksum = ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF
+    head = head[:10] + struct.pack("!H", checksum) + head[12:]
+    frame = destination + b"\x02" * 6 + b"\x08\x00" + head + udp
+    return frame.ljust(60, b"\0")
 
-    Needs a network namespace of its own, with its /sys mounted and the devices v0 and v1 in it.
+
+def _send(frame, other):
+    """Send a packet on another CPU again and again."""
+    os.sched_setaffinity(0, {other})
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
+        sock.bind(("v0", 0))
+        _until_the_end(lambda: sock.send(frame))
+
+
+def packets(_cpu, other):
+    """Send packets on another CPU through a veth; needs the devices v0 and v1."""
+    _send(_frame(), other)
+
+
+def rps(cpu, other):
+    """Send packets through a veth whose receive queue names the CPU.
+
+    /sys must be that of the network namespace of the devices v0 and v1.
     """
     with open("/sys/class/net/v1/queues/rx-0/rps_cpus", "w") as file:
         file.write(f"{1 << cpu:x}")
-    os.sched_setaffinity(0, {other})
-    udp = struct.pack("!HHHH", 4000, 4001, 8, 0)
-    addresses = socket.inet_aton("192.0.2.1") + socket.inet_aton("192.0.2.2")
-    ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0) + addresses
-    frame = b"\xff" * 6 + b"\x02" * 6 + b"\x08\x00" + ip + udp
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
-        sock.bind(("v0", 0))
-        _until_the_end(lambda: sock.send(frame.ljust(60, b"\0")))
+    packets(cpu, other)
+
+
+def rfs(cpu, other):
+    """Send packets through a veth to a reader on the CPU; v1 has the address 192.0.2.2/24."""
+    with open("/sys/class/net/v1/address") as file:
+        destination = bytes.fromhex(file.read().strip().replace(":", ""))
+    reader = os.fork()
+    if not reader:
+        os.sched_setaffinity(0, {cpu})
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.bind(("192.0.2.2", 4001))
+            sock.connect(("192.0.2.1", 4000))
+            while True:
+                sock.recv(100)
+    try:
+        _send(_frame(destination), other)
+    finally:
+        os.kill(reader, 9)
+        os.waitpid(reader, 0)
 
 
 def ipi(cpu, other):
@@ -121,7 +158,8 @@ def writeback(cpu, other):
             os.unlink(path)
 
 
-KINDS = {work.__name__: work for work in (thread, loopback, rps, ipi, workqueue, writeback)}
+_WORK = (thread, loopback, packets, rps, rfs, ipi, workqueue, writeback)
+KINDS = {work.__name__: work for work in _WORK}
 
 if __name__ == "__main__":
     KINDS[sys.argv[1]](int(sys.argv[2]), int(sys.argv[3]))
