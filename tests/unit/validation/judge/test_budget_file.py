@@ -131,12 +131,12 @@ class LoadTest(directories.DirectoryCase):
                     budget = "budgets: [{benchmark: a, arm: b, max_loss: 0.1}]"
                     text = f"guards: {{{guard}: {number}}}\n{budget}"
                     error = self.assertRaises(schema.InputError, self.load, text)
-                    self.assertIn(f"line 1: not usable YAML: {number} is no finite", str(error))
+                    self.assertIn(f"line 1: not usable YAML: {number} is not a finite", str(error))
             for key in ("max_loss", "max_host_cpu_per_unit", "confidence"):
                 with self.subTest(key, number=number):
                     text = f"budgets: [{{benchmark: a, arm: b, {key}: {number}}}]"
                     error = self.assertRaises(schema.InputError, self.load, text)
-                    self.assertIn(f"{number} is no finite number", str(error))
+                    self.assertIn(f"{number} is not a finite number", str(error))
 
     def test_mistakes_name_the_place_and_what_is_wanted(self):
         for text, output in (
