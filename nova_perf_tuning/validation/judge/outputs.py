@@ -14,6 +14,7 @@ from typing import Final
 from nova_perf_tuning import bounded_read
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base, pasted, plugins
+from nova_perf_tuning.validation.judge import workloads
 from nova_perf_tuning.validation.results import model, schema
 from nova_perf_tuning.validation.results.environment import (
     Environment,
@@ -23,10 +24,6 @@ from nova_perf_tuning.validation.results.environment import (
 from nova_perf_tuning.validation.results.reasons import Reason, reason
 from nova_perf_tuning.validation.results.reasons import ReasonCode as _C
 
-#: What differs from run to run of one workload, or says where it ran and not what.
-_VARYING: Final = frozenset(
-    ("seconds", "loops", "cycles", "command", "kernel", "cpus", "CPU of the main thread")
-)
 #: Of several runs in one output: ``run2_loops``.
 _NUMBERED: Final = re.compile(r"run[0-9]+_")
 #: What a command line says of the workload, where the report does not repeat it.
@@ -37,8 +34,6 @@ _OPTIONS: Final[Mapping[str, Sequence[str]]] = {
     "kind of work": ("-w", "--workload"),
 }
 _OPERANDS: Final = ("bs", "ibs", "obs", "count", "oflag", "iflag", "conv")
-_SIZE: Final = re.compile(r"([0-9]{1,12})([kKmMgG]?)i?B?")
-_SHIFT: Final = {"": 0, "k": 10, "m": 20, "g": 30}
 #: Outputs of so many characters are not the same in two runs; a line or two may be, at line rate.
 _LONG: Final = 1000
 #: Faults that one line names.
@@ -233,18 +228,19 @@ def _trial(benchmark: base.Benchmark, run: _Run, arm: str, order: int) -> model.
 
 def _mixed(runs: Sequence[_Run]) -> Reason | None:
     """Return in what the workloads of runs differ; None: in nothing that is known."""
-    workloads = [_compared(run.report) for run in runs]
+    works = [_compared(run.report) for run in runs]
     names: dict[str, None] = {}
-    for workload in workloads:
-        names.update(dict.fromkeys(workload))
+    for work in works:
+        names.update(dict.fromkeys(work))
     differing: dict[str, dict[str, str]] = {}
     for name in names:
         values: dict[str, str] = {}
         seen: set[str] = set()
-        for run, workload in zip(runs, workloads, strict=True):
-            value = workload.get(name, "")
-            if _normal(value) not in seen:
-                seen.add(_normal(value))
+        for run, work in zip(runs, works, strict=True):
+            value = work.get(name, "")
+            compared = workloads.compared(name, value)
+            if compared not in seen:
+                seen.add(compared)
                 values[value] = os.path.basename(run.file)
         if len(values) > 1:
             differing[name] = values
@@ -255,11 +251,11 @@ def _mixed(runs: Sequence[_Run]) -> Reason | None:
     return reason(_C.MIXED_WORKLOADS, name=first, by_file=differing[first], others=others)
 
 
-def _common(workloads: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return what is the same in all workloads."""
+def _common(works: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return what is the same in all works."""
     common: dict[str, str] = {}
-    for name, value in workloads[0].items():
-        if all(workload.get(name) == value for workload in workloads):
+    for name, value in works[0].items():
+        if all(workload.get(name) == value for workload in works):
             common[name] = value
     return common
 
@@ -282,7 +278,7 @@ def _compared(report: base.BenchmarkReport) -> dict[str, str]:
         if bare == "command":
             for option, given in _of_command(value).items():
                 workload.setdefault(option, given)
-        elif bare not in _VARYING:
+        elif bare not in workloads.NOT_COMPARED:
             workload[name] = value
     return workload
 
@@ -299,11 +295,3 @@ def _of_command(command: str) -> dict[str, str]:
         if equals and key in _OPERANDS:
             found[key] = value
     return found
-
-
-def _normal(value: str) -> str:
-    """Return a size in bytes, whatever suffix it has, and any other text as it is."""
-    size = _SIZE.fullmatch(value)
-    if size is None:
-        return value
-    return str(int(size[1]) << _SHIFT[size[2].lower()])

@@ -14,7 +14,7 @@ from nova_perf_tuning.validation.results.reasons import Reason, reason
 from nova_perf_tuning.validation.results.reasons import ReasonCode as _C
 
 #: What differs from run to run of the same work, or says where it ran.
-_NOT_COMPARED: Final = MEASURED | {
+NOT_COMPARED: Final = MEASURED | {
     "command",
     "kernel",
     "cpus",
@@ -41,6 +41,8 @@ _NONE: Final = "none"
 _SIZE: Final = re.compile(
     r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([kmgt]?)(?:i?b|bytes)?", re.IGNORECASE
 )
+#: The same as operands of dd.
+_BLOCK_SIZES: Final = frozenset(("bs", "ibs", "obs"))
 _FACTORS: Final[Mapping[str, int]] = {
     "": 1,
     "k": 1 << 10,
@@ -70,7 +72,7 @@ def fault(benchmark: RecordedBenchmark, arms: Sequence[str]) -> Reason | None:
         for workload in benchmark.workloads.get(arm, ()):
             count += 1
             for name, value in workload.items():
-                if name not in _NOT_COMPARED:
+                if name not in NOT_COMPARED:
                     shown = compared(name, value)
                     found.setdefault(name, {})[shown] = None
                     where.setdefault((name, shown), arm)
@@ -99,7 +101,7 @@ def compared(name: str, value: str) -> str:
     """Return a value in the form in which it is compared: bytes, bit/s, the number of a version."""
     if name == "version":
         return version(value)
-    if "size" in name:
+    if "size" in name or name in _BLOCK_SIZES:
         size = _SIZE.fullmatch(value)
         if size is not None:
             return f"{float(size[1]) * _FACTORS[size[2].lower()]:.15g}"

@@ -232,6 +232,7 @@ class FilesTest(directories.DirectoryCase):
         self.assertEqual("interval", mixed("cyclictest -i200", "cyclictest -i1000").params["name"])
         self.assertIsNone(mixed("dd if=/dev/zero of=/a bs=1M", "dd if=/dev/zero of=/b bs=1M"))
         self.assertEqual("bs", mixed("dd of=/a bs=1M", "dd of=/a bs=4k").params["name"])
+        self.assertIsNone(mixed("dd of=/a bs=4096", "dd of=/a bs=4k"))
 
     def test_files_of_other_programs_are_refused_all_at_once(self):
         files = [self.netperf("n", 100), self.cpu("c", 5), self.write_file("README", "hello")]
