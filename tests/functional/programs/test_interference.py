@@ -115,7 +115,10 @@ class InterferenceCase(testcase.TestCase):
     def assert_agree(self, counted, traced, least):
         """The trace begins before the counters are read and ends behind them: it holds all of them.
 
-        Beside other tests it takes a good part of a second to read the counters of all threads.
+        Beside other tests it takes a good part of a second to read the counters of all threads, and
+        an intruder that wants to run 500 times gets as far as a tenth of that.
+
+        :param least: so often at least; an idle machine has none.
         """
         self.assertGreater(counted, least)
         self.assertGreaterEqual(traced, counted * 0.95)
@@ -129,11 +132,11 @@ class ChannelTest(InterferenceCase):
         def check(document):
             counted = self.count(document, "processes", intruders.NAME, "counted")
             traced = self.count(document, "processes", intruders.NAME, "traced")
-            self.assert_agree(counted, traced, 100)
+            self.assert_agree(counted, traced, 30)
             ticks = self.count(document, "tick_and_timers", "LOC", "counted")
             fired = self.count(document, "tick_and_timers", "timer hrtimer_wakeup", "traced")
-            self.assertGreater(ticks, 100)
-            self.assertGreater(fired, 100)
+            self.assertGreater(ticks, 30)
+            self.assertGreater(fired, 30)
 
         self.agreeing(check)
 
@@ -143,7 +146,7 @@ class ChannelTest(InterferenceCase):
 
         def check(document):
             found = document["channels"]["rps"]
-            self.assert_agree(found["counters"], found["trace"], before + 100)
+            self.assert_agree(found["counters"], found["trace"], before + 30)
 
         self.agreeing(check)
 
@@ -153,7 +156,7 @@ class ChannelTest(InterferenceCase):
         def check(document):
             counted = self.count(document, "interrupts", "softirq NET_RX", "counted")
             traced = self.count(document, "interrupts", "softirq NET_RX", "traced")
-            self.assert_agree(counted, traced, 100)
+            self.assert_agree(counted, traced, 30)
 
         self.agreeing(check)
 
@@ -164,10 +167,10 @@ class ChannelTest(InterferenceCase):
             counted = self.count(document, "processor_interrupts", "CAL", "counted")
             traced = self.count(document, "processor_interrupts", "call of ", "traced")
             barriers = self.count(document, "processor_interrupts", "call of ipi_mb", "traced")
-            self.assertGreater(barriers, 50)
-            self.assert_agree(counted, traced, 50)
+            self.assertGreater(barriers, 5)
+            self.assert_agree(counted, traced, 5)
             sent = [one["count"] for one in document["senders"] if one["function"] == "ipi_mb"]
-            self.assert_agree(barriers, sum(sent), 50)
+            self.assert_agree(barriers, sum(sent), 5)
 
         self.agreeing(check)
 
@@ -177,8 +180,8 @@ class ChannelTest(InterferenceCase):
         def check(document):
             counted = self.count(document, "workqueues", f"kworker/{CPU}", "counted")
             traced = self.count(document, "workqueues", "work refresh_vm_stats", "traced")
-            self.assertGreater(traced, 20)
-            self.assertGreater(counted, 20)
+            self.assertGreater(traced, 3)
+            self.assertGreater(counted, 3)
 
         self.agreeing(check)
 
@@ -188,7 +191,7 @@ class ChannelTest(InterferenceCase):
         def check(document):
             seen = self.count(document, "workqueues", "kworker/u", "counted", "sampled")
             traced = self.count(document, "workqueues", "work wb_workfn", "traced")
-            self.assertGreater(traced, 5)
+            self.assertGreater(traced, 1)
             self.assertGreater(seen, 0)
 
         self.agreeing(check)
