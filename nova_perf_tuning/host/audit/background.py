@@ -304,8 +304,11 @@ class DeviceIrqOnDedicated(HostRule):
     """
 
     id = "device-irq-on-dedicated"
-    why = "Each of them preempts a vCPU. Those of NVMe and of some adapters cannot be moved."
-    remedy = "isolcpus=managed_irq,domain,LIST on the kernel's command line, or fewer queues"
+    why = "Each of them preempts a vCPU."
+    remedy = (
+        "echo CPUS > /proc/irq/N/smp_affinity_list; where the kernel refuses this (some adapters): "
+        "isolcpus=managed_irq,domain,LIST on its command line, or fewer queues"
+    )
     source = "kernel documentation: isolcpus=managed_irq in admin-guide/kernel-parameters.txt"
 
     def check(self, host: Host) -> Iterator[Finding]:
@@ -331,12 +334,15 @@ class DeviceIrqOnDedicated(HostRule):
                 path = f"/proc/irq/{irq.number}/effective_affinity_list"
                 evidence.append((path, f"{irq.effective} ({irq.name})"))
             own = cpulist.format(host.sets.dedicated)
+            free = cpulist.format(host.sets.housekeeping)
+            numbers = " ".join(str(irq.number) for irq in wrong)
             yield self.finding(
                 evidence,
                 f"{counted(len(wrong), 'interrupt')} on {cpulist.named(cpus)}, which guests or "
                 f"programs own: {named(irq.name or '' for irq in wrong)}",
-                f"isolcpus=managed_irq,domain,{own} on the kernel's command line "
-                f"(nova-perf generate grub-args{GIVEN}), or fewer queues of the device",
+                f"for irq in {numbers}; do echo {free} > /proc/irq/$irq/smp_affinity_list; done\n"
+                f"Where the kernel refuses this: isolcpus=managed_irq,domain,{own} on its command "
+                f"line (nova-perf generate grub-args{GIVEN}), or fewer queues of the device",
             )
         need(not unknown, f"the CPUs that serve {named(unknown)} are not known", NoDataError)
 
