@@ -256,7 +256,7 @@ class MovedTest(ChannelCase):
         tid = self.lab.run(f"pgrep -x '{name}'").strip()
         self.addCleanup(self.lab.run, f"taskset -pc 0-7 {tid}")
         self.lab.run(f"taskset -pc {_BUSY},{_CPU} {tid}")
-        self.lab.ask("repeat", f"taskset -c {_BUSY} timeout 10 sh -c 'while :; do :; done'")
+        self.lab.ask("intrude", "busy", _CPU, _BUSY)
         return f"taskset -pc {tid}"
 
     def test_watchdogs(self):

@@ -42,6 +42,12 @@ def thread(cpu, _other):
     _until_the_end(lambda: _spin(0.0001))
 
 
+def busy(_cpu, other):
+    """Keep another CPU busy: a thread of the kernel that may choose takes the CPU."""
+    os.sched_setaffinity(0, {other})
+    _until_the_end(lambda: _spin(0.05), 0)
+
+
 def loopback(cpu, _other):
     """Send packets on the CPU to itself: it polls its backlog."""
     os.sched_setaffinity(0, {cpu})
@@ -158,7 +164,7 @@ def writeback(cpu, other):
             os.unlink(path)
 
 
-_WORK = (thread, loopback, packets, rps, rfs, ipi, workqueue, writeback)
+_WORK = (thread, busy, loopback, packets, rps, rfs, ipi, workqueue, writeback)
 KINDS = {work.__name__: work for work in _WORK}
 
 if __name__ == "__main__":
