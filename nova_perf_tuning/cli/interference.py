@@ -17,7 +17,7 @@ _VCPU_HEAD = ("guest", "vCPU", "CPUs", "preempted", "waited ms")
 
 
 class Interference(command.PerfCommand):
-    """Show which work of the host ran on guests' CPUs in the last seconds, by channel and source.
+    """Watch which work of the host runs on guests' CPUs for some seconds, by channel and source.
 
     It watches this host and changes nothing. Kernel counters show which interrupts, softirqs and
     threads ran. A thread that may use other CPUs too is sampled: its count is a lower bound.
