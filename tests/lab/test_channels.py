@@ -90,6 +90,7 @@ class ChannelCase(rig.LabCase):
             self.assertEqual({"events": _NEW_EVENTS}, notes["events_missing"])
         else:
             self.assertNotIn("events_missing", notes)
+        self.senders = {sender["function"] for sender in document["senders"]}
         counts: dict[str, int] = {}
         for item in document["intrusions"]:
             if item["channel"] == channel and re.match(source, item["source"]):
@@ -305,11 +306,22 @@ class NamedTest(ChannelCase):
     def test_interrupts_from_another_cpu(self):
         self.lab.ask("intrude", "ipi", _CPU, _OTHER)
         self.named_only(16, "processor_interrupts", "CAL|call of ")
+        if self.lab.release != "6.1":
+            self.assertIn("ipi_mb", self.senders)
 
     def test_polling_for_machine_checks(self):
         path = "/sys/devices/system/machinecheck/machinecheck0/check_interval"
         self.set_for_test(path, "1")
         self.named_only(18, "machine_checks", "MCP|timer mce_timer_fn", least=1)
+
+    def test_a_guest_that_its_quota_stops(self):
+        """The audit names it, from the cgroup of the vCPU."""
+        self.lab.run("virsh schedinfo g1 --live vcpu_quota=10000")
+        self.addCleanup(self.lab.run, "virsh schedinfo g1 --live vcpu_quota=-1")
+        self.lab.ask("console", "g1", "timeout 10 sh -c 'while :; do :; done' & sleep 2")
+        _code, report = self.nova_perf("audit", "--rule", "guest-throttled")
+        subjects = [finding["subject"] for finding in report["findings"]]
+        self.assertEqual(["g1"], subjects)
 
     def test_work_that_is_bound_to_each_cpu(self):
         self.lab.ask("intrude", "workqueue", _CPU, _OTHER)
