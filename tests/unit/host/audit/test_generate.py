@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Generated configuration keeps what is configured, whatever runs at this moment."""
 
-from nova_perf_tuning.host.audit import generate
+import hypothesis
+from hypothesis import strategies as st
+
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.host.audit import generate, runner
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.input.facts.root import Root
 from tests.support import audit_hosts as hosts
@@ -111,3 +115,30 @@ class L3GroupsTest(directories.DirectoryCase):
         kept, reason = self.proposal(1, 16)
         self.assertEqual([0], kept)
         self.assertNotIn("L3", reason)
+
+
+class EnoughCpusTest(directories.DirectoryCase):
+    """The audit finds no fault with the CPUs that the host gets."""
+
+    @hypothesis.given(
+        st.lists(st.integers(1, 130), min_size=1, max_size=4), st.sampled_from((1, 2, 8))
+    )
+    def test_the_audit_agrees(self, nodes: list[int], threads: int) -> None:
+        facts = model_hosts.facts(model_hosts.cpus_of(list(enumerate(nodes)), threads))
+        shared, dedicated, _reasons = generate.split(Host(Root(str(self.directory)), facts))
+        sets = f"[compute]\ncpu_dedicated_set = {cpulist.format(dedicated)}\n"
+        sets += f"cpu_shared_set = {cpulist.format(shared)}\n"
+        path = self.directory / "etc/nova/nova.conf"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(sets)
+        configured = Host(Root(str(self.directory)), facts)
+        report = runner.run(configured, runner.chosen(["host-cpus-few"]), strict=True)
+        path.unlink()
+        self.assertEqual([], report.findings, sets)
+        self.assertTrue(report.clean or not dedicated, report.unknown)
+
+    def test_a_large_node_gives_more_than_one_core(self) -> None:
+        facts = model_hosts.facts(model_hosts.cpus_of([(0, 96)]))
+        shared, _dedicated, reasons = generate.split(Host(Root(str(self.directory)), facts))
+        self.assertEqual(frozenset(range(5)), shared)
+        self.assertIn("at least 5 CPUs of 96 are the host's", reasons[-1])
