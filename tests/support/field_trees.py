@@ -14,6 +14,7 @@ _PLACES = {
     "cmdline": "proc/cmdline",
     "interrupts": "proc/interrupts",
     "nova.conf": "etc/nova/nova.conf",
+    "cpu-partitioning-variables.conf": "etc/tuned/cpu-partitioning-variables.conf",
 }
 _RANGE = re.compile(r"\{(\d+)-(\d+)\}")
 _NUMBER = re.compile(r"\{i([+-]\d+)?\}")

@@ -88,6 +88,23 @@ class NohzFull(HostRule):
                 f"{cpulist.named(beyond)}: without a tick, but in the scheduler's domains: several threads share "
                 f"them. {self.why}",
             )
+        yield from self._ticking(host, full)
+
+    def _ticking(self, host: Host, full: frozenset[int]) -> Iterator[Finding]:
+        """Yield that isolcpus= names more CPUs than nohz_full= does."""
+        if not full or not_isolating(host):
+            return
+        asked = host.cpus_of_parameter(host.boot.get("nohz_full", "")) or frozenset()
+        ticking = _asked_to_isolate(host) - full - asked
+        if ticking:
+            value = host.boot["isolcpus"]
+            yield self.finding(
+                [(_CMDLINE, f"isolcpus={value}"), (NOHZ_FULL, host.facts.nohz_full)],
+                f"{cpulist.named(ticking)}: isolated by isolcpus= and not in nohz_full=: threads there are not "
+                "spread over other CPUs, and the tick still interrupts them",
+                "isolcpus= and nohz_full= with the same CPUs (nova-perf generate grub-args{given}), and a reboot",
+                level=Level.INFO,
+            )
 
     def _ignored(self, host: Host) -> frozenset[int]:
         """Return the CPUs of nohz_full= on the command line.

@@ -45,6 +45,17 @@ class TunedIsolatedCores(HostRule):
             yield self.finding(evidence, why, level=Level.WARNING)
         elif tuned.profile in _ISOLATING:
             yield from self._against_the_kernel(host, tuned, cpus)
+        elif tuned.text and tuned.only_unbalanced:
+            more = cpulist.named(tuned.only_unbalanced)
+            evidence.append((f"/{tuned.path} no_balance_cores", tuned.no_balance))
+            yield self.finding(
+                evidence,
+                f"no_balance_cores names {more}, and isolated_cores does not: the kernel does not spread threads "
+                "over these CPUs, and the tick, interrupts and services still use them",
+                f"both lists in /{tuned.path} with the CPUs that are meant, then tuned-adm profile {tuned.profile} "
+                "and a reboot",
+                level=Level.WARNING,
+            )
 
     def seen(self, host: Host) -> Iterator[tuple[str, object]]:
         tuned = services.isolated_cores(host.root)

@@ -41,11 +41,15 @@ def read_services(root: Root, online: frozenset[int]) -> tuple[str, str]:
 
 
 class IsolatedCores(NamedTuple):
-    """``isolated_cores=`` of TuneD's active profile: its file, and its text without quotes."""
+    """``isolated_cores=`` of TuneD's active profile: its file, and its text without quotes.
+
+    :ivar no_balance: the text of ``no_balance_cores=``, which is meant to name some of them.
+    """
 
     profile: str
     path: str
     text: str
+    no_balance: str
 
     @property
     def source(self) -> str:
@@ -54,14 +58,26 @@ class IsolatedCores(NamedTuple):
 
     @property
     def cpus(self) -> frozenset[int] | None:
-        """The CPUs as cpulist_unpack() of TuneD reads them: a list with ``^`` or a mask after 0x; None: neither."""
-        if self.text.lower().startswith("0x"):
-            mask = self.text[2:]
-            return cpulist.parse_mask(mask) if cpulist.is_mask(mask) else None
-        try:
-            return cpulist.parse_spec(self.text)
-        except cpulist.CpuListError:
-            return None
+        """The CPUs that it isolates; None: not a list of CPUs."""
+        return _unpacked(self.text)
+
+    @property
+    def only_unbalanced(self) -> frozenset[int]:
+        """The CPUs of ``no_balance_cores=`` that are not isolated, as far as both are lists of CPUs."""
+        if self.cpus is None:
+            return frozenset()
+        return (_unpacked(self.no_balance) or frozenset()) - self.cpus
+
+
+def _unpacked(text: str) -> frozenset[int] | None:
+    """Return CPUs as cpulist_unpack() of TuneD reads them: a list with ``^`` or a mask after 0x; None: neither."""
+    if text.lower().startswith("0x"):
+        mask = text[2:]
+        return cpulist.parse_mask(mask) if cpulist.is_mask(mask) else None
+    try:
+        return cpulist.parse_spec(text)
+    except cpulist.CpuListError:
+        return None
 
 
 def isolated_cores(root: Root) -> IsolatedCores | None:
@@ -69,8 +85,10 @@ def isolated_cores(root: Root) -> IsolatedCores | None:
     for profile in _content(root, f"{_TUNED}/active_profile").split():
         if profile in PARTITIONING:
             path = f"{_TUNED}/{profile}-variables.conf"
-            text = _assigned(_content(root, path), "isolated_cores").strip("\"'")
-            return IsolatedCores(profile, path, text)
+            content = _content(root, path)
+            text = _assigned(content, "isolated_cores").strip("\"'")
+            no_balance = _assigned(content, "no_balance_cores").strip("\"'")
+            return IsolatedCores(profile, path, text, no_balance)
     return None
 
 

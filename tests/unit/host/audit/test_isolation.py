@@ -160,6 +160,25 @@ class AbsentParametersTest(testcase.TestCase):
                 named = ["asks for" in finding.why for finding in report.findings]
                 self.assertEqual([True] * fires, named)
 
+    def test_isolcpus_that_names_more_than_nohz_full(self) -> None:
+        for isolcpus, full, words in (
+            (hosts.DEDICATED, "2-3,10-11", "CPUs 6-7,14-15: isolated by isolcpus= and not in"),
+            (f"managed_irq,domain,{hosts.DEDICATED}", "2-3", "CPUs 6-7,10-11,14-15: isolated by"),
+            (f"managed_irq,{hosts.DEDICATED}", "2-3", ""),  # isolates no CPU
+            (hosts.DEDICATED, hosts.DEDICATED, ""),
+            ("2-3,10-11", hosts.DEDICATED, ""),
+        ):
+            line = {"proc/cmdline": f"isolcpus={isolcpus} nohz_full={full}\n"}
+            report = audit_cases.judge(
+                "nohz-full-mismatch", {**line, f"{_CPU}/nohz_full": f"{full}\n"}
+            )
+            with self.subTest(isolcpus=isolcpus, full=full):
+                self.assertEqual(bool(words), bool(report.findings), report.findings)
+                for finding in report.findings:
+                    self.assertIn(words, finding.why)
+                    self.assertEqual(rules.Level.INFO, finding.level)
+                    self.assertIn("isolcpus= and nohz_full= with the same CPUs", finding.remedy)
+
     def test_what_is_not_recorded_is_unknown(self) -> None:
         gone = {f"{_CPU}/nohz_full": None, f"{_CPU}/isolated": None}
         (lack,) = audit_cases.judge("nohz-full-mismatch", gone).unknown
@@ -303,6 +322,22 @@ class TunedTest(testcase.TestCase):
         self.assertEqual(rules.Level.WARNING, finding.level)
         self.assertIn("isolates CPUs 6-7,10-11,14-15, and the kernel does not", finding.why)
         self.assertEqual([], self.judge("cpu-partitioning", hosts.DEDICATED, **gone).findings)
+
+    def test_unbalanced_cores_that_are_not_isolated(self) -> None:
+        for text, found in (
+            ("2-3\nno_balance_cores=2-7", True),
+            ("2-3\nno_balance_cores=0xc0", True),
+            ("2-3\nno_balance_cores=3", False),
+            ("2-3\nno_balance_cores=${isolated_cores}", False),
+            ("2-3\n# no_balance_cores=5-10", False),
+        ):
+            findings = self.judge("cpu-partitioning", text).findings
+            with self.subTest(text):
+                self.assertEqual(found, bool(findings))
+                for finding in findings:
+                    self.assertEqual(rules.Level.WARNING, finding.level)
+                    self.assertRegex(finding.why, "no_balance_cores names CPUs (4|6)-7, and iso")
+        self.assertEqual([], self.judge("realtime", "2-3\nno_balance_cores=2-7").findings)
 
     def test_nothing_is_wrong(self) -> None:
         for text in (hosts.DEDICATED, "", '""', "2-3"):
