@@ -18,6 +18,14 @@ _BANNED_CPUS: Final = ("IRQBALANCE_BANNED_CPUS", "IRQBALANCE_BANNED_CPULIST")
 #: Options that ban one interrupt each, and its number.
 _BANNED_ONE: Final = ("--banirq", "-i")
 _NUMBER: Final = re.compile(r"[0-9]{1,5}")
+#: The options of irqbalance since 1.6 (irqbalance.c, parse_command_line()): those without a value, those with one.
+_LONG: Final = (
+    *("oneshot", "debug", "foreground", "journal", "version", "powerthresh", "banirq", "banmod"),
+    *("deepestcache", "policyscript", "pid", "interval", "migrateval"),
+)
+_LONG_WITH_VALUE: Final = _LONG[5:]
+_SHORT: Final = "odfjV"
+_SHORT_WITH_VALUE: Final = "pimclste"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,6 +108,31 @@ class IrqbalanceEnvironment:
     def arguments(self) -> str:
         """The texts of all variables but those that ban CPUs."""
         return " ".join(value for key, value in self.options.items() if key not in _BANNED_CPUS)
+
+    @property
+    def unknown_option(self) -> str:
+        """The first option that irqbalance does not know: it then prints its usage and ends; empty: none.
+
+        As getopt_long() reads them: a long one may be cut short, and short ones may share a dash.
+        """
+        words = iter(self.arguments.split())
+        for word in words:
+            if word == "--":
+                break
+            if word.startswith("--"):
+                name, equals, _value = word[2:].partition("=")
+                meant = [option for option in _LONG if option.startswith(name)]
+                if not meant:
+                    return f"--{name}"
+                if not equals and meant[0] in _LONG_WITH_VALUE:
+                    next(words, "")
+            elif word.startswith("-"):
+                letters = word[1:].lstrip(_SHORT)
+                if letters and letters[0] not in _SHORT_WITH_VALUE:
+                    return f"-{letters[0]}"
+                if len(letters) == 1:
+                    next(words, "")
+        return ""
 
     @property
     def shown(self) -> str:

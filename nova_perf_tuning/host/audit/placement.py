@@ -475,6 +475,15 @@ class Irqbalance(HostRule):
     def check(self, host: Host) -> Iterator[Finding]:
         environment = IrqbalanceEnvironment.read(host)
         running = host.programs.get("irqbalance")
+        option = environment.unknown_option
+        if running is None and option:
+            yield self.finding(
+                [(f"/{environment.path}", environment.shown)],
+                f"irqbalance has no option {option} since its release 1.6: it does not start with it",
+                f"remove {option} from /{environment.path}, then systemctl restart irqbalance",
+                level=Level.INFO if host.knows_programs else None,
+            )
+            return
         if running is None and host.knows_programs:
             return
         # A record without programs may have its file: it says what irqbalance does where it runs.

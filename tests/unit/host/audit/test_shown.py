@@ -2,8 +2,8 @@
 """What the audit shows where nothing is wrong, or where not all of a host is known."""
 
 from nova_perf_tuning.host.audit import runner
+from tests.support import audit_cases, testcase
 from tests.support import audit_hosts as hosts
-from tests.support import testcase
 
 _CPU = "sys/devices/system/cpu"
 
@@ -45,3 +45,28 @@ class ShownTest(testcase.TestCase):
         (lack,) = report.unknown
         words = "bans no CPU, and leaves interrupts 14,27-28 alone"
         self.assertIn(words, lack.text)
+
+    def test_options_that_irqbalance_does_not_know(self) -> None:
+        """It prints its usage and ends: what runs was started without them, or is an old release."""
+        for line, option in (
+            ("--hintpolicy=exact", "--hintpolicy"),
+            ("--deepestcache 2 --hintpolicy exact", "--hintpolicy"),
+            ("-d -h ignore", "-h"),
+            ("-fhignore", "-h"),
+            ("--banscript=/usr/bin/ours", "--banscript"),
+            ("--policy=/usr/bin/-h --pid -h -i 5 -l -h -t10 -fji7 -- -h", ""),
+            (
+                "--foreground --journal --oneshot --migrateval=5 --interval 10 --powerthresh=off",
+                "",
+            ),
+        ):
+            changes: hosts.Tree = {"etc/default/irqbalance": f'IRQBALANCE_ARGS="{line}"\n'}
+            findings = audit_cases.judge("irqbalance-unaware", changes).findings
+            running = {"proc/300/comm": "irqbalance\n"}
+            known = audit_cases.judge("irqbalance-unaware", {**changes, **running}).findings
+            with self.subTest(line):
+                named = [one.why for one in findings if "has no option" in one.why]
+                self.assertEqual(bool(option), bool(named), findings)
+                for why in named:
+                    self.assertIn(f"has no option {option} since", why)
+                self.assertNotIn("has no option", str(known))
