@@ -21,7 +21,6 @@ from nova_perf_tuning.printing import counted
 #: NICs and guests that the table names one by one; a compute host has hundreds of both, taps last.
 _SHOWN = 24
 
-_NODE_HEAD = ("node", "packages", "cores", "threads", "memory", "distances", "CPUs")
 _L3_HEAD = ("node", "cores", "L3 group of CPUs")
 _L2_HEAD = ("node", "cores", "L2 group of CPUs")
 _BOOK_HEAD = ("drawer", "book", "packages", "cores", "CPUs")
@@ -193,7 +192,7 @@ def _fields(item: _Item) -> dict[str, object]:
 
 def show(facts: host_model.HostFacts, programs: Sequence[owners.Claim]) -> None:
     command.say(*_summary(facts, programs), "")
-    command.print_table(_NODE_HEAD, _node_rows(facts))
+    command.print_table(_node_head(facts), _node_rows(facts))
     for head, rows in (
         (_BOOK_HEAD, _book_rows(facts)),
         (_L3_HEAD, _l3_rows(facts)),
@@ -268,19 +267,27 @@ def _sets(
     return sets
 
 
+def _node_head(facts: host_model.HostFacts) -> tuple[str, ...]:
+    """Return the head of the nodes' table, with the nodes to which the distances are."""
+    numbers = sorted(node.id for node in facts.nodes)
+    distances = f"distances to {' '.join(map(str, numbers))}".strip()
+    return ("node", "packages", "cores", "threads", "memory", distances, "CPUs")
+
+
 def _node_rows(facts: host_model.HostFacts) -> list[tuple[object, ...]]:
     """Return a row for each node, and one for CPUs of which none is known."""
     cpus = grouped((cpu.node, cpu) for cpu in facts.cpus if cpu.online)
     nodes: dict[int | None, host_model.Node] = {}
     for node in facts.nodes:
         nodes[node.id] = node
+    numbers = sorted({*cpus, *nodes}, key=lambda number: (number is None, number or 0))
     rows: list[tuple[object, ...]] = []
-    for number in dict.fromkeys([*cpus, *nodes]):
+    for number in numbers:
         members = cpus.get(number, [])
         memory = distances = None
         if number in nodes:
             memory = _gibibytes(nodes[number].memory_kib)
-            distances = " ".join(map(str, nodes[number].distances.values()))
+            distances = " ".join(str(far) for _to, far in sorted(nodes[number].distances.items()))
         packages = cpulist.format({cpu.package for cpu in members if cpu.package is not None})
         cores = len({cpu.siblings for cpu in members})
         on = cpulist.format(cpu.id for cpu in members)

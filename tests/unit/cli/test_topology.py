@@ -3,7 +3,8 @@
 
 from nova_perf_tuning.host.input.facts import reader
 from tests.support import audit_hosts as hosts
-from tests.support import program, sysroots, testcase, trees
+from tests.support import field_trees, program, sysroots, testcase, trees
+from tests.support.field_hosts import Case
 
 
 class InterruptsTest(testcase.TestCase):
@@ -33,6 +34,21 @@ class InterruptsTest(testcase.TestCase):
         row = self.shown(unnamed)
         self.assertIn("40-41 on 1,9", row)
         self.assertNotIn("handler", row)
+
+
+class NodesTest(testcase.TestCase):
+    def test_rows_and_distances_are_in_one_order(self) -> None:
+        """POWER numbers nodes 0, 1, 16 and 17; node 16 has lower CPUs than node 1."""
+        tree = dict(field_trees.tree(Case("batch6", "167")))
+        shown = program.shown(self, "topology", "--sysroot", hosts.grow(self, tree))
+        lines = shown.splitlines()
+        (at,) = [number for number, line in enumerate(lines) if line.startswith("node ")]
+        self.assertIn("  distances to 0 1 16 17  CPUs", lines[at])
+        rows = lines[at + 1 : at + 5]
+        self.assertEqual(["0", "1", "16", "17"], [row.split()[0] for row in rows])
+        column = lines[at].index("distances")
+        far = [row[column:].split()[:4] for row in rows]
+        self.assertEqual(["10"] * 4, [row[place] for place, row in enumerate(far)])
 
 
 class L3GroupsTest(testcase.TestCase):
