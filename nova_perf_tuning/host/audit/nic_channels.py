@@ -60,11 +60,15 @@ class ChannelCount(HostRule):
         nowhere: list[str] = []
         lost = not host.nodes_of(host.sets.online)
         for nic in host.links:
+            link = host.ethtool.get(nic.name)
             # Of a host with several nodes: how many CPUs serve the NIC is not known.
             if len(host.facts.nodes) > 1 and (lost or nic.node is None):
-                nowhere.append(nic.name)
+                channels = link.channels if link is not None else {}
+                if not channels:
+                    nowhere.append(nic.name)
+                elif not self._fit_on_any_node(host, channels):
+                    nowhere.append(f"{nic.name} ({', '.join(_in_use(channels))})")
                 continue
-            link = host.ethtool.get(nic.name)
             if link is not None and link.channels:
                 yield from self._judge(host, nic, link.channels, f"ethtool -l {nic.name}")
                 continue
@@ -96,10 +100,18 @@ class ChannelCount(HostRule):
 
     def seen(self, host: Host) -> Iterator[tuple[str, object]]:
         for name, link in host.ethtool.items():
-            for kind in _kinds(link.channels):
-                most = link.channels.get(f"{kind}_max", 0)
-                if most:
-                    yield f"ethtool -l {name}", f"{kind} {link.channels.get(kind, 0)} of {most}"
+            for channels in _in_use(link.channels):
+                yield f"ethtool -l {name}", channels
+
+    def _fit_on_any_node(self, host: Host, channels: Mapping[str, int]) -> bool:
+        """Whether a NIC's queues fit the CPUs that serve them, whatever its node is."""
+        sizes = {len(host.sets.housekeeping)}
+        nodes = host.nodes_of(host.sets.housekeeping)
+        for node in nodes:
+            sizes.add(len(host.cpus_by_node[node] & host.sets.housekeeping))
+        if not nodes:
+            sizes.add(1)
+        return not any(self._misfits(host, channels, size) for size in sizes)
 
     def _judge(
         self,
@@ -115,10 +127,7 @@ class ChannelCount(HostRule):
             if not host.sets.online:
                 yield from self._one(nic, channels, where)
             return
-        taken = host.sets.reserved | host.sets.quiet
-        wrong = _wrong_channels(channels, len(pool.cpus))
-        if not taken:  # then more than CPUs are no harm: each CPU sends on its own
-            wrong = [each for each in wrong if each.now < each.wanted]
+        wrong = self._misfits(host, channels, len(pool.cpus))
         if not wrong:
             return
         evidence: list[tuple[str, str]] = []
@@ -140,6 +149,14 @@ class ChannelCount(HostRule):
             subject=nic.name,
             settings=settings,
         )
+
+    def _misfits(self, host: Host, channels: Mapping[str, int], cpus: int) -> list[_Channels]:
+        """Return the queues that do not fit so many CPUs."""
+        wrong = _wrong_channels(channels, cpus)
+        if not host.sets.reserved | host.sets.quiet:
+            # More than CPUs are no harm: each CPU sends on its own.
+            wrong = [each for each in wrong if each.now < each.wanted]
+        return wrong
 
     def _one(
         self, nic: host_model.Nic, channels: Mapping[str, int], where: str
@@ -164,6 +181,16 @@ class ChannelCount(HostRule):
 def _kinds(channels: Mapping[str, int]) -> tuple[str, ...]:
     """Return which queues a NIC has: for both directions at once, or for each (mlx4, veth)."""
     return ("combined",) if channels.get("combined_max") else ("rx", "tx")
+
+
+def _in_use(channels: Mapping[str, int]) -> list[str]:
+    """Return in words how many queues of each kind are in use, and of how many."""
+    shown: list[str] = []
+    for kind in _kinds(channels):
+        most = channels.get(f"{kind}_max", 0)
+        if most:
+            shown.append(f"{kind} {channels.get(kind, 0)} of {most}")
+    return shown
 
 
 def _wrong_channels(channels: Mapping[str, int], cpus: int) -> list[_Channels]:

@@ -87,6 +87,28 @@ class ChannelsTest(testcase.TestCase):
         report = audit_cases.judge("channels-vs-housekeeping", {**gone, **many, **free})
         self.assertEqual(["channels-vs-housekeeping"], report.clean)
 
+    def test_a_nic_whose_node_is_not_known(self) -> None:
+        """The good host has two nodes, with four and eight housekeeping CPUs in all."""
+        free: dict[str, str | None] = {f"{_CPU}/isolated": "\n", f"{_CPU}/nohz_full": "\n"}
+        free |= dict.fromkeys((_NOVA, "etc/libvirt", "run/libvirt", "proc/5000"))
+        for node in (None, "-1\n"):
+            for changes, now, shown in (
+                ({}, 8, "combined 8 of 64"),  # 8 are not too few, and 4 CPUs take as many
+                ({}, 4, "nodes unknown: eth0 (combined 4 of 64)"),
+                ({}, 9, "nodes unknown: eth0 (combined 9 of 64)"),
+                (free, 64, "combined 64 of 64"),
+                (free, 1, "nodes unknown: eth0 (combined 1 of 64)"),
+            ):
+                channels = hosts.ethtool(channels={"combined": now, "combined_max": 64})
+                file = {"nova-perf/ethtool/eth0.json": channels, f"{hosts.ETH0}/numa_node": node}
+                report = audit_cases.judge("channels-vs-housekeeping", {**changes, **file})
+                said = [str(evidence) for evidence in report.held.values()]
+                said += [lack.text for lack in report.unknown]
+                with self.subTest(node=node, now=now):
+                    self.assertEqual([], report.findings)
+                    self.assertIn(shown, "\n".join(said))
+                    self.assertEqual("nodes" not in shown, bool(report.clean), said)
+
     def test_few_of_many_possible(self) -> None:
         """A hint wherever CPUs would be left idle; too many are wrong only beside dedicated CPUs."""
         free: dict[str, str | None] = {f"{_CPU}/isolated": "\n", f"{_CPU}/nohz_full": "\n"}
