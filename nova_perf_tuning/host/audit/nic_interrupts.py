@@ -363,6 +363,8 @@ class OneCpu(NicInterruptRule):
             else:
                 sure = False
         serving = frozenset[int]().union(*on_cpus)
+        if not sure and not carriers.others and _apart(carriers, counts):
+            return InterruptJudgement()
         if len(serving) > 1:
             if not sure or carriers.others:
                 return InterruptJudgement()
@@ -394,6 +396,15 @@ class OneCpu(NicInterruptRule):
         return InterruptJudgement(
             crowded, where, level=Level.INFO, moved=carriers.irqs, by_hand=by_hand
         )
+
+
+def _apart(carriers: Carriers, counts: InterruptCounts) -> bool:
+    """Whether no CPU may serve all queues: the masks alone say that they are on several."""
+    masks: list[frozenset[int]] = []
+    for queue in carriers.queues:
+        masks += [counts.served(irq).cpus for irq in queue]
+    some = [mask for mask in masks if mask]
+    return bool(some) and not frozenset.intersection(*some)
 
 
 def _of_queues(nic: host_model.Nic, seen: int) -> str:

@@ -84,6 +84,21 @@ class UnknownPlacesTest(testcase.TestCase):
         self.assertEqual(wrong, self.verdict("nic-irq-on-dedicated", "2-3", ""))
         self.assertEqual(wrong, self.verdict("nic-irq-remote-node", "4-7", ""))
 
+    def test_masks_without_a_cpu_in_common_are_several_places(self) -> None:
+        for masks, expected in (
+            (("0-1", "8-9"), "holds"),
+            (("0-1", "1,8"), "unknown"),
+            (("0-1", "8"), "holds"),
+            (("0-1", "1"), "unknown"),
+        ):
+            changes: dict[str, str | None] = {"proc/interrupts": None}
+            for number, mask in zip((40, 41), masks, strict=True):
+                changes[f"proc/irq/{number}/smp_affinity_list"] = f"{mask}\n"
+                changes[f"proc/irq/{number}/effective_affinity_list"] = None
+            report = audit_cases.judge("nic-irq-one-cpu", changes)
+            self.assertEqual([], report.findings)
+            self.assertEqual(expected, "holds" if report.clean else "unknown", masks)
+
     def test_counts_say_where(self) -> None:
         counted = "/proc/interrupts"
         for rule, cpus, expected in (
