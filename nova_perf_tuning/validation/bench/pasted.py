@@ -104,6 +104,12 @@ _BEFORE_JSON: Final = re.compile(
 _IN_STRING: Final = re.compile(
     r'^[ \t]*(?:"(?:[^"\\\n]|\\.){0,400}",?$|\{[ ]?"[^"\n]{1,40}":[ ]?"(?:[^"\\\n]|\\.){0,400}\\n")'
 )
+#: A length of time: days and hours as rtla prints them, or a number as options and reports have it.
+_CLOCK: Final = re.compile(r"(?:([0-9]{1,5}) )?([0-9]{1,4}):([0-9]{2}):([0-9]{2})")
+_LENGTH: Final = re.compile(
+    r"([0-9]{1,9}(?:\.[0-9]{1,9})?(?:e\+?[0-9]{1,2})?) ?(|s|m|h|d|seconds)"
+)
+_SECONDS: Final = {"": 1.0, "s": 1.0, "seconds": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 #: What a line of a program's command has before it: the prompt of a shell.
 _PROMPT: Final = r"(?:^|[#$%>][ \t]*|[ \t/])"
 
@@ -253,6 +259,19 @@ def option(words: Sequence[str], *names: str) -> str | None:
                 return word.partition("=")[2]
             if len(name) == 2 and word.startswith(name) and word[2:3].isdigit():
                 return word[2:]
+    return None
+
+
+def seconds(text: str | None) -> float | None:
+    """Return a length of time: ``120``, ``10m``, ``60 seconds``, ``0 00:10:01``; None: it is none."""
+    if text is None:
+        return None
+    clock, number = _CLOCK.fullmatch(text), _LENGTH.fullmatch(text)
+    if clock:
+        days, hours, minutes, rest = (float(part or 0) for part in clock.groups())
+        return days * 86400 + hours * 3600 + minutes * 60 + rest
+    if number:
+        return float(number[1]) * _SECONDS[number[2]]
     return None
 
 

@@ -28,8 +28,8 @@ _ANY_THREAD: Final = re.compile(r"^T(?::|$)")
 _THREAD_BEGIN: Final = re.compile(r"^T:[ ]*[0-9]{1,5} \([ ]*[0-9]{1,9}\)[ ]*P:")
 #: Each wake-up in a line of its own (-v).
 _VERBOSE: Final = re.compile(r"^[0-9]{1,5}:[ ]+[0-9]{1,12}:[ ]+[0-9]{1,12}$")
-_DURATION: Final = re.compile(r"([0-9]{1,9})([smhd]?)")
-_SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+#: How long cyclictest's first thread sleeps where its command does not say it.
+_INTERVAL_US: Final = "1000"
 _NSECS: Final = ("-N", "--nsecs")
 #: No thread sleeps so long that its quickest wake-up comes so many µs late: these are nanoseconds.
 _LEAST_NS: Final = 500.0
@@ -141,13 +141,7 @@ def runs(tool: base.Benchmark, text: str) -> list[str]:
 
 def asked_seconds(command: str) -> float | None:
     """Return how long a command was to run (``-D 1m``); None: it does not say so."""
-    value = pasted.option(command.split(), "-D", "--duration")
-    if value is None:
-        return None
-    found = _DURATION.fullmatch(value)
-    if found is None:
-        return None
-    return float(found[1]) * _SECONDS[found[2]]
+    return pasted.seconds(pasted.option(command.split(), "-D", "--duration"))
 
 
 def stamp(text: object) -> float | None:
@@ -362,10 +356,27 @@ def _cyclictest_workload(
         value = pasted.option(words, *options)
         if value is not None:
             workload.setdefault(name, one_line(value, 200))
+    ran = _ran_s(words, threads)
+    if ran is not None:
+        workload["seconds"] = f"{ran:g}"
+    return workload
+
+
+def _ran_s(words: Sequence[str], threads: Sequence[MeasuredThread]) -> float | None:
+    """Return how long a run was: by what its threads slept, else by its command; None: it is not known."""
     slept = [thread.slept_s for thread in threads if thread.slept_s is not None]
     if len(slept) == len(threads):
-        workload["seconds"] = f"{min(slept):g}"
-    return workload
+        return min(slept)
+    lengths: list[float] = []
+    asked = asked_seconds(" ".join(words))
+    if asked is not None:
+        lengths.append(asked)
+    # Of a run that was ended early the first thread has fewer cycles.
+    interval = pasted.option(words, "-i", "--interval") or _INTERVAL_US
+    cycles, micros = threads[0].cycles, pasted.whole_number(interval)
+    if words and cycles is not None and micros is not None:
+        lengths.append(cycles * micros / 1e6)
+    return min(lengths, default=None)
 
 
 @dataclasses.dataclass(slots=True)

@@ -33,6 +33,8 @@ _HEAD: Final = re.compile(r"^Index((?:[ \t]+(?:IRQ|Thr|Usr)-[0-9]{3,5}){1,8192})
 _ROW: Final = re.compile(
     r"^([0-9]{1,9}|over:|count:|min:|avg:|max:)((?:[ \t]+(?:[0-9]{1,15}|-)){1,8192})$"
 )
+#: hwlatdetect prints its figures, too, where somebody has ended it.
+_BY_HAND: Final = r"^(?:\^C)?interrupted$"
 _DURATION: Final = re.compile(r"^# Duration:[ \t]*([0-9]{1,5} [0-9:]{8})$", re.MULTILINE)
 
 
@@ -174,6 +176,8 @@ class HwLatency(_Traced):
             shown = re.search(pattern, text, re.MULTILINE)
             if shown:
                 found.workload[name] = shown[1]
+        if "duration" in found.workload and not re.search(_BY_HAND, text, re.MULTILINE):
+            found.workload["seconds"] = found.workload["duration"]
         found.left_out.append("each gap by itself, and counts of SMIs")
         return found
 
@@ -224,7 +228,7 @@ class TimerLatency(_Traced):
         found.workload = {"cpus": str(len({name.partition("-")[2] for name in columns}))}
         duration = _DURATION.search(output)
         if duration:
-            found.workload["seconds"] = one_line(duration[1], 30)
+            found.workload["seconds"] = f"{pasted.seconds(duration[1]) or 0:g}"
         words = pasted.command(output, "rtla")
         period = pasted.option(words, "-p", "--period")
         if period is not None:

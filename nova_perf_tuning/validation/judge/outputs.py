@@ -161,10 +161,11 @@ def _seconds(benchmark: base.Benchmark, text: str, report: base.BenchmarkReport)
         span = None
     if span is not None:
         return span.seconds
-    try:
-        return max(0.0, float(report.workload.get("seconds", "0")))
-    except ValueError:
-        return 0.0
+    for name in ("seconds", "seconds asked for"):
+        seconds = pasted.seconds(report.workload.get(name))
+        if seconds is not None:
+            return seconds
+    return 0.0
 
 
 def _check_copies(runs: Sequence[_Run]) -> None:
