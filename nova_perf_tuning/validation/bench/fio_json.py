@@ -128,13 +128,17 @@ def _group(tool: base.Benchmark, job: dict[str, Any], version: object) -> JobGro
         if group.old_units:
             bandwidth = tool.number(part, "bw") * 1024
             completion, total = _times(tool, part, "clat", 1.0), _times(tool, part, "lat", 1.0)
-        elif "bw_bytes" in part and "clat_ns" in part:
-            bandwidth = tool.number(part, "bw_bytes")
+        elif "clat_ns" in part:
+            # fio 3.0 and 3.1 have the bandwidth in KiB a second alone.
+            if "bw_bytes" in part:
+                bandwidth = tool.number(part, "bw_bytes")
+            else:
+                bandwidth = tool.number(part, "bw") * 1024
             completion, total = _times(tool, part, "clat_ns"), _times(tool, part, "lat_ns")
         else:
             raise tool.fault(
-                f"'{name}' has no 'bw_bytes' or 'clat_ns', and no version of fio before 3 is"
-                f" named: its units are not known{tool.wanted_form()}"
+                f"'{name}' has no 'clat_ns', and no version of fio before 3 is named:"
+                f" its units are not known{tool.wanted_form()}"
             )
         seconds = tool.number(part, "runtime") / 1e3
         requests = tool.number(part, "total_ios")

@@ -320,3 +320,17 @@ class DocumentTest(testcase.TestCase):
         job["write"]["iops"] *= 2
         self.assertEqual(2 * first, tool.report(json.dumps(data)).readings[0].value)
         self.assertRaises(base.BenchmarkOutputError, tool.report, json.dumps(data)[:-9])
+
+    def test_fio_3_0_and_3_1_have_kibibytes_alone(self):
+        data, job = document()
+        data["fio version"] = "fio-3.1"
+        written = job["write"]
+        whole = written.pop("bw_bytes")
+        written["bw"] = whole // 1024
+        _report, figures = shown(json.dumps(data))
+        self.assertAlmostEqual(whole / 1e6, figures["bandwidth"], 2)
+        self.assertEqual(written["clat_ns"]["mean"] / 1e3, figures["latency_mean"])
+        del written["clat_ns"]
+        self.assertRaisesRegex(
+            base.BenchmarkOutputError, "units are not known", fio.Fio().parse, json.dumps(data)
+        )
