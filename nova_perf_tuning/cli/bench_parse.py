@@ -26,7 +26,7 @@ class BenchParse(command.PerfCommand):
             named = plugins.load_reader(args.kind)
         output = pasted.decode(options.read(args.file, base.MAX_CHARACTERS))
         benchmark = named or plugins.recognise(output)
-        report = benchmark.checked_report(output)
+        report = plugins.report(benchmark, output)
         bench.show(args, benchmark, {}, report.readings, report=report)
         if named is None and args.format != "json":
             command.say(f"read as the output of '{benchmark.kind}'", prefix="note: ")

@@ -38,6 +38,24 @@ COMMANDS: Final[Mapping[str, str]] = {
     "cyclictest": "cyclictest",
     "oslat": "oslat",
 }
+#: Tool whose output is not read -> a line that only it prints.
+UNREAD: Final[Mapping[str, str]] = {
+    "stress-ng": r"stress-ng(?:: [a-z]{4,5}:|, version )",
+    "stress": r"stress: (?:info|dbug|FAIL): \[",
+    "ping": r"--- \S{1,200} ping statistics ---",
+    "ioping": r"--- .{1,200} ioping statistics ---",
+    "mlc": r"Intel\(R\) Memory Latency Checker",
+    "STREAM": r"STREAM version \$Revision",
+    "perf stat": r"Performance counter stats for",
+    "perf bench": r"# Running '?[a-z-]{2,20}/[a-z-]{2,20}'? benchmark",
+    "HammerDB": r"(?:HammerDB CLI v|Vuser [0-9]{1,5}:)",
+    "pgbench": r"pgbench \([0-9]|number of transactions actually processed:",
+    "sockperf": r"sockperf: ",
+    "qperf": r"(?:tcp|udp|sctp|rc|ud)_(?:bw|lat):$",
+    "wrk": r"Running [0-9]{1,6}[smh] test @ ",
+    "redis-benchmark": r"====== [A-Z]{3,20}.{0,80} ======$",
+    "CoreMark": r"CoreMark Size ",
+}
 #: What follows the name of a program where another is meant: iperf3 prints 'iperf 3.12' and 'iperf Done'.
 ANOTHER: Final = r"[\w-]| 3\.| Done"
 #: For a person whose output has no marks of any of them.

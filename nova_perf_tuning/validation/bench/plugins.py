@@ -121,6 +121,34 @@ def recognise(text: str) -> base.Benchmark:
     raise _read_by_none(text)
 
 
+def report(benchmark: base.Benchmark, text: str) -> base.BenchmarkReport:
+    """Return what an output says, and which other tools have printed in the same text.
+
+    :raises base.BenchmarkOutputError: it cannot be read.
+    """
+    found = benchmark.checked_report(text)
+    others: dict[str, str] = {}
+    for tool in (*load_all(), *(tool() for tool in foreign.TOOLS)):
+        if _program(tool) != _program(benchmark) and tool.printed(text):
+            others.setdefault(_program(tool), tool.kind)
+    for name, mark in foreign.UNREAD.items():
+        if re.search(f"^(?:{mark})", text, re.MULTILINE):
+            others[name] = name
+    if others:
+        names = ", ".join(others.values())
+        found.remarks["other_tools"] = (
+            f"the text has lines of {names}, too: no figure here is of them"
+        )
+    return found
+
+
+def _program(tool: base.Benchmark) -> str:
+    """Return the program that prints what a reader reads; some programs have several readers."""
+    if tool.tool or tool.programs:
+        return tool.tool or tool.programs[0]
+    return tool.kind.partition("_")[0]
+
+
 def _read_by_none(text: str) -> base.BenchmarkOutputError:
     """Return the error of a text that has no marks of an output that is read."""
     if pasted.is_in_strings(text):

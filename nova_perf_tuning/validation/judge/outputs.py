@@ -133,7 +133,7 @@ def _run(benchmark: base.Benchmark, file: str) -> _Run:
         raise schema.InputError(f"{file}: {error.strerror}") from None
     text = pasted.decode(data)
     try:
-        report = benchmark.checked_report(text)
+        report = plugins.report(benchmark, text)
     except base.BenchmarkOutputError as error:
         fault = one_line(error, 300)
         other = _printed_by(text)
