@@ -345,6 +345,12 @@ class Benchmark(abc.ABC):
         try:
             yield
         except BenchmarkOutputError as error:
+            said = pasted.own_error(output, self.form.partition(" ")[0])
+            if said and said not in str(error):
+                reason = str(error).removeprefix(f"{self.kind}: ")
+                raise type(error)(
+                    f"{self.kind}: it said '{one_line(said, 160)}'; {reason}"
+                ) from None
             comma = pasted.COMMA.search(output)
             if comma is None or self.commas:
                 raise

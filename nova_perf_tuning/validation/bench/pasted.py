@@ -249,6 +249,19 @@ def command(text: str, program: str) -> list[str]:
     return []
 
 
+def own_error(text: str, program: str) -> str:
+    """Return the last error that a program has printed under its name, without the name; empty: none."""
+    errors = re.findall(
+        rf"^[ \t]*{re.escape(program)}: ((?:error|fatal|failed|unable|cannot|could not)\b.{{0,200}})",
+        text,
+        re.MULTILINE | re.IGNORECASE,
+    )
+    if not errors:
+        return ""
+    last: str = errors[-1]
+    return last.strip()
+
+
 def option(words: Sequence[str], *names: str) -> str | None:
     """Return the value of an option of a command line: ``-i 1``, ``-i1``, ``--time=1``; None: not given."""
     for at, word in enumerate(words):

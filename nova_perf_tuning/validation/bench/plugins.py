@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning import cache_directory, entry_points, errors
+from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base, foreign, pasted
 from nova_perf_tuning.validation.results.environment import RecordedBenchmark
 
@@ -157,8 +158,13 @@ def _read_by_none(text: str) -> base.BenchmarkOutputError:
             " recorded it; give the text in them, as 'jq -r' prints it"
         )
     for program, kind in foreign.COMMANDS.items():
-        if program in text and pasted.command(text, program):
-            reader = load_reader(kind)
+        if program not in text:
+            continue
+        reader = load_reader(kind)
+        said = pasted.own_error(text, program)
+        if said:
+            return reader.fault(f"it said '{one_line(said, 160)}'{reader.wanted_form()}")
+        if pasted.command(text, program):
             return reader.fault(
                 f"the text has its command, and no output of it that is read{reader.wanted_form()}"
             )

@@ -412,3 +412,27 @@ class OtherToolsTest(testcase.TestCase):
                     said = refusal(self, form)
                     self.assertIn("no benchmark reads this output", said)
                     self.assertIn("outputs of fio, iperf3", said)
+
+
+class OwnErrorTest(testcase.TestCase):
+    """What a tool says of its own failure comes before what the text lacks."""
+
+    def test_a_text_without_an_output(self):
+        for line in (
+            "iperf3: error - unable to receive control message: Connection reset by peer",
+            "fio: failed parsing runtime=1x",
+            "netperf: could not open the control connection",
+        ):
+            program, _, said = line.partition(": ")
+            command = {"netperf": "netperf -H 192.0.2.7"}.get(program, f"{program} --debug -c x")
+            with self.subTest(program):
+                text = f"$ {command}\nsend_parameters:\n{{\n  'tcp': true\n}}\n{line}\n"
+                self.assertIn(f"{program}: it said '{said}'; ", refusal(self, text))
+
+    def test_a_reader_that_is_named(self):
+        text = '{\n "tcp": true\n}\niperf3: error - unable to write to stream socket: reset\n'
+        error = self.assertRaises(
+            base.BenchmarkOutputError, plugins.load_reader("iperf3").checked_report, text
+        )
+        said = "iperf3: it said 'error - unable to write to stream socket: reset'; the output has"
+        self.assertIn(said, str(error))
