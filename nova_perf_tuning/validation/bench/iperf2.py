@@ -67,7 +67,7 @@ class Iperf2(base.ForeignTool):
 
     def report(self, output: str) -> base.BenchmarkReport:
         self.check_length(output)
-        lines = pasted.lines_of(output)
+        lines = iperf_rows.unwrapped(pasted.lines_of(output))
         if any(_CSV.match(line) for line in lines):
             beside = ""
             if any(_CLIENT.match(line) or _SERVER.match(line) for line in lines):

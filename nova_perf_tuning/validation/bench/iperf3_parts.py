@@ -18,7 +18,7 @@ TITLED: Final = re.compile(r"^([\w.-]{1,40}):[ ]+(?=\[)")
 
 
 def command(text: str) -> list[str]:
-    return pasted.command(text, r"iperf3?[\w.-]{0,20}")
+    return pasted.command(text, iperf_rows.COMMAND)
 
 
 def tests(text: str) -> list[list[str]]:
@@ -70,7 +70,7 @@ def titled(text: str) -> dict[str, list[str]]:
 def unwrapped(lines: Sequence[str]) -> list[str]:
     """Return lines with the word ``sender`` or ``receiver`` where it belongs, if a mail has wrapped it."""
     whole: list[str] = []
-    for line in (line.removeprefix("^C") for line in lines):
+    for line in iperf_rows.unwrapped([line.removeprefix("^C") for line in lines]):
         if line in (SENDER, RECEIVER) and whole and iperf_rows.row(whole[-1]) is not None:
             whole[-1] += f" {line}"
         else:

@@ -17,8 +17,17 @@ _LOSSES: Final = re.compile(
     r"^[ ]*([0-9]{1,9}\.[0-9]{1,6})[ ]*ms[ ]+([0-9]{1,15})/[ ]*([0-9]{1,15})[ ]+\("
 )
 #: A row of datagrams, whether or not its counts can be read.
-_JITTER: Final = re.compile(r"^[ ]*[0-9][0-9.,]{0,20}[ ]*ms[ ]")
+_JITTER: Final = re.compile(r"^[ ]*[0-9][0-9.,]{0,20}[ ]*ms(?:[ ]|$)")
 SUM: Final = "SUM"
+#: A line of a stream, and one that says which ends a stream has.
+_STREAM: Final = re.compile(r"^\[[ ]*(?:\*?[0-9]{1,5}|SUM)\]")
+_ENDS: Final = re.compile(
+    r"^\[[ ]*\*?[0-9]{1,5}\] local \S{1,100} port [0-9]{1,5} connected (?:with|to) \S{1,100}"
+    r" port [0-9]{1,5}\b"
+)
+#: How people call the programs, perhaps with a version.
+COMMAND: Final = r"iperf3?[\w.-]{0,20}"
+_OPTION: Final = re.compile(r"^--?[A-Za-z]")
 #: A rate as -b has it, in bits a second, perhaps with a burst behind.
 _RATE: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([kKmMgG]?)(?:bits?)?(?:/[0-9]{1,6})?")
 #: A sender that comes so near to a rate was held back by it.
@@ -62,6 +71,34 @@ def row(line: str) -> IperfRow | None:
     return IperfRow(
         found[1], found[2] or "", float(found[3]), float(found[4]), amount, rate, found[10].strip()
     )
+
+
+def unwrapped(lines: Sequence[str]) -> list[str]:
+    """Return lines with those in one that a mail has wrapped, where the whole line shows it.
+
+    These are a command with options in the next line, and a line of a stream that is none alone.
+    """
+    whole: list[str] = []
+    for line in lines:
+        before = ""
+        if whole:
+            before = whole[-1]
+        wrapped = f"{before} {line}"
+        of_stream = _STREAM.match(before) is not None
+        if of_stream and not _is_whole(before) and _is_whole(wrapped):
+            whole[-1] = wrapped
+        elif of_stream and row(before) is not None and _LOSSES.match(line):
+            whole[-1] = wrapped
+        elif "iperf" in before and _OPTION.match(line) and pasted.command(before, COMMAND):
+            whole[-1] = wrapped
+        else:
+            whole.append(line)
+    return whole
+
+
+def _is_whole(line: str) -> bool:
+    """Return whether a line of a stream has all its figures, or both its ends."""
+    return row(line) is not None or _ENDS.match(line) is not None
 
 
 def asked_rate(text: str) -> float | None:

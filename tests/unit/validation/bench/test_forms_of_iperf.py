@@ -3,9 +3,9 @@
 
 import json
 
-from nova_perf_tuning.validation.bench import base, iperf2, iperf3, plugins
+from nova_perf_tuning.validation.bench import base, iperf2, iperf3, iperf_rows, pasted, plugins
 from tests.support import testcase
-from tests.unit.validation.bench import test_parsers
+from tests.unit.validation.bench import test_field_outputs, test_parsers
 
 CLIENT = """Connecting to host 192.0.2.1, port 5201
 [  5] local 192.0.2.2 port 40000 connected to 192.0.2.1 port 5201
@@ -416,3 +416,34 @@ class Iperf2Test(testcase.TestCase):
 
     def test_a_tool_that_reads_none_of_them(self):
         self.assertRaises(base.BenchmarkOutputError, iperf2.Iperf2().parse, "[  4] x\n")
+
+
+class WrappedTest(testcase.TestCase):
+    """Lines that a mail has wrapped at its 72nd place are read as they were."""
+
+    def test_an_enhanced_client_of_iperf2(self):
+        [path] = (test_field_outputs.FIELD / "outputs5").glob("134-*.txt")
+        report, figures = shown(pasted.decode(path.read_bytes()), "iperf2")
+        self.assertEqual(5_000.0, figures["throughput"])
+        self.assertEqual("5g", report.workload["rate asked for"])
+        self.assertIn("held_to_a_rate", report.remarks)
+
+    def test_lines_of_figures_and_of_ends(self):
+        command = "$ iperf3 -c 192.0.2.7 -u -t 10"
+        head = (
+            "Connecting to host 192.0.2.7, port 5201\n"
+            "[  5] local 192.0.2.1 port 36000 connected to 192.0.2.7 port 5201\n"
+        )
+        whole = f"{command}\n{head}{UDP}{DONE}"
+        _report, wanted = shown(whole, "packets")
+        self.assertEqual(9, wanted["lost"])
+        for place in (" -u -t", " -t", " port 5201\n", "Mbits/sec  0", " 0.035", " 9/906"):
+            with self.subTest(place):
+                at = whole.rindex(place) + place.index(" ")
+                wrapped = whole[:at] + "\n" + whole[at + 1 :]
+                self.assertEqual(wanted, shown(wrapped, "packets")[1])
+
+    def test_a_line_that_is_cut_takes_no_other_into_it(self):
+        text = UDP.replace("1.04 Mbits/sec  0.035 ms", "1.04")
+        lines = iperf_rows.unwrapped(text.split("\n"))
+        self.assertEqual(text.split("\n"), lines)
