@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 
 from nova_perf_tuning import cpulist, rules
-from nova_perf_tuning.host.audit import configuration, machine, physnets
+from nova_perf_tuning.host.audit import configuration, physnets
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.input import novaconf
 from nova_perf_tuning.host.input.facts.root import FactsError
@@ -123,14 +123,12 @@ def _proposal(host: Host, taken: frozenset[int]) -> tuple[frozenset[int], list[s
     :data:`MBPS_PER_CORE` of its NICs beyond the first; never more than half of a node. On a node
     with several L3 groups it gets a core of each, for the threads that serve the guests there, as
     long as that is an eighth of the node at most. Whole cores: their threads are not torn apart.
-    Of each node it gets so many CPUs that the audit does not find too few (host-cpus-few).
     It also gets weaker kinds of cores, and nodes without memory, where Nova puts no guest's cell.
     """
     nodes: dict[int | None, list[host_model.Cpu]] = {}
     for cpu in host.facts.cpus:
         if cpu.online and cpu.id not in taken:
             nodes.setdefault(cpu.node, []).append(cpu)
-    sizes = collections.Counter(cpu.node for cpu in host.facts.cpus if cpu.online)
     bare = layout.without_memory(host.facts)
     owned = host.sets.owners.cpus(Owner.GUEST)
     weak = _whole(host, layout.weak_cpus(host.facts) - taken - owned)
@@ -155,9 +153,7 @@ def _proposal(host: Host, taken: frozenset[int]) -> tuple[frozenset[int], list[s
         speed = sum(nic.speed_mbps or 0 for nic in host.links if nic.node == node or node is None)
         groups = _l3_groups(host, cores)
         by_groups = min(len(groups), len(cores) // 8)
-        by_speed = max(1, -(-speed // MBPS_PER_CORE), by_groups)
-        enough = machine.enough_host_cpus(sizes[node])
-        wanted = max(by_speed, _covering(cores, enough))
+        wanted = max(1, -(-speed // MBPS_PER_CORE), by_groups)
         number = min(wanted, max(1, len(cores) // 2))
         for core in cores[:number]:
             keep |= core
@@ -167,23 +163,10 @@ def _proposal(host: Host, taken: frozenset[int]) -> tuple[frozenset[int], list[s
         if groups:
             of = len(_l3_groups(host, cores[:number]))
             known += f"; {of} of {len(groups)} L3 groups keep one for the threads of their guests"
-        if number > by_speed:
-            known += f"; at least {counted(enough, 'CPU')} of {sizes[node]} are the host's"
         reasons.append(
             f"{where}: {counted(number, 'core')} of {len(cores)} for the host ({known})"
         )
     return frozenset(keep) - taken, reasons
-
-
-def _covering(cores: Iterable[frozenset[int]], cpus: int) -> int:
-    """Return how many of ``cores``, from the first on, have so many CPUs; all where none suffice."""
-    number = 0
-    for core in cores:
-        if cpus <= 0:
-            break
-        cpus -= len(core)
-        number += 1
-    return number
 
 
 def _node_order(node: int | None) -> int:

@@ -17,6 +17,8 @@ _FILES: Final = ("etc/default/irqbalance", "etc/sysconfig/irqbalance")
 _BANNED_CPUS: Final = ("IRQBALANCE_BANNED_CPUS", "IRQBALANCE_BANNED_CPULIST")
 #: Options that ban one interrupt each, and its number.
 _BANNED_ONE: Final = ("--banirq", "-i")
+#: Options that ban the interrupts of one kernel module each.
+_BANNED_MODULE: Final = ("--banmod", "-m")
 _NUMBER: Final = re.compile(r"[0-9]{1,5}")
 #: The options of irqbalance since 1.6 (irqbalance.c, parse_command_line()): those without a value, those with one.
 _LONG: Final = (
@@ -85,9 +87,13 @@ class IrqbalanceEnvironment:
 
     def says(self, host: Host) -> str:
         """Return in words which CPUs are banned, and which online ones are left."""
-        interrupts = ""
+        alone: list[str] = []
         if self.banned_interrupts:
-            interrupts = f", and leaves {cpulist.named(self.banned_interrupts, 'interrupt')} alone"
+            alone.append(cpulist.named(self.banned_interrupts, "interrupt"))
+        modules = [value for option, value in _options(self.arguments) if option in _BANNED_MODULE]
+        if modules:
+            alone.append(f"interrupts of {', '.join(modules)}")
+        interrupts = f", and leaves {' and '.join(alone)} alone" if alone else ""
         banned = self.banned
         if not banned:
             return f"/{self.path} bans no CPU{interrupts}"
@@ -161,7 +167,7 @@ def _bans_interrupts(host: Host, arguments: str) -> bool:
     for option, value in _options(arguments):
         if option in ("--policyscript", "--banscript", "-l"):
             return True
-        if option in ("--banmod", "-m"):
+        if option in _BANNED_MODULE:
             modules.add(value)
         elif option in _BANNED_ONE:
             numbers.add(value)

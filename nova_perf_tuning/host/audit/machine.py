@@ -25,8 +25,7 @@ _DEEP_US = 50
 
 #: CPUs for the host: fewer are few, as a number and as a share (hotsos).
 _FEW: Final = 5
-#: The host needs one of so many CPUs.
-_OF_CPUS: Final = 20
+_FEW_SHARE: Final = 0.05
 #: Where they are more than this share of all, the number alone does not count.
 _LARGE_SHARE: Final = 0.25
 
@@ -505,11 +504,6 @@ class NumaBalancing(HostRule):
             )
 
 
-def enough_host_cpus(cpus: int) -> int:
-    """Return how many of so many CPUs are enough for the host."""
-    return -(-cpus // _OF_CPUS)
-
-
 def _has_core_of_each_node(host: Host, own: frozenset[int]) -> bool:
     """Whether the host has a whole core of each node with CPUs, as ``nova-perf generate`` leaves it."""
     nodes: frozenset[int] = frozenset()
@@ -536,8 +530,8 @@ class HostCpus(HostRule):
         online, own = host.sets.online, host.sets.housekeeping
         evidence = [("/sys/devices/system/cpu/online", cpulist.format(online)), host.owned]
         few = len(own) < _FEW and len(online) >= _FEW / _LARGE_SHARE
-        few = few and not _has_core_of_each_node(host, own)
-        if few or len(own) < enough_host_cpus(len(online)):
+        few = few or len(own) < _FEW_SHARE * len(online)
+        if few and not _has_core_of_each_node(host, own):
             yield self.finding(
                 evidence,
                 f"{counted(len(own), 'CPU')} of {len(online)} for everything but guests ({cpulist.format(own)})",

@@ -8,7 +8,7 @@ from typing import Final
 
 from nova_perf_tuning.host.audit.base import HostRule
 from nova_perf_tuning.host.audit.host import Host
-from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model import host_model, owners
 from nova_perf_tuning.host.plan import vectors
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import GIVEN, Finding, Level, NoDataError, named, need
@@ -87,7 +87,10 @@ class ChannelCount(HostRule):
         if not host.sets.online:
             need(not self._more(host), "the CPUs of this host are not in this record", NoDataError)
         elif not taken:  # isolated CPUs would leave fewer to serve them
-            host.need_isolation()
+            lacking = f"{owners.ISOLATED_AT_BOOT} is not in this record"
+            for where, channels_now in self.seen(host):
+                lacking += f"; {where}: {channels_now}"
+            need(host.has(owners.ISOLATED_AT_BOOT[1:]), lacking, NoDataError)
 
     def _more(self, host: Host) -> list[str]:
         """Return the NICs that may have more queues than they have."""

@@ -98,7 +98,7 @@ _SETS = {
 }
 #: Case -> what generate gives the host.
 _KEPT = {
-    "128": cpulist.format({38 * node + cpu for node in range(16) for cpu in (0, 1)}),
+    "128": cpulist.format(range(0, 608, 38)),
     "130": cpulist.format(range(0, 224, 14)),
     "131": "0-7",
     "132": "0",

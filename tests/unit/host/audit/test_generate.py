@@ -136,9 +136,3 @@ class EnoughCpusTest(directories.DirectoryCase):
         path.unlink()
         self.assertEqual([], report.findings, sets)
         self.assertTrue(report.clean or not dedicated, report.unknown)
-
-    def test_a_large_node_gives_more_than_one_core(self) -> None:
-        facts = model_hosts.facts(model_hosts.cpus_of([(0, 96)]))
-        shared, _dedicated, reasons = generate.split(Host(Root(str(self.directory)), facts))
-        self.assertEqual(frozenset(range(5)), shared)
-        self.assertIn("at least 5 CPUs of 96 are the host's", reasons[-1])

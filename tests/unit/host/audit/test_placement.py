@@ -112,7 +112,8 @@ class HostCpusTest(testcase.TestCase):
             ("two cores of node 0", self.judge(40, "2-19,22-39"), ["warning", "info"]),
             ("six of 40", self.judge(40, "2-9,12-19,21-29,31-39"), []),
             ("four of 16 are a quarter", self.judge(16, "1-3,5-7,9-11,13-15"), []),
-            ("six of 160", self.judge(160, "2-39,42-79,81-119,121-159"), ["info"]),
+            ("six of 160, a core of each", self.judge(160, "2-39,42-79,81-119,121-159"), []),
+            ("five of 160, half a core", self.judge(160, "2-39,42-79,81-159"), ["info"]),
             ("none on node 1", self.judge(40, "4-19,24-39"), ["warning"]),
         ):
             with self.subTest(name):

@@ -33,7 +33,7 @@ class ShownTest(testcase.TestCase):
     def test_interrupts_that_irqbalance_leaves_alone(self) -> None:
         bans = {
             "proc/300/comm": "irqbalance\n",
-            "etc/default/irqbalance": 'IRQBALANCE_ARGS="-c 2 -t 10 -i 14 --banirq=27 -i 28"\n',
+            "etc/default/irqbalance": 'IRQBALANCE_ARGS="-c 2 -t 10 -i 14 --banirq=27 -i 28 --banmod=ibmvnic"\n',
         }
         tree = {
             path: text for path, text in hosts.good().items() if path.startswith("sys/devices")
@@ -43,7 +43,7 @@ class ShownTest(testcase.TestCase):
             hosts.view({**tree, **bans, **isolated}), runner.chosen(["irqbalance-unaware"])
         )
         (lack,) = report.unknown
-        words = "bans no CPU, and leaves interrupts 14,27-28 alone"
+        words = "bans no CPU, and leaves interrupts 14,27-28 and interrupts of ibmvnic alone"
         self.assertIn(words, lack.text)
 
     def test_options_that_irqbalance_does_not_know(self) -> None:
