@@ -219,6 +219,7 @@ class Cyclictest(_RtTests):
         else:
             fault = found.fault or "the output has no histogram (--histogram=10000)"
             shown.left_out.append(f"percentiles: {fault}")
+        shown.remarks.update(_beyond(found))
         weights = [thread.cycles or 1.0 for thread in threads]
         total = sum(thread.mean * weight for thread, weight in zip(threads, weights, strict=True))
         mean = total / sum(weights)
@@ -259,11 +260,6 @@ class Cyclictest(_RtTests):
             shown.readings.append(base.Reading(metric, "µs", "lower", late, primary=share == 0.99))
         shown.readings.append(base.Reading("wake_ups", self.work_unit, "higher", count / 1e3))
         shown.remarks["percentiles_computed"] = _PERCENTILES_COMPUTED
-        if found.beyond:
-            share = 100 * found.beyond / count
-            shown.remarks["beyond_histogram"] = (
-                f"{found.beyond:g} of {count:g} wake-ups ({share:.2g} %) lie beyond the histogram"
-            )
 
     def _report_json(self, text: str) -> base.BenchmarkReport:
         per_us = self._per_us(text)
@@ -471,6 +467,17 @@ class Oslat(_RtTests):
             *_maxima(maxima),
         ]
         return readings, passes
+
+
+def _beyond(found: rt_text.Cyclictest) -> dict[str, str]:
+    """Return how many wake-ups were later than the histogram reaches, whether or not it is there."""
+    if not found.beyond:
+        return {}
+    cycles = sum(thread.cycles or 0.0 for thread in found.threads)
+    count = max(cycles, sum(found.bins.values()) + found.beyond)
+    share = 100 * found.beyond / count
+    text = f"{found.beyond:.0f} of {count:.0f} wake-ups ({share:.2g} %) lie beyond the histogram"
+    return {"beyond_histogram": text}
 
 
 def _of_gaps(passes: Sequence[float]) -> dict[str, str]:

@@ -271,6 +271,7 @@ def _add_histogram(
         for at, thread in enumerate(found.threads):
             if thread.cycles is None and at < min(len(totals), len(beyond)):
                 thread.cycles = totals[at] + beyond[at]
+    found.beyond = sum((beyond or [])[: len(found.threads)])
     rows = [row for row in map(_BIN.match, lines) if row is not None]
     if not rows:
         return
@@ -289,7 +290,6 @@ def _add_histogram(
     else:
         total = sum(totals[: len(found.threads)])
         found.fault = _fault_of_total(tool, sum(found.bins.values()), total)
-    found.beyond = sum(beyond[: len(found.threads)])
     found.reach = max(found.bins) + 1.0
     if found.fault:
         found.bins = {}

@@ -235,6 +235,15 @@ T: 0 (148604) P:98 I:1000 C:    998 Min:     10 Act:   17 Avg:   12 Max:      13
         self.assertIn("percentiles_computed", report.remarks)
         self.assertNotIn("beyond_histogram", report.remarks)
 
+    def test_overflows_are_said_without_the_histogram(self):
+        """The maximum is one of them, whether or not the buckets were pasted."""
+        text = self.TEXT.replace("Overflows: 00000", "Overflows: 00003")
+        rows = text[text.index("000010 ") : text.index("# Min")]
+        totals = text.replace("# Min", "# Total: 000000995\n# Min")
+        for shown_text in (text.replace(rows, ""), totals.replace(rows, ""), text):
+            report, _figures = shown(shown_text, "cyclictest")
+            self.assertIn(" wake-ups (0.3 %) lie", report.remarks["beyond_histogram"])
+
     def test_rows_that_are_missing(self):
         """Without a total the threads' lines show it; maxima do not come from the histogram."""
         rows = self.TEXT.split("\n")[4:7]
