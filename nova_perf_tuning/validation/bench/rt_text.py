@@ -17,6 +17,8 @@ _THREAD: Final = re.compile(
     rf"{pasted.REMARK}$"
 )
 _MAX_PLACES: Final = 8
+#: Numbers below a histogram have leading zeros up to so many places.
+_SUMMARY_PLACES: Final = 5
 _POLICY_LINE: Final = re.compile(r"^policy: (\w{2,12}): loadavg: ")
 _BIN: Final = re.compile(r"^([0-9]{6,9})((?:[ \t]+[0-9]{6,15})+)$")
 _SUMMARY: Final = re.compile(
@@ -236,7 +238,10 @@ def _summaries(tool: base.Benchmark, lines: Sequence[str]) -> dict[str, list[flo
         if found:
             if found[1] in summaries:
                 raise tool.fault("the text has several histograms; keep one")
-            summaries[found[1]] = [float(number) for number in found[2].split()]
+            numbers = found[2].split()
+            if line is lines[-1] and any(len(number) < _SUMMARY_PLACES for number in numbers):
+                raise tool.fault(f"the output is cut off within its last line, '{found[1]}'")
+            summaries[found[1]] = [float(number) for number in numbers]
     return summaries
 
 

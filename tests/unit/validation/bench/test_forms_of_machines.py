@@ -235,6 +235,14 @@ T: 0 (148604) P:98 I:1000 C:    998 Min:     10 Act:   17 Avg:   12 Max:      13
         self.assertIn("percentiles_computed", report.remarks)
         self.assertNotIn("beyond_histogram", report.remarks)
 
+    def test_a_summary_that_is_cut_within_its_maximum(self):
+        """Each number has five places or more; the maximum was 3 or 30 µs of 3,095."""
+        text = "# Min Latencies: 00007\n# Avg Latencies: 00012\n# Max Latencies: 03095"
+        self.assertEqual(3095, shown(text, "cyclictest")[1]["latency_max"])
+        for places in range(1, 5):
+            error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text[:-places])
+            self.assertIn("cut off within its last line, 'Max Latencies'", str(error))
+
     def test_overflows_are_said_without_the_histogram(self):
         """The maximum is one of them, whether or not the buckets were pasted."""
         text = self.TEXT.replace("Overflows: 00000", "Overflows: 00003")
