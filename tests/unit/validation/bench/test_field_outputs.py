@@ -13,7 +13,7 @@ import yaml
 from nova_perf_tuning import errors
 from nova_perf_tuning.validation.bench import base, pasted, plugins
 from tests.support import testcase
-from tests.unit.validation.bench import outputs2, outputs34
+from tests.unit.validation.bench import outputs2, outputs5, outputs34
 
 FIELD = pathlib.Path(__file__).parents[3] / "field"
 #: Unit -> its size in the first of its kind: µs, bit/s; others are compared as they are.
@@ -283,15 +283,22 @@ READ = {
     ),
     **outputs2.READ,
     **outputs34.READ,
+    **outputs5.READ,
 }
 #: Figures of an answer that it lets be left out.
-LEFT_OUT = {"outputs1/10": ("round trip time mean",), **outputs2.LEFT_OUT, **outputs34.LEFT_OUT}
+LEFT_OUT = {
+    "outputs1/10": ("round trip time mean",),
+    **outputs2.LEFT_OUT,
+    **outputs34.LEFT_OUT,
+    **outputs5.LEFT_OUT,
+}
 #: Case -> how far a figure may be away where the answer allows it (a bin of a histogram).
 TOLERANCE = {
     "outputs1/22": 1.0,
     "outputs1/23": 1.0,
     **outputs2.TOLERANCE,
     **outputs34.TOLERANCE,
+    **outputs5.TOLERANCE,
 }
 #: Cases with several runs, of which none is judged.
 SEVERAL = (
@@ -299,6 +306,7 @@ SEVERAL = (
     | {f"outputs1/{at}" for at in (25, 26, 27, 29)}
     | outputs2.SEVERAL
     | outputs34.SEVERAL
+    | outputs5.SEVERAL
 )
 #: Case -> code of what the answer wants to be said.
 REMARKS = {
@@ -312,6 +320,7 @@ REMARKS = {
     "outputs1/29": "page_cache",
     **outputs2.REMARKS,
     **outputs34.REMARKS,
+    **outputs5.REMARKS,
 }
 #: Case -> what the refusal says.
 REFUSED = {
@@ -322,11 +331,12 @@ REFUSED = {
     "outputs1/11": ("iperf3", "error - unable to connect to server: No route to host"),
     **outputs2.REFUSED,
     **outputs34.REFUSED,
+    **outputs5.REFUSED,
 }
 #: Case -> words of what is named as left out, facts of the workload, values that no figure may have.
-NAMED = {**outputs2.NAMED, **outputs34.NAMED}
-WORKLOAD = {**outputs2.WORKLOAD, **outputs34.WORKLOAD}
-NEVER = {**outputs2.NEVER, **outputs34.NEVER}
+NAMED = {**outputs2.NAMED, **outputs34.NAMED, **outputs5.NAMED}
+WORKLOAD = {**outputs2.WORKLOAD, **outputs34.WORKLOAD, **outputs5.WORKLOAD}
+NEVER = {**outputs2.NEVER, **outputs34.NEVER, **outputs5.NEVER}
 
 
 def case(name):
@@ -376,13 +386,18 @@ class AnswersTest(testcase.TestCase):
         for folder in ("outputs1", "outputs2", "outputs3", "outputs4"):
             for path in (FIELD / folder).glob("*.answer.yaml"):
                 cases.add(f"{folder}/{path.name.partition('-')[0]}")
-        self.assertEqual(cases, {*READ, *REFUSED})
+        for path in (FIELD / "outputs5").glob("*.answer.yaml"):
+            cases.add(f"outputs5/{path.name.partition('-')[0]}")
+        situations = {f"outputs5/{number}" for number, *_rest in outputs5.SITUATIONS}
+        held = {*READ, *REFUSED, *situations}
+        self.assertEqual(cases, held | outputs5.NOT_RIGHT | outputs5.ABSENT)
 
     def test_what_must_be_said_beside_figures(self):
         for name, code in REMARKS.items():
             text = pasted.decode(case(name)[0])
             with self.subTest(name):
-                self.assertIn(code, plugins.recognise(text).report(text).remarks)
+                tool = plugins.recognise(text)
+                self.assertIn(code, plugins.report(tool, text).remarks)
 
     def test_what_must_be_named_and_what_must_not_be_a_figure(self):
         for name in {*NAMED, *WORKLOAD, *NEVER}:
