@@ -30,6 +30,8 @@ _SHARES: Final = (0.99, 0.5, 0.95, 0.999, 0.9999)
 _MOST_SHOWN: Final = 16
 _UNIT: Final = re.compile(r"^# Time unit is (nano|micro)seconds \((?:ns|us)\)$", re.MULTILINE)
 _HEAD: Final = re.compile(r"^Index((?:[ \t]+(?:IRQ|Thr|Usr)-[0-9]{3,5}){1,8192})$")
+#: The rest of a head that a mail has wrapped.
+_COLUMNS: Final = re.compile(r"^(?:IRQ|Thr|Usr)-[0-9]{3,5}(?:[ \t]|$)")
 _ROW: Final = re.compile(
     r"^([0-9]{1,9}|over:|count:|min:|avg:|max:)((?:[ \t]+(?:[0-9]{1,15}|-)){1,8192})$"
 )
@@ -233,6 +235,9 @@ class TimerLatency(_Traced):
         period = pasted.option(words, "-p", "--period")
         if period is not None:
             found.workload["period in µs"] = one_line(period, 20)
+        found.remarks["percentiles_computed"] = (
+            "percentiles are calculated of the histogram of all CPUs, within a bucket by its share"
+        )
         found.left_out.append("averages, which rtla cuts to whole numbers, and the histogram")
         return found
 
@@ -246,6 +251,10 @@ class TimerLatency(_Traced):
                 if columns:
                     raise self.fault("the text has several histograms; keep one")
                 columns = head[1].split()
+            elif _COLUMNS.match(line):
+                raise self.fault(
+                    f"the lines of the histogram are wrapped (by a mail){self.wanted_form()}"
+                )
             elif row and columns:
                 values = [0.0 if word == "-" else float(word) for word in row[2].split()]
                 if len(values) == len(columns):

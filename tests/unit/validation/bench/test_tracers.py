@@ -79,6 +79,12 @@ class TimerLatencyTest(testcase.TestCase):
                 text = self.text.replace(old, new, 1)
                 self.assertRaises(base.BenchmarkOutputError, self.tool.checked_figures, text)
 
+    def test_wrapped_lines_are_no_table_of_fewer_cpus(self):
+        lines = [line[:36].rstrip() + "\n" + line[36:] for line in self.text.split("\n")]
+        self.assertRaisesRegex(
+            base.BenchmarkOutputError, "are wrapped", self.tool.checked_figures, "\n".join(lines)
+        )
+
     def test_it_is_found_out_by_its_output(self):
         self.assertTrue(self.tool.printed(self.text))
         self.assertTrue(tracers.HwLatency().printed(recorded("hwlatdetect.txt")))
