@@ -98,9 +98,7 @@ def judge(
         ]
     elif faults:
         reason, count = faults[0]
-        text = (
-            f"{counted(count, 'value')} of the plan cannot be kept; 'nova-perf status' lists them."
-        )
+        text = f"{counted(count, 'value')} of the agent's plan cannot be kept; 'nova-perf status' lists them."
         judged = [
             _condition(applied, ConditionStatus.FALSE, reason, text),
             _condition(degraded, ConditionStatus.TRUE, reason, text),
@@ -133,14 +131,14 @@ def _applied(due: int | None, settings: int) -> Condition:
     if due:
         text = f"The agent observes: {due} of {counted(settings, 'value')} would be written."
         return _condition(kind, ConditionStatus.FALSE, ConditionReason.OBSERVING, text)
-    text = f"The host holds {counted(settings, 'value')} of the plan."
+    text = f"The host holds {counted(settings, 'value')} of the agent's plan."
     return _condition(kind, ConditionStatus.TRUE, ConditionReason.AS_EXPECTED, text)
 
 
 def _not_degraded(warnings: Sequence[tuple[ConditionReason, int]]) -> Condition:
     kind, status = ConditionType.DEGRADED, ConditionStatus.FALSE
     if not warnings:
-        text = "No warning and no fault was seen in the last pass."
+        text = "Nothing kept the agent from its plan in the last pass."
         return _condition(kind, status, ConditionReason.AS_EXPECTED, text)
     reason, count = warnings[0]
     text = f"{counted(count, 'finding')} of this kind; 'nova-perf status' lists them."

@@ -315,7 +315,9 @@ class DeviceIrqOnDedicated(HostRule):
         reserved = _reserved(host)
         need(host.facts.irqs, "interrupts are not in this record", NoDataError)
         others = self._others(host)
-        need(others, "no interrupt of a device that is neither a NIC nor a guest's")
+        need(
+            others, "no interrupt of a device that is neither a NIC nor a guest's, nor left alone"
+        )
         wrong: list[host_model.Irq] = []
         cpus: frozenset[int] = frozenset()
         unknown: list[str] = []
@@ -348,7 +350,10 @@ class DeviceIrqOnDedicated(HostRule):
 
     @staticmethod
     def _others(host: Host) -> list[host_model.Irq]:
-        """Return the interrupts with a handler of devices that are neither NICs nor guests'."""
+        """Return the interrupts with a handler of devices that are neither NICs nor guests'.
+
+        Those that ``[agent] leave_interrupts`` names are no business of ours.
+        """
         of_nics: set[int] = set()
         for nic in host.facts.nics:
             of_nics.update(nic.irqs)
@@ -356,7 +361,9 @@ class DeviceIrqOnDedicated(HostRule):
         others: list[host_model.Irq] = []
         for irq in host.facts.irqs.values():
             of_device = irq.device is not None and irq.device.lower() not in passed
-            if of_device and irq.name and irq.number not in of_nics:
+            if not of_device or not irq.name or irq.number in of_nics:
+                continue
+            if not host.options.refused.is_left(irq):
                 others.append(irq)
         return others
 

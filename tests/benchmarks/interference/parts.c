@@ -122,12 +122,18 @@ static void print_guest(void)
            durations[last * 999 / 1000] / 1e6, durations[last] / 1e6);
 }
 
-/* Packets: frames with UDP datagrams to one socket of our own. */
+/* Packets: frames with UDP datagrams of many flows to one socket of our own. RPS deals out flows:
+   one alone would always be on one CPU. */
+enum { FLOWS = 64, SOURCE_PORT = 35 };
 static int raw, udp, frames;
+static unsigned char out_frames[MOST_FRAMES][60];
 static struct mmsghdr sent[MOST_FRAMES], received[MOST_FRAMES];
 
 static void exchange(void)
 {
+    static unsigned flow;
+    for (int number = 0; number < frames; number++)
+        out_frames[number][SOURCE_PORT] = flow++ % FLOWS;
     int count = sendmmsg(raw, sent, frames, 0);
     if (count > 0)
         offered += count;
@@ -138,7 +144,7 @@ static void exchange(void)
 static void open_packets(char **arguments)
 {
     static unsigned char frame[60] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 46};
-    static struct iovec out = {frame, sizeof frame};
+    static struct iovec out[MOST_FRAMES];
     static char data[MOST_FRAMES][64];
     static struct iovec in[MOST_FRAMES];
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(atoi(arguments[2]))};
@@ -161,7 +167,9 @@ static void open_packets(char **arguments)
     frame[35] = frame[37] = ntohs(to.sin_port);
     frame[39] = 26;              /* length; a checksum of 0 is not looked at */
     for (int number = 0; number < MOST_FRAMES; number++) {
-        sent[number].msg_hdr.msg_iov = &out;
+        memcpy(out_frames[number], frame, sizeof frame);
+        out[number] = (struct iovec){out_frames[number], sizeof frame};
+        sent[number].msg_hdr.msg_iov = &out[number];
         sent[number].msg_hdr.msg_iovlen = 1;
         in[number] = (struct iovec){data[number], sizeof data[number]};
         received[number].msg_hdr.msg_iov = &in[number];

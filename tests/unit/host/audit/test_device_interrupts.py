@@ -3,8 +3,9 @@
 
 from nova_perf_tuning import rules
 from nova_perf_tuning.host.audit import runner
+from nova_perf_tuning.host.plan.refused import Refused
+from tests.support import audit_cases, field_hosts, testcase
 from tests.support import audit_hosts as hosts
-from tests.support import field_hosts, testcase
 
 _RULE = "device-irqs-one-cpu"
 
@@ -90,3 +91,13 @@ class DevicesTest(testcase.TestCase):
         (lack,) = self.judge(rows, **gone).unknown
         self.assertEqual("no_data", lack.code)
         self.assertIn("5-6 (ahci, eth0) may be on CPUs 0-3", lack.text)
+
+
+class LeftTest(testcase.TestCase):
+    def test_interrupts_that_the_operator_leaves_alone(self) -> None:
+        case = audit_cases.CASES["device-irq-on-dedicated"]
+        for pattern, expected in (("nvme*", 0), ("0000:42:*", 0), ("eth*", 1)):
+            with self.subTest(pattern):
+                left = Refused(left=(pattern,))
+                report = audit_cases.judge("device-irq-on-dedicated", case.changes, refused=left)
+                self.assertEqual(expected, len(report.findings))
