@@ -87,8 +87,6 @@ class MachineTest(testcase.TestCase):
 
 class ResultsTest(testcase.TestCase):
     def test_the_recorded_figures_are_those_of_its_rounds(self) -> None:
-        if not RESULTS.exists():
-            return
         results = json.loads(RESULTS.read_text(encoding="utf-8"))
         self.assertEqual(figures.table(results["rounds"]), results["table"])
         constants = (results["blocks"], results["window_s"], results["seed"])
@@ -96,3 +94,16 @@ class ResultsTest(testcase.TestCase):
         for found in results["rounds"]:
             beyond = max(found["steal"].values()) > inside.MOST_STEAL
             self.assertEqual(beyond, found["discarded"])
+
+    def test_the_first_screen_shows_these_figures(self) -> None:
+        table = json.loads(RESULTS.read_text(encoding="utf-8"))["table"]
+        losses = {(row["channel"], row["state"]): round(row["loss_percent"]) for row in table}
+        text = " ".join((RESULTS.parents[3] / "README.rst").read_text(encoding="utf-8").split())
+        for channel, words in (
+            ("rps", "{} % of its work to 80,000 packets"),
+            ("rps_flood", "{} % under a flood of packets"),
+            ("emulator", "{} % to an emulator thread"),
+        ):
+            with self.subTest(channel):
+                self.assertIn(words.format(losses[channel, "misplaced"]), text)
+                self.assertEqual(0, losses[channel, "applied"])
