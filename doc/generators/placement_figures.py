@@ -45,7 +45,8 @@ Row = Mapping[str, Any]
 def loss(row: Row) -> str:
     """Return the loss of events in percent, with its interval."""
     median, low, high = (
-        round(row[name]) for name in ("loss_percent", "low_percent", "high_percent")
+        f"{round(row[name], 1) + 0.0:.1f}"
+        for name in ("loss_percent", "low_percent", "high_percent")
     )
     return f"{median} ({low} to {high})"
 

@@ -4,6 +4,7 @@
 import collections
 import json
 import pathlib
+import statistics
 from typing import Any
 
 from tests.benchmarks.interference import __main__ as benchmark
@@ -97,13 +98,20 @@ class ResultsTest(testcase.TestCase):
 
     def test_the_first_screen_shows_these_figures(self) -> None:
         table = json.loads(RESULTS.read_text(encoding="utf-8"))["table"]
-        losses = {(row["channel"], row["state"]): round(row["loss_percent"]) for row in table}
         text = " ".join((RESULTS.parents[3] / "README.rst").read_text(encoding="utf-8").split())
         for channel, words in (
-            ("rps", "{} % of its work to 80,000 packets"),
-            ("rps_flood", "{} % under a flood of packets"),
+            ("rps", "lost about {} % of its events to 80,000 packets"),
+            ("rps_flood", "about {} % at 350,000"),
             ("emulator", "{} % to an emulator thread"),
         ):
             with self.subTest(channel):
-                self.assertIn(words.format(losses[channel, "misplaced"]), text)
-                self.assertEqual(0, losses[channel, "applied"])
+                # None of these moves what this load does, so they are one state.
+                losses = [
+                    row["loss_percent"]
+                    for row in table
+                    if row["channel"] == channel
+                    and row["state"] in ("misplaced", "restored", "irqbalance", "irqbalance_bans")
+                ]
+                self.assertIn(words.format(round(statistics.median(losses))), text)
+        highest = [row["high_percent"] for row in table if row["state"] == "applied"]
+        self.assertLess(max(highest), 1)

@@ -25,7 +25,7 @@ from typing import Any, Final
 from tests.benchmarks.interference import figures, inside, machine, placements
 from tests.support import irqbalance_program
 
-#: Fixed before any run.
+#: The same in all runs.
 BLOCKS, WINDOW_S = 7, 0.8
 NAMESPACES: Final = ("unshare", "--mount", "--net", "--propagation", "private")
 SOURCE = pathlib.Path(__file__).with_name("parts.c")

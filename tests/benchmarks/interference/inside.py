@@ -20,7 +20,7 @@ from tests.benchmarks.interference import machine, placements
 #: The program of ``parts.c``, and its name as a guest: only threads of QEMU are ever moved.
 PROGRAM: Final = "parts"
 GUEST_PROGRAM: Final = "qemu-system-parts"
-#: Fixed before any run: order of the states and channels, and what each load offers.
+#: The same in all rounds: order of the states and channels, and what each load offers.
 SEED: Final = 20261129
 #: Time from the begin of a load to its window, as a share of the window.
 SETTLE: Final = 1 / 8
