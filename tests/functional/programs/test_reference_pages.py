@@ -82,7 +82,7 @@ class ReferencePagesTest(directories.DirectoryCase):
         page.write_text("".join(f"{MARK}perf-placement {name}\n\n" for name in TABLES))
         done = patience.run([sys.executable, self.directory / "doc/make_reference.py"])
         self.assertEqual((0, ""), (done.returncode, done.stderr))
-        for cell in ("40 (40 to 40)", "78 thousand packets", "0.50, 2.00, 9.0"):
+        for cell in ("40.0 (40.0 to 40.0)", "78 thousand packets", "0.50, 2.00, 9.0"):
             self.assertIn(f"     - {cell}\n", page.read_text())
 
     def test_pages_are_built_without_this_project(self):
