@@ -3,7 +3,7 @@
 
 unshare --net --mount --propagation private python -m tests.support.live_channels DIRECTORY
 
-CPU 1 of nova.conf is owned by guests; no guest runs there, so ``interference`` is told the CPU.
+CPU 1 of nova.conf is owned by guests; no guest runs there, so ``interference`` is given the CPU.
 """
 
 import contextlib
