@@ -113,6 +113,15 @@ class NicTest(testcase.TestCase):
                 plan = planner.plan(hosts.facts(TWO_NODES, nics_of_host, irqs), CpuSets())
                 self.assertEqual({"irq:24": "1", "irq:25": "2"}, values(plan, "irq_affinity"))
 
+    def test_one_queue_carries_the_whole_speed_of_its_nic(self):
+        single, of_single = hosts.nic_with_irqs("eth0", 1, speed=40000)
+        triple, of_triple = hosts.nic_with_irqs("eth1", 3, 44, pci="0000:11:00.0", speed=100000)
+        facts = hosts.facts(hosts.cpus_of([(0, 2)]), [single, triple], of_single + of_triple)
+        plan = planner.plan(facts, CpuSets())
+        cpu_of = {one.target: one.value for one in plan.settings if one.kind == "irq_affinity"}
+        expected = {"irq:24": "1", "irq:44": "1", "irq:45": "0", "irq:46": "0"}
+        self.assertEqual(expected, cpu_of)
+
     def test_a_quiet_nic_shares_the_cpu_of_a_busy_one(self):
         """Not two busy ones; and what a CPU serves besides is said."""
         for quiet in range(3):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.notes import NoteCode
-from nova_perf_tuning.host.plan import planner, room
-from nova_perf_tuning.host.plan.layout import CpuSets
+from nova_perf_tuning.host.plan import planner, room, spread
+from nova_perf_tuning.host.plan.layout import CpuPool, CpuSets
 from nova_perf_tuning.host.plan.refused import Refused
 from tests.support import hosts, testcase
 
@@ -151,6 +151,13 @@ class PassthroughTest(testcase.TestCase):
         facts = dataclasses.replace(facts, vectors={8: 2, 9: 3, 0: 9, 1: 9})
         plan = planner.plan(facts, SETS)
         self.assertEqual([9, 9, 8, 8, 9], list(placed(plan).values()))
+
+    def test_what_fits_stays_where_one_cpu_has_less_room_than_another(self):
+        group = spread.Group(
+            CpuPool((1, 2), frozenset((1, 2)), "the host", "housekeeping"), 1, [2]
+        )
+        left = spread.Room({1: 1, 2: 3}, lambda _pool: ())
+        self.assertEqual({group: [2]}, spread.balance([group], {}, room=left))
 
     def test_the_nearer_node_comes_first(self):
         cpus = hosts.cpus_of([(0, 2), (1, 2), (2, 2)])

@@ -127,6 +127,18 @@ class LostTrialsTest(testcase.TestCase):
                 expected = {f"h{number}": (V.INVALID, C.HOST_LOST_TRIALS) for number in range(6)}
                 self.assertEqual(expected, found)
 
+    def test_all_blocks_of_a_benchmark_without_any_trial_are_missing(self):
+        data = run()
+        benchmarks = {**data.environment.benchmarks, "fio": environments.RecordedBenchmark("fio")}
+        for blocks, missing in ((6, "12 of 12"), (None, "2 of 2")):
+            with self.subTest(blocks):
+                environment = dataclasses.replace(
+                    data.environment, benchmarks=benchmarks, blocks=blocks
+                )
+                _, verdict = fleet.judge(dataclasses.replace(data, environment=environment), ())
+                words = " ".join(verdict.hosts[0].reasons)
+                self.assertIn(f"{missing} trials of 'untuned'", words)
+
     def test_a_zero_is_lost_where_more_is_better(self):
         every = [f"h{number}" for number in range(6)]
         lost = (V.INVALID, C.HOST_LOST_TRIALS)
@@ -212,6 +224,12 @@ class LostTrialsTest(testcase.TestCase):
             _, verdict = fleet.judge(lost, budgets if C.NO_SERVICE_CPU in codes else BUDGET)
             [sick] = [host for host in verdict.hosts if host.host == "h2"]
             self.assertEqual(codes, sick.details[0].codes)
+
+    def test_the_best_figure_needs_its_service_cpu_too(self):
+        data = run(lambda *_: 0, better="lower", host_cpu_s={"vcpu": 4.0})
+        budgets = [budget_file.Budget("iperf3", "tuned", max_host_cpu_per_unit=0.1)]
+        lost = (V.INVALID, C.HOST_LOST_TRIALS)
+        self.assertEqual({f"h{number}": lost for number in range(6)}, judged(data, budgets))
 
 
 class OrderOfPassesTest(testcase.TestCase):
