@@ -8,6 +8,7 @@ are never followed.
 
 import fnmatch
 import importlib.resources
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -93,6 +94,9 @@ _OF_THE_HOST: Final = (
     "cpu_allocation_ratio",
     "ram_allocation_ratio",
 )
+#: Words that no comma separates: no value of an option above. To oslo.config an indented line
+#: belongs to the option before it, so the second word may be another option with its password.
+_SEVERAL_WORDS: Final = re.compile(r"[^,\s]\s+[^,\s]").search
 
 
 class NovaConfigError(errors.PerfTuningError):
@@ -136,8 +140,12 @@ def parse(text: str, source: str | None = None) -> dict[tuple[str, str], str]:
             parser.parse(lines)
             return parser.options
         except iniparser.ParseError as error:  # the next call goes on with the next line
-            if source is not None:
-                raise NovaConfigError(f"nova.conf {source}:{error.lineno}: {error.msg}") from None
+            if source is None:
+                continue
+            why = error.msg
+            if error.line.startswith("\ufeff"):
+                why = "the file begins with a byte order mark, which nova-compute refuses"
+            raise NovaConfigError(f"nova.conf {source}:{error.lineno}: {why}") from None
 
 
 def merge(files: Iterable[tuple[str, str]], strict: bool = False) -> dict[tuple[str, str], Value]:
@@ -409,10 +417,12 @@ def recorded(text: str) -> str:
             known = "numa_nodes"
         if key in _OF_THE_HOST or key in [name for _section, name in _SETS]:
             known = key  # also where Nova does not look for it
-        if key not in known.split() or not value.isprintable():
+        # What follows a "#" is a comment to its writer, though not to oslo.config.
+        kept, sign, _comment = value.partition("#")
+        if key not in known.split() or not value.isprintable() or _SEVERAL_WORDS(kept):
             continue
         if section != last:
             lines.append(f"[{section}]\n")
             last = section
-        lines.append(f"{key} = {value}\n")
+        lines.append(f"{key} = {kept}{sign}\n")
     return "".join(lines)

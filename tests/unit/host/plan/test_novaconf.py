@@ -48,6 +48,8 @@ class NovaConfTest(directories.DirectoryCase):
                 ("0.conf", "_strategy", "governor"),
             ),
             (["[compute\n"], ("0.conf:1", "Invalid section")),
+            (["\ufeff[compute]\ncpu_shared_set = 0\n"], ("0.conf:1", "byte order mark")),
+            (["\ufeff# Nova\n[compute]\n"], ("0.conf:1", "byte order mark")),
             ([b"\xff\xfe[compute]"], ("0.conf", "not UTF-8")),
             (["[compute]\ncpu_dedicated_set = 4,^4\n"], ("0.conf", "names no CPU")),
             (["[compute]\ncpu_shared_set = 0-7:1/2\n"], ("0.conf", "_shared_set", "stride")),
@@ -66,3 +68,16 @@ class NovaConfTest(directories.DirectoryCase):
                 error = str(self.assertRaises(novaconf.NovaConfigError, novaconf.read, paths))
                 self.assertEqual([], [word for word in words if word not in error], error)
                 self.assertNotIn("\n", error)
+
+    def test_a_record_keeps_no_words_that_are_not_of_the_option(self):
+        """To oslo.config an indented line belongs to the option before it."""
+        for text, expected in (
+            ("cpu_shared_set = 0-1\n  password = s3cr3t\n", ""),
+            ("cpu_shared_set = 0-1\n  password:s3cr3t\n", ""),
+            ("cpu_shared_set = 0-1 s3cr3t\n", ""),
+            ("cpu_shared_set = 0-1 # s3cr3t\n", "[compute]\ncpu_shared_set = 0-1 #\n"),
+            ("cpu_shared_set = 0-1,\n  4, 6\n", "[compute]\ncpu_shared_set = 0-1, 4, 6\n"),
+            ("cpu_shared_set = 0-1\n  ,4\n", "[compute]\ncpu_shared_set = 0-1 ,4\n"),
+        ):
+            with self.subTest(text):
+                self.assertEqual(expected, novaconf.recorded(f"[compute]\n{text}"))
