@@ -31,6 +31,7 @@ from nova_perf_tuning.host.input.facts import (
     napi,
     reader,
     services,
+    vswitch_database,
     whose,
     writers,
 )
@@ -178,6 +179,9 @@ def collect(root: Root) -> Tree:
         link = ethtool.read(root, name)
         if link is not None:
             tree.entries[f"{ethtool.DIRECTORY}/{name}.json"] = ethtool.as_json(link)
+    switch = vswitch_database.read(root)
+    if switch is not None:
+        tree.entries |= vswitch_database.recorded(switch)
     return tree
 
 
@@ -247,7 +251,7 @@ def _add_texts(tree: Tree) -> None:
         )
     tree.copy("etc/tuned/active_profile")
     for profile in services.PARTITIONING:
-        tree.copy(f"etc/tuned/{profile}-variables.conf", _lines("isolated_cores"))
+        tree.copy(f"etc/tuned/{profile}-variables.conf", _lines("isolated_cores no_balance_cores"))
     for path in (services.SYSTEM, f"etc/systemd/system/{MACHINE}"):
         for name in (path, f"{path}.d/*"):
             tree.copy(name, _lines("CPUAffinity AllowedCPUs CPUSetPartition"))

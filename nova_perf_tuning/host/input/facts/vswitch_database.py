@@ -35,6 +35,8 @@ _PAIR: Final = re.compile(r'"?([\w.-]+)"?="?((?<=")[^"]*|[^",{} ]+)')
 _MASK: Final = re.compile(r"(?:0[xX])?([0-9a-fA-F]{1,512})")
 _AFFINITY: Final = re.compile(r"\s*(\d{1,5}):(\d{1,6})\s*")
 _COLUMNS: Final = ("name", "options", "other_config")
+#: Options of the switch that a recorded host keeps, with values that are one word.
+_RECORDED: Final = ("dpdk-init", "dpdk-lcore-mask", "pmd-cpu-mask")
 
 #: Row -> column -> text or map.
 _Table = dict[str, dict[str, Any]]
@@ -93,6 +95,26 @@ def read(root: Root) -> SwitchConfig | None:
             ports = tuple(_ports(tables["Interface"]))
             return SwitchConfig(row.get("other_config") or {}, ports, f"/{directory}/{_FILE}")
     return None
+
+
+def recorded(config: SwitchConfig) -> dict[str, bytes]:
+    """Return path -> content of the files that a recorded host keeps of a configuration."""
+    pairs: list[str] = []
+    for key in _RECORDED:
+        value = config.options.get(key, "")
+        if value.isalnum():
+            pairs.append(f'{key}="{value}"')
+    rows: list[str] = []
+    for port in config.ports:
+        options = "" if port.queues is None else f'n_rxq="{port.queues}"'
+        bound = ",".join(f"{queue}:{cpu}" for queue, cpu in port.affinity.items())
+        other = f'pmd-rxq-affinity="{bound}"' if bound else ""
+        name = port.name.replace('"', "")
+        rows.append(f'name: "{name}"\noptions: {{{options}}}\nother_config: {{{other}}}\n')
+    return {
+        f"{_RECORD}/{_SWITCH[0][1]}": f"{{{', '.join(pairs)}}}\n".encode(),
+        f"{_RECORD}/{_PORTS[0][1]}": "\n".join(rows).encode(),
+    }
 
 
 def configured(root: Root) -> tuple[host_model.ProgramThread, ...]:

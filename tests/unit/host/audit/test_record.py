@@ -3,7 +3,7 @@
 
 from nova_perf_tuning.host.audit import host, runner
 from nova_perf_tuning.host.input import record
-from nova_perf_tuning.host.input.facts import reader
+from nova_perf_tuning.host.input.facts import reader, vswitch_database
 from tests.support import audit_cases, testcase
 from tests.support import audit_hosts as hosts
 
@@ -16,6 +16,9 @@ SECRETS = {
     "etc/default/irqbalance": "SECRET=geheim\nIRQBALANCE_ARGS=--debug\n",
     "etc/systemd/system.conf": "[Manager]\nCPUAffinity=0-1\nDefaultEnvironment=geheim\n",
     "proc/4242/comm": "geheim\n",
+    "nova-perf/openvswitch/other_config": '{dpdk-extra="geheim 1", dpdk-init="true", hw-offload="geheim"}\n',
+    "nova-perf/openvswitch/interfaces": 'name: dpdk0\nexternal_ids: {x="geheim"}\n'
+    'options: {dpdk-devargs="geheim", n_rxq="4"}\n',
     "etc/libvirt/qemu/disk.xml": hosts.domain(
         "disk",
         pins=("14", "15"),
@@ -46,9 +49,6 @@ class RecordingTest(testcase.TestCase):
     def test_every_case_is_judged_alike(self) -> None:
         for name, case in audit_cases.CASES.items():
             tree = case.tree()
-            # Outputs of ovs-vsctl are put into a record by hand.
-            if name == "ovs-pmd-configuration":
-                continue
             live = findings(hosts.TreeRoot(tree), **case.options)
             self.assertIn(name, {finding[0] for finding in live})
             self.assertEqual(
@@ -74,6 +74,24 @@ class RecordingTest(testcase.TestCase):
             tree = hosts.changed(hosts.good(), {**counts, **changes})
             kept = record.collect(hosts.TreeRoot(tree)).entries
             self.assertEqual(expected, "proc/interrupts" in kept, changes)
+
+    def test_masks_and_queues_of_the_virtual_switch_are_kept(self) -> None:
+        ports = 'name: dpdk0\noptions: {n_rxq="4"}\nother_config: {pmd-rxq-affinity="0:12,1:14"}\n'
+        ports += '\nname: vhu-1\noptions: {n_rxq="2"}\n'
+        switch = '{dpdk-init="try", dpdk-lcore-mask="1", pmd-cpu-mask="0x5000"}\n'
+        place = "nova-perf/openvswitch"
+        tree = hosts.changed(
+            hosts.good(), {f"{place}/other_config": switch, f"{place}/interfaces": ports}
+        )
+        before = vswitch_database.read(hosts.TreeRoot(tree))
+        after = vswitch_database.read(as_root(record.collect(hosts.TreeRoot(tree))))
+        self.assertEqual((before, 2), (after, len(after.ports) if after else 0))
+
+    def test_both_lists_of_tuned_are_kept(self) -> None:
+        both = "isolated_cores=2-3\nno_balance_cores=2-7\n"
+        path = "etc/tuned/cpu-partitioning-variables.conf"
+        kept = record.collect(hosts.TreeRoot(hosts.changed(hosts.good(), {path: both}))).entries
+        self.assertEqual(both.encode(), kept[path])
 
     def test_what_a_guest_was_told_of_its_mtu_is_kept(self) -> None:
         xml = hosts.domain().replace("<model", "<mtu size='1450'/><model", 1)
