@@ -9,7 +9,7 @@ from nova_perf_tuning.cli import command
 from nova_perf_tuning.cli.options import host as host_options
 from nova_perf_tuning.cli.options import output
 from nova_perf_tuning.grouping import grouped
-from nova_perf_tuning.host.model import host_model, messages
+from nova_perf_tuning.host.model import channels, host_model, messages
 from nova_perf_tuning.host.picture import svg
 from nova_perf_tuning.host.plan import planner, proof
 from nova_perf_tuning.printing import counted
@@ -129,11 +129,14 @@ def _show_sets(plan: planner.Plan) -> None:
     command.print_table(("CPU set", "CPUs", "role"), rows, limit=_WIDEST)
     seen = [name for name in proof.WORK if plan.sets.get(name)]
     if seen and not plan.sets["overlap"]:
-        command.say(f"{_apart(plan)} (compared: {', '.join(seen)})")
+        compared = ", ".join(seen)
+        command.say(
+            f"{_apart(plan)} (compared: {compared}; 'nova-perf audit' judges the other channels)"
+        )
     if plan.sets["overlap"]:
         command.say(f"NOT OK: on CPUs of guests or programs may run: {'; '.join(_overlaps(plan))}")
     if plan.unseen:
-        command.say(f"not looked at: {'; '.join(each.text for each in plan.unseen)}")
+        command.say(channels.not_looked_at(plan.unseen))
 
 
 def _reaches(setting: host_model.Setting, cpus: frozenset[int]) -> bool:
@@ -148,16 +151,18 @@ def _reaches(setting: host_model.Setting, cpus: frozenset[int]) -> bool:
 
 def _apart(plan: planner.Plan) -> str:
     """Return that no work of the host may run where guests or programs own the CPUs."""
-    when = ""
+    verdict, when = "OK", ""
     reserved = cpulist.union((plan.sets["dedicated"], plan.sets.get("programs", "")))
     if any(_reaches(setting, reserved) for setting in plan.changes()):
         when = "once this plan holds, "
+    if reserved and plan.unseen:
+        verdict = "OK for what was looked at"
     line = "no CPU is dedicated to a guest"
     if plan.sets["dedicated"]:
         line = "no host work may run on a guest's dedicated CPU"
     elif plan.sets.get("programs"):
         line = "no host work may run on a CPU of another program"
-    return f"OK: {when}{line}"
+    return f"{verdict}: {when}{line}"
 
 
 def _overlaps(plan: planner.Plan) -> list[str]:

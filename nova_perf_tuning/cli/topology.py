@@ -204,9 +204,9 @@ def show(facts: host_model.HostFacts, programs: Sequence[owners.Claim]) -> None:
         if rows:
             print()
             command.print_table(head, rows, most=_SHOWN)
-    unseen = [each.text for each in channels.unseen(facts)]
+    unseen = list(channels.unseen(facts))
     if unseen:
-        command.say("", f"not looked at: {'; '.join(unseen)}")
+        command.say("", channels.not_looked_at(unseen))
     if facts.warnings:
         print()
     for note in facts.warnings:

@@ -6,7 +6,7 @@ One table for the plan's proof, ``topology`` and the documentation.
 
 import dataclasses
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from nova_perf_tuning.host.model import host_model
@@ -262,21 +262,31 @@ class Gap(enum.StrEnum):
     """Why a channel was not looked at."""
 
     NO_DATA = "no_data"
+    SOME_DEVICES = "some_devices"
+    SOME_THREADS = "some_threads"
     OTHER_NAMESPACES = "other_namespaces"
 
 
 #: The English of each reason, with :attr:`Unseen.number`.
 _GAPS: Final = {
     Gap.NO_DATA: "no data",
+    Gap.SOME_DEVICES: "no data of {number} devices",
+    Gap.SOME_THREADS: "no data of {number} threads",
     Gap.OTHER_NAMESPACES: "devices of {number} other network namespaces",
+}
+#: Channels that a parameter of the kernel decides about.
+_SYSCTLS: Final = {
+    Channel.RFS: "net.core.rps_sock_flow_entries",
+    Channel.TICK_AND_TIMERS: "kernel.timer_migration",
+    Channel.WATCHDOGS: "kernel.watchdog_cpumask",
 }
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unseen:
-    """A channel that a plan proves elsewhere, and that was not looked at here, or not everywhere.
+    """A channel that was not looked at here, or not everywhere.
 
-    :ivar number: how many namespaces; 0 where that is not the reason.
+    :ivar number: how many devices, threads or namespaces; 0 where that is not the reason.
     """
 
     channel: Channel
@@ -284,33 +294,102 @@ class Unseen:
     number: int = 0
 
     @property
-    def text(self) -> str:
-        """One clause for people."""
+    def title(self) -> str:
+        """The channel in words."""
+        return self.channel.replace("_", " ")
+
+    @property
+    def why(self) -> str:
+        """The reason in words."""
         gap = _GAPS[self.gap].format(number=self.number)
         if self.number == 1:
             gap = gap.removesuffix("s")
-        return f"{self.channel.replace('_', ' ')} ({gap})"
+        return gap
+
+    @property
+    def text(self) -> str:
+        """One clause for people."""
+        return f"{self.title} ({self.why})"
 
     def as_json(self) -> dict[str, object]:
         """Return code, reason and text."""
         return {"channel": self.channel.value, "reason": self.gap.value, "text": self.text}
 
 
+def not_looked_at(every: Iterable[Unseen]) -> str:
+    """Return one line for people; channels with the same reason stand together."""
+    titles: dict[str, list[str]] = {}
+    for each in every:
+        titles.setdefault(each.why, []).append(each.title)
+    clauses = [f"{', '.join(of_one)} ({why})" for why, of_one in titles.items()]
+    return f"not looked at: {'; '.join(clauses)}"
+
+
 def unseen(facts: host_model.HostFacts) -> Iterator[Unseen]:
-    """Yield the channels of which these facts do not say, or not of all, where they reach."""
-    masks = False
-    for nic in facts.nics:
-        if any(nic.rps):
-            masks = True
-    known = {
-        Channel.INTERRUPTS: bool(facts.irqs),
-        Channel.NEW_INTERRUPTS: facts.new_irq_mask is not None,
-        Channel.RPS: masks,
-        Channel.WORKQUEUES: facts.workqueue_mask is not None,
-        Channel.KERNEL_THREADS: facts.kernel_threads is not None,
-    }
-    for channel, seen in known.items():
-        if not seen:
+    """Yield the channels of which these facts do not say, or not of all, where they reach.
+
+    Every channel that the plan compares is judged here, and those of the audit that a parameter
+    of the kernel decides about.
+    """
+    known = _known(facts)
+    for channel in Channel:
+        if not known.get(channel, True):
             yield Unseen(channel, Gap.NO_DATA)
-    if masks and facts.namespaces:
+    for each in _in_part(facts):
+        if known[each.channel]:
+            yield each
+
+
+def _known(facts: host_model.HostFacts) -> dict[Channel, bool]:
+    """Return channel -> whether anything is known of it."""
+    # A record without any process, and a container, show neither guests nor the kernel's threads.
+    kernel_threads = facts.kernel_threads is not None
+    processes = kernel_threads or bool(facts.guests)
+    known = {
+        Channel.INTERRUPTS: any(irq.affinity or irq.effective for irq in facts.irqs.values()),
+        Channel.NEW_INTERRUPTS: facts.new_irq_mask is not None,
+        Channel.RPS: any(any(nic.rps) for nic in facts.nics),
+        Channel.NAPI_THREADS: any(_says_who_polls(nic) for nic in facts.nics),
+        Channel.VHOST_WORKERS: processes,
+        Channel.QEMU_THREADS: processes,
+        Channel.WORKQUEUES: facts.workqueue_mask is not None,
+        Channel.KERNEL_THREADS: kernel_threads,
+        Channel.RCU_CALLBACKS: kernel_threads,
+    }
+    for channel, sysctl in _SYSCTLS.items():
+        known[channel] = sysctl in facts.sysctls
+    return known
+
+
+def _says_who_polls(nic: host_model.Nic) -> bool:
+    """Whether it is known if threads poll a device, and where these may run."""
+    threads = [napi.thread for napi in nic.napis if napi.thread is not None]
+    if threads:
+        return all(thread.affinity is not None for thread in threads)
+    return nic.threaded is False or (nic.threaded is None and bool(nic.napis))
+
+
+def _in_part(facts: host_model.HostFacts) -> Iterator[Unseen]:
+    """Yield the channels of which some devices or threads are not known."""
+    masks = threads = vhost = others = 0
+    for nic in facts.nics:
+        masks += not any(nic.rps)  # each device has a receive queue
+        threads += not _says_who_polls(nic)
+    for guest in facts.guests:
+        for thread in guest.threads:
+            if thread.affinity is not None or thread.kind == "vcpu":
+                continue
+            if thread.kind == "vhost":
+                vhost += 1
+            else:
+                others += 1
+    for channel, gap, number in (
+        (Channel.RPS, Gap.SOME_DEVICES, masks),
+        (Channel.NAPI_THREADS, Gap.SOME_DEVICES, threads),
+        (Channel.VHOST_WORKERS, Gap.SOME_THREADS, vhost),
+        (Channel.QEMU_THREADS, Gap.SOME_THREADS, others),
+    ):
+        if number:
+            yield Unseen(channel, gap, number)
+    if facts.namespaces:
         yield Unseen(Channel.RPS, Gap.OTHER_NAMESPACES, facts.namespaces)

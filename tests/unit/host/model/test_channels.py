@@ -54,9 +54,11 @@ class ReachTest(testcase.TestCase):
             host_model.KernelThread(36, "kcompactd0", "0-3", 20),
             host_model.KernelThread(37, "rcuop/2", "0-1", 21),
         ]
+        bridge = hosts.nic("br0", (), None, None, None, 1, "bridge", "0c")
+        bridge.threaded = False
         facts = hosts.facts(
             cpus,
-            [hosts.nic("br0", (), None, None, None, 1, "bridge", "0c")],
+            [bridge],
             [hosts.irq(24, "eth0-TxRx-0", affinity="5")],
             [hosts.guest("g", 1000, ["4"], workers=1, affinity="6")],
             new_irq_mask="ff",
@@ -77,4 +79,5 @@ class ReachTest(testcase.TestCase):
             },
             reached,
         )
-        self.assertEqual([], [each.channel for each in channels.unseen(facts)])
+        of_sysctls = [Channel.RFS, Channel.TICK_AND_TIMERS, Channel.WATCHDOGS]
+        self.assertEqual(of_sysctls, [each.channel for each in channels.unseen(facts)])

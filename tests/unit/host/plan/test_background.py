@@ -5,7 +5,7 @@ import dataclasses
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.model import channels, host_model
-from nova_perf_tuning.host.model.channels import Channel, Gap
+from nova_perf_tuning.host.model.channels import Channel, ComparedBy, Gap
 from nova_perf_tuning.host.model.notes import NoteCode
 from nova_perf_tuning.host.model.owners import CpuSets
 from nova_perf_tuning.host.plan import planner
@@ -145,10 +145,62 @@ class UnseenTest(testcase.TestCase):
             Channel.INTERRUPTS,
             Channel.NEW_INTERRUPTS,
             Channel.RPS,
+            Channel.RFS,
+            Channel.NAPI_THREADS,
+            Channel.VHOST_WORKERS,
+            Channel.QEMU_THREADS,
             Channel.WORKQUEUES,
             Channel.KERNEL_THREADS,
+            Channel.TICK_AND_TIMERS,
+            Channel.RCU_CALLBACKS,
+            Channel.WATCHDOGS,
         }
         self.assertEqual(lacking, named)
+
+    def test_every_channel_that_the_plan_compares_may_be_named(self):
+        named = {each.channel for each in channels.unseen(hosts.facts(CPUS))}
+        compared = {row.channel for row in channels.CHANNELS if row.proof is ComparedBy.PLAN}
+        self.assertLessEqual(compared, named)
+
+    def test_what_is_unknown_silences_itself_alone(self):
+        thread = host_model.Thread(70, "napi", 1, "0", 5, True)
+        polled = host_model.Napi(1, None, (), (), thread)
+        lost = dataclasses.replace(polled, thread=dataclasses.replace(thread, affinity=None))
+        for threaded, napis, named in (
+            (False, (), False),
+            (None, (dataclasses.replace(polled, thread=None),), False),
+            (True, (polled,), False),
+            (None, (), True),
+            (True, (), True),
+            (True, (polled, lost), True),
+        ):
+            nic = dataclasses.replace(device("eth0", "veth", "00"), threaded=threaded, napis=napis)
+            found = [each.channel for each in channels.unseen(host(nics=[nic]))]
+            with self.subTest(threaded=threaded, napis=napis):
+                self.assertNotIn(Channel.RPS, found)
+                self.assertEqual(named, Channel.NAPI_THREADS in found)
+
+    def test_some_devices_and_some_threads(self):
+        known = dataclasses.replace(device("eth0", "veth", "00"), threaded=False)
+        others = [device("eth1", "veth", None), device("eth2", "veth", "00")]
+        guest = hosts.guest("g", 1000, ["4"], workers=2, affinity=None)
+        facts = host(nics=[known, *others], guests=[guest])
+        found = {each.channel: (each.gap, each.number) for each in channels.unseen(facts)}
+        self.assertEqual((Gap.SOME_DEVICES, 1), found[Channel.RPS])
+        self.assertEqual((Gap.SOME_DEVICES, 2), found[Channel.NAPI_THREADS])
+        self.assertEqual((Gap.SOME_THREADS, 2), found[Channel.VHOST_WORKERS])
+        self.assertEqual(Gap.SOME_THREADS, found[Channel.QEMU_THREADS][0])
+
+    def test_reasons_are_said_once(self):
+        every = [
+            channels.Unseen(Channel.RPS, Gap.SOME_DEVICES, 1),
+            channels.Unseen(Channel.WORKQUEUES, Gap.NO_DATA),
+            channels.Unseen(Channel.NAPI_THREADS, Gap.SOME_DEVICES, 1),
+        ]
+        self.assertEqual(
+            "not looked at: rps, napi threads (no data of 1 device); workqueues (no data)",
+            channels.not_looked_at(every),
+        )
 
     def test_devices_of_other_namespaces(self):
         facts = host(nics=[device("br0", "bridge", "00")], namespaces=3)
