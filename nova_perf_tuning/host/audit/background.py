@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.audit import managed_interrupts
-from nova_perf_tuning.host.audit.base import HostRule, sysctl_path
+from nova_perf_tuning.host.audit.base import HostRule, devices_elsewhere, sysctl_path
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.input.facts import reader
 from nova_perf_tuning.host.model import host_model
@@ -124,6 +124,9 @@ class RpsOnDedicated(BackgroundRule):
             self.apply(),
         )
 
+    def seen(self, host: Host) -> Iterator[tuple[str, object]]:
+        yield from devices_elsewhere(host)
+
 
 def _received(host: Host) -> dict[int, int]:
     """Return CPU -> how often it was woken for packets of RPS since boot; empty where that is unknown."""
@@ -174,6 +177,9 @@ class RfsWithPinnedGuests(HostRule):
                     yield finding
                     return
         need(not unknown, f"flows of {named(unknown)} are not in this record", NoDataError)
+
+    def seen(self, host: Host) -> Iterator[tuple[str, object]]:
+        yield from devices_elsewhere(host)
 
 
 class NewIrqsOnDedicated(BackgroundRule):

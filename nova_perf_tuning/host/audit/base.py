@@ -90,6 +90,15 @@ class GuestRule(HostRule):
         return self.finding(evidence, why, remedy, subject=guest.name, level=level)
 
 
+def devices_elsewhere(host: Host) -> Iterator[tuple[str, object]]:
+    """Yield as evidence that devices of other network namespaces were not looked at."""
+    number = host.facts.namespaces
+    if number is None:
+        yield "other network namespaces", "unknown; their devices are not looked at"
+    elif number:
+        yield "other network namespaces", f"{number}; their devices are not looked at"
+
+
 def hosted_by_qemu(host: Host) -> list[Guest]:
     """Return the guests of QEMU; raises NotApplicableError where there are none at all."""
     need(host.guests, "no guests")

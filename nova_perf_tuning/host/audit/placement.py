@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.audit import base, configuration, guest_threads
-from nova_perf_tuning.host.audit.base import GuestRule, HostRule
+from nova_perf_tuning.host.audit.base import GuestRule, HostRule, devices_elsewhere
 from nova_perf_tuning.host.audit.guest_threads import Placed
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.audit.irqbalance_options import IrqbalanceEnvironment
@@ -437,6 +437,9 @@ class NapiOnDedicated(HostRule):
         taken = host.need_taken()
         for name, threads in by_nic.items():
             yield from self._judge(host, name, threads, taken)
+
+    def seen(self, host: Host) -> Iterator[tuple[str, object]]:
+        yield from devices_elsewhere(host)
 
     def _judge(
         self, host: Host, nic: str, threads: Sequence[host_model.Thread], taken: frozenset[int]

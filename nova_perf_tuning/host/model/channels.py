@@ -73,6 +73,7 @@ class ChannelRow:
 _IRQ: Final = ("irq_affinity",)
 _THREAD: Final = ("thread_affinity",)
 _CPUS: Final = ("host_cpus",)
+_ELSEWHERE: Final = "devices of other network namespaces are not looked at"
 #: The channels in the order of their numbers, from 1.
 CHANNELS: Final = (
     ChannelRow(
@@ -109,7 +110,7 @@ CHANNELS: Final = (
         work=("rps",),
         kinds=("rps", "host_cpus"),
         rules=("rps-on-dedicated",),
-        remark="devices of other network namespaces are not looked at",
+        remark=_ELSEWHERE,
     ),
     ChannelRow(
         Channel.RFS,
@@ -118,7 +119,7 @@ CHANNELS: Final = (
         ComparedBy.AUDIT,
         kinds=("sysctl",),
         rules=("rfs-with-pinned-guests",),
-        remark="no mask bounds it, the reader's affinity alone does",
+        remark=f"no mask bounds it, the reader's affinity alone does; {_ELSEWHERE}",
     ),
     ChannelRow(
         Channel.NAPI_THREADS,
@@ -128,6 +129,7 @@ CHANNELS: Final = (
         work=("napi",),
         kinds=_THREAD,
         rules=("napi-thread-on-dedicated",),
+        remark=_ELSEWHERE,
     ),
     ChannelRow(
         Channel.VHOST_WORKERS,
@@ -265,6 +267,7 @@ class Gap(enum.StrEnum):
     SOME_DEVICES = "some_devices"
     SOME_THREADS = "some_threads"
     OTHER_NAMESPACES = "other_namespaces"
+    NAMESPACES_UNKNOWN = "namespaces_unknown"
 
 
 #: The English of each reason, with :attr:`Unseen.number`.
@@ -273,7 +276,10 @@ _GAPS: Final = {
     Gap.SOME_DEVICES: "no data of {number} devices",
     Gap.SOME_THREADS: "no data of {number} threads",
     Gap.OTHER_NAMESPACES: "devices of {number} other network namespaces",
+    Gap.NAMESPACES_UNKNOWN: "devices of other network namespaces, if there are any",
 }
+#: Channels that each network device may use, also one of another namespace.
+_BY_DEVICE: Final = (Channel.RPS, Channel.RFS, Channel.NAPI_THREADS)
 #: Channels that a parameter of the kernel decides about.
 _SYSCTLS: Final = {
     Channel.RFS: "net.core.rps_sock_flow_entries",
@@ -391,5 +397,8 @@ def _in_part(facts: host_model.HostFacts) -> Iterator[Unseen]:
     ):
         if number:
             yield Unseen(channel, gap, number)
-    if facts.namespaces:
-        yield Unseen(Channel.RPS, Gap.OTHER_NAMESPACES, facts.namespaces)
+    for channel in _BY_DEVICE:
+        if facts.namespaces is None:
+            yield Unseen(channel, Gap.NAMESPACES_UNKNOWN)
+        elif facts.namespaces:
+            yield Unseen(channel, Gap.OTHER_NAMESPACES, facts.namespaces)

@@ -248,7 +248,7 @@ class HostFacts:
     :ivar new_irq_mask: CPUs of interrupts that come later; :ivar workqueue_mask: CPUs of unbound
         work, as it was asked for. Both are masks as read, None when unreadable.
     :ivar kernel_threads: None when the record has none: they were not looked at.
-    :ivar namespaces: number of named network namespaces, whose devices are not in ``nics``;
+    :ivar namespaces: number of other network namespaces, whose devices are not in ``nics``;
         None when unknown.
     :ivar warnings: what could not be read and what it means.
     """

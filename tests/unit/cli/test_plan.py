@@ -179,7 +179,8 @@ class PlanCommandTest(directories.DirectoryCase):
             "dedicated CPU (compared: emulator, iothread, vhost, irq, new_irq; 'nova-perf audit' "
             "judges the other channels)",
             "not looked at: rfs, napi threads, workqueues, kernel threads, tick and timers, "
-            "rcu callbacks, watchdogs (no data)",
+            "rcu callbacks, watchdogs (no data); rps (devices of other network namespaces, if there "
+            "are any)",
             "nic-irq-local         4        0,",
             "nic-xps               4        -",
             "9 settings, 9 to change; --all lists each with its reason",

@@ -14,6 +14,7 @@ from nova_perf_tuning.host.input.facts import (
     guests,
     irq_counts,
     irq_vectors,
+    namespaces,
     napi,
     services,
     topology,
@@ -198,7 +199,7 @@ def read_root(root: Root) -> host_model.HostFacts:
         kernel_threads=claims.read_kernel_threads(
             root, processes, all(cpu.online for cpu in cpus)
         ),
-        namespaces=read_namespaces(root),
+        namespaces=read_namespaces(root, processes),
         warnings=root.notes.all(),
     )
 
@@ -221,14 +222,16 @@ def _mask(root: Root, path: str, names: Sequence[str]) -> str | None:
     return None
 
 
-def read_namespaces(root: Root) -> int | None:
-    """Return the number of named network namespaces (ip-netns(8)); None where a record lacks it.
+def read_namespaces(root: Root, processes: Sequence[claims.Process]) -> int | None:
+    """Return how many network namespaces there are beside ours, as :func:`namespaces.count` has it.
 
-    Their names have identifiers of tenants' routers in them: a record keeps the number.
+    None where a record lacks it. Their names have identifiers of tenants' routers in them: a
+    record keeps the number.
     """
     if not root.live:
         return root.number(root.directory(NAMESPACES[0]), NAMESPACES[1])
-    return len(root.names(root.directory("run/netns")))
+    pids = [process.pid for process in processes if process.parent != guests.KTHREADD]
+    return namespaces.count(pids)
 
 
 def _read_sysctls(root: Root) -> dict[str, str]:

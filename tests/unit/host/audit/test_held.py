@@ -33,6 +33,19 @@ class HeldTest(testcase.TestCase):
             with self.subTest(rule, path=path):
                 self.assertEqual(value, held[rule].get(path), held[rule])
 
+    def test_devices_of_other_namespaces_are_said_to_be_unseen(self) -> None:
+        for number, value in (
+            ("3\n", "3; their devices are not looked at"),
+            ("0\n", None),
+            (None, "unknown; their devices are not looked at"),
+        ):
+            tree = {**hosts.good(), "nova-perf/namespaces": number}
+            held = runner.run(hosts.view(tree), strict=True).held
+            for rule in ("rps-on-dedicated", "rfs-with-pinned-guests", "napi-thread-on-dedicated"):
+                with self.subTest(rule, number=number):
+                    found = dict(held.get(rule, ()))
+                    self.assertEqual(value, found.get("other network namespaces"))
+
     def test_the_command_prints_it(self) -> None:
         root = hosts.grow(self, hosts.good())
         text = program.shown(self, "audit", "--all", "--rule", "nova-cpu-sets", "--sysroot", root)

@@ -64,6 +64,7 @@ class ReachTest(testcase.TestCase):
             new_irq_mask="ff",
             workqueue_mask="03",
             kernel_threads=threads,
+            namespaces=0,
         )
         reached = {name: sorted(known) for name, known in reach.now(facts).items()}
         self.assertEqual(

@@ -203,10 +203,28 @@ class UnseenTest(testcase.TestCase):
         )
 
     def test_devices_of_other_namespaces(self):
-        facts = host(nics=[device("br0", "bridge", "00")], namespaces=3)
-        (unseen,) = [each for each in channels.unseen(facts) if each.channel is Channel.RPS]
-        self.assertEqual((Gap.OTHER_NAMESPACES, 3), (unseen.gap, unseen.number))
-        self.assertEqual("rps (devices of 3 other network namespaces)", unseen.text)
+        """The count alone decides, also where it is unknown; a channel without data has one reason."""
+        nic = dataclasses.replace(device("br0", "bridge", "00"), threaded=False)
+        for number, gap, text in (
+            (3, Gap.OTHER_NAMESPACES, "devices of 3 other network namespaces"),
+            (1, Gap.OTHER_NAMESPACES, "devices of 1 other network namespace"),
+            (
+                None,
+                Gap.NAMESPACES_UNKNOWN,
+                "devices of other network namespaces, if there are any",
+            ),
+            (0, None, ""),
+        ):
+            facts = host(nics=[nic], namespaces=number)
+            facts.sysctls = {"net.core.rps_sock_flow_entries": "0"}
+            found = {each.channel: each for each in channels.unseen(facts)}
+            for channel in (Channel.RPS, Channel.RFS, Channel.NAPI_THREADS):
+                with self.subTest(number=number, channel=channel):
+                    self.assertEqual(gap is not None, channel in found)
+                    if gap is not None:
+                        self.assertEqual((gap, text), (found[channel].gap, found[channel].why))
+        gaps = [each.gap for each in channels.unseen(host(namespaces=3))]
+        self.assertNotIn(Gap.OTHER_NAMESPACES, gaps)
 
 
 class AgentTest(testcase.TestCase):
