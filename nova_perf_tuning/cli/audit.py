@@ -16,6 +16,7 @@ from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.host.audit import base, comparison, runner
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.model import messages, notes
+from nova_perf_tuning.host.plan import untouched
 from nova_perf_tuning.junit_xml import JunitCase
 from nova_perf_tuning.printing import counted, printable
 
@@ -95,7 +96,7 @@ class Audit(command.PerfCommand):
                 file.write(junit(report, args.fail_on).encode())
         # The rules' own reads are among these: what they could not read they judge as if it were
         # not there.
-        warnings = host.root.notes.all()
+        warnings = _warnings(host)
         if args.format == "json":
             document = {**as_json(report, warnings), "nova_config": host.nova_paths}
             command.print_json({**document, "sets": _sets(host)})
@@ -131,7 +132,7 @@ def _several(
             documents.append({"host": name, "sysroot": path, "error": str(error)})
             continue
         judged.append(comparison.Judged(name, path, report))
-        document = as_json(report, host.root.notes.all())
+        document = as_json(report, _warnings(host))
         document |= {"nova_config": host.nova_paths, "sets": _sets(host)}
         documents.append({"host": name, "sysroot": path, "report": document})
     if args.format == "json":
@@ -153,6 +154,13 @@ def _several(
     if worst:
         return int(errors.ExitCode.FAIL)
     return int(errors.ExitCode.PASS)
+
+
+def _warnings(host: Host) -> list[notes.Note]:
+    """Return what could not be read, and patterns of the agent's configuration that name nothing."""
+    warnings = list(host.root.notes.all())
+    warnings += untouched.unmatched(host.facts, host.options.refused)
+    return warnings
 
 
 def _refuse_options_of_one(args: argparse.Namespace) -> None:

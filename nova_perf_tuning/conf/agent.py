@@ -67,8 +67,9 @@ Interrupts that are never moved, one pattern per line: a name of a handler (``nv
 address (``0000:3b:00.*``), with ``*`` for any text and ``?`` for a character.
 
 Name here what another program places: a systemd ``.link`` file with ``IRQAffinity=``, a vendor's script, a storage
-appliance. ``nova-perf plan``, ``apply`` and ``audit`` of this host obey it too, and say which interrupts it names.
-What the agent had moved before is put back. ``apply --from FILE`` writes what the file says.
+appliance. ``nova-perf plan``, ``apply`` and ``audit`` of this host obey it too, and say which interrupts it names,
+and which patterns name nothing on this host (a typing error, or a device that comes later). What the agent had moved
+before is put back. ``apply --from FILE`` writes what the file says.
 """,
     ),
     cfg.FloatOpt(

@@ -119,6 +119,10 @@ TEXTS: Final[Mapping[NoteCode, str]] = {
     NoteCode.INTERRUPTS_LEFT: (
         "{who}[agent] leave_interrupts names interrupts {irqs}: they are left alone"
     ),
+    NoteCode.LEAVE_UNMATCHED: (
+        "[agent] leave_interrupts: no interrupt or device of this host is called {patterns}: check "
+        "the spelling, unless the device comes later"
+    ),
     NoteCode.QUEUES_UNPAIRED: (
         "{nic}: which interrupt serves which of its {queues} transmit queues is not known: XPS "
         "is left alone"

@@ -84,6 +84,7 @@ class NoteCode(enum.StrEnum):
     NO_VECTOR = "no_vector"
     INTERRUPTS_MANAGED = "interrupts_managed"
     INTERRUPTS_LEFT = "interrupts_left"
+    LEAVE_UNMATCHED = "leave_unmatched"
     QUEUES_UNPAIRED = "queues_unpaired"
     SURPLUS_VECTORS = "surplus_vectors"
     REQUEST_UNUSABLE = "request_unusable"
@@ -146,6 +147,7 @@ REFUSALS: Final = frozenset(
         NoteCode.NO_VECTOR,
         NoteCode.INTERRUPTS_MANAGED,
         NoteCode.INTERRUPTS_LEFT,
+        NoteCode.LEAVE_UNMATCHED,
     )
 )
 #: What breaks the promise of a plan for the host as a whole.

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from nova_perf_tuning.host.model import channels, host_model, notes
 from nova_perf_tuning.host.model.notes import Note
 from nova_perf_tuning.host.model.owners import CpuOwners, CpuSets
+from nova_perf_tuning.host.plan import untouched
 from nova_perf_tuning.host.plan.background import plan_background
 from nova_perf_tuning.host.plan.interrupts import plan_interrupts
 from nova_perf_tuning.host.plan.layout import CpuLayout
@@ -88,6 +89,7 @@ def plan(
     settings = interrupts.settings + threads.settings + steering + kernel.settings
     warnings = list(facts.warnings)
     warnings += layout.warnings
+    warnings += untouched.unmatched(facts, refused)
     warnings += interrupts.warnings
     warnings += threads.warnings
     warnings += proof.warnings

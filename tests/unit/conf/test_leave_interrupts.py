@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """[agent] leave_interrupts reaches plan, apply, audit and the agent, of this host alone."""
 
+import json
+
 from nova_perf_tuning.agent import reconcile
 from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host.model.notes import NoteCode
@@ -36,6 +38,20 @@ class LeaveInterruptsTest(directories.DirectoryCase):
         done = program.nova_perf(*rule)
         self.assertNotIn("irq:25", done.stdout)
 
+    def test_a_pattern_that_names_nothing_is_said_by_each_command(self):
+        self.configure()
+        for command in (
+            ("plan",),
+            ("audit",),
+            ("apply", "--dry-run"),
+            ("apply", "--dry-run", "--rule", "nic-irq-on-cpu0"),
+        ):
+            with self.subTest(command):
+                done = program.nova_perf(*command, "--sysroot", self.root, "-f", "json")
+                notes = json.loads(done.stdout)["notes"]
+                said = [note for note in notes if note["code"] == NoteCode.LEAVE_UNMATCHED.value]
+                self.assertEqual([["nvme*"]], [note["params"]["patterns"] for note in said])
+
     def test_apply(self):
         self.configure()
         lines = program.document(self, "apply", "--dry-run", "--sysroot", self.root)["writes"]
@@ -47,4 +63,6 @@ class LeaveInterruptsTest(directories.DirectoryCase):
         host = reconcile.TunedHost(self.root, leave=leave)
         plan = host.plan(host.facts())
         self.assertNotIn("irq:25", [setting.target for setting in plan.settings])
-        self.assertIn(NoteCode.INTERRUPTS_LEFT, {note.code for note in plan.warnings})
+        codes = [note.code for note in plan.warnings]
+        self.assertIn(NoteCode.INTERRUPTS_LEFT, codes)
+        self.assertEqual(1, codes.count(NoteCode.LEAVE_UNMATCHED))

@@ -212,6 +212,7 @@ ELSEWHERE = {
     NoteCode.NO_VECTOR,
     NoteCode.INTERRUPTS_MANAGED,
     NoteCode.INTERRUPTS_LEFT,
+    NoteCode.LEAVE_UNMATCHED,
 }
 
 

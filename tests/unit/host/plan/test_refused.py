@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.kinds import base
-from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model import host_model, messages
 from nova_perf_tuning.host.model.notes import NoteCode
 from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.plan.layout import CpuSets
@@ -237,6 +237,19 @@ class LeftTest(testcase.TestCase):
                 planned, said = self.left(*patterns)
                 self.assertEqual(left, said)
                 self.assertEqual({24, 25, 26, 27, 60} - left, planned)
+
+    def test_patterns_that_name_nothing(self):
+        """A note, never an error: the device may come later."""
+        lost = ("eht0", "0000:11:00.9", "nvme*")
+        plan = planner.plan(
+            self.facts(), CpuSets(), refused=Refused(left=("eth1", *lost, "eth0-Tx*", "nvme*"))
+        )
+        said = [note for note in plan.warnings if note.code is NoteCode.LEAVE_UNMATCHED]
+        self.assertEqual([lost], [note.params["patterns"] for note in said])
+        self.assertIn("is called eht0, 0000:11:00.9, nvme*: check", messages.of(said[0]))
+        nothing = hosts.facts(hosts.cpus_of([(0, 8)]))
+        plan = planner.plan(nothing, CpuSets(), refused=Refused(left=lost))
+        self.assertNotIn(NoteCode.LEAVE_UNMATCHED, {note.code for note in plan.warnings})
 
     def test_the_proof_still_says_where_they_are(self):
         plan = planner.plan(self.facts(), CpuSets(), refused=Refused(left=("eth0-TxRx-0",)))
