@@ -51,8 +51,9 @@ class FlavorExplain(cloud_command.CloudLister):
                     native,
                     cloud_command.lines(row.xml),
                     left_out,
+                    cloud_command.lines(row.cost),
                     host,
                     why,
                 )
             )
-        return ("Spec", "Value", "From", "Native", "XML", "Left out", "Host", "Why"), rows
+        return ("Spec", "Value", "From", "Native", "XML", "Left out", "Cost", "Host", "Why"), rows

@@ -109,6 +109,8 @@ def _becomes(row: explanation.Row) -> list[str]:
         lines.append(f"XML: {line}")
     for left_out in row.left_out:
         lines.append(f"not for every guest: {left_out.text}")
+    for cost in row.cost:
+        lines.append(f"cost: {cost}")
     if row.host is not None:
         lines.append(f"host: {row.host}")
     if row.reason is not None:

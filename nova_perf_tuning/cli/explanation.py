@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Final
 
+from nova_perf_tuning.guest import network, queue_total, transform
 from nova_perf_tuning.guest import parsing as guest_parsing
-from nova_perf_tuning.guest import transform
 from nova_perf_tuning.guest.domain import LeftOut
 from nova_perf_tuning.specs import crosscheck, host_needs, parsing, profiles, request, vocabulary
 
@@ -17,6 +17,8 @@ from nova_perf_tuning.specs import crosscheck, host_needs, parsing, profiles, re
 _SAMPLE: Final = (
     importlib.resources.files(__package__).joinpath("sample.xml").read_text(encoding="utf-8")
 )
+#: NICs of the guest that shows what many of them cost.
+_MANY_NICS: Final = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Row:
     :ivar reason: why the profile has this value; None for a spec stated by flavor or image.
     :ivar native: Nova's own specs it stands for or needs; ``xml``: lines that a guest with two
         disks and one interface gets; ``left_out``: what of it such a guest cannot have; ``host``:
-        what the agent sets.
+        what the agent sets; ``cost``: of queues, what they cost guests with one NIC and with many.
     """
 
     spec: str
@@ -38,6 +40,7 @@ class Row:
     xml: tuple[str, ...]
     left_out: tuple[LeftOut, ...]
     host: str | None
+    cost: tuple[str, ...] = ()
 
     def as_data(self) -> dict[str, object]:
         fields = dataclasses.asdict(self)
@@ -70,7 +73,10 @@ def rows(
         host = None
         if spec.name == "budget" or host_needs.is_placed(spec, value):
             host = spec.becomes
-        table.append(Row(key, value, origin, reason, native, xml, left_out, host))
+        cost: tuple[str, ...] = ()
+        if spec.name == "vif_queues":
+            cost = _queue_costs(wanted, vcpus)
+        table.append(Row(key, value, origin, reason, native, xml, left_out, host, cost))
     native_specs = dict(wanted.native)
     for key, value in specs.items():
         if key.startswith(vocabulary.NATIVE_PREFIX):
@@ -101,6 +107,17 @@ def _origin(
             return "image", None
     assert chosen is not None
     return f"profile {chosen.name}", chosen.specs[key].reason
+
+
+def _queue_costs(wanted: request.Request, vcpus: int) -> tuple[str, ...]:
+    """Return what the queues of guests with one NIC and with many cost; the most, ``auto`` may be fewer on a host."""
+    assert wanted.vif_queues is not None
+    queues = network.vif_queues(wanted.vif_queues, vcpus, None)
+    ring = str(wanted.vif_rx_queue_size or queue_total.RING)
+    costs = []
+    for number in (1, _MANY_NICS):
+        costs.append(queue_total.total(vcpus, [(queues, ring)] * number).text)
+    return tuple(costs)
 
 
 def finished(

@@ -10,7 +10,7 @@ from typing import Final
 
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli.options import flavor as flavor_options
-from nova_perf_tuning.guest import parsing, transform
+from nova_perf_tuning.guest import parsing, queue_total, transform
 from nova_perf_tuning.guest.domain import Domain
 from nova_perf_tuning.printing import printable
 from nova_perf_tuning.rules import Finding
@@ -59,6 +59,9 @@ class Xml(command.PerfCommand):
             notes.append((finding.rule, f"warning: {crosscheck.message(finding)}"))
         for note in result.left_out:
             notes.append((note.omission.value, f"left out: {note.text}"))
+        queues = queue_total.of_domain(parsing.parse_tree(result.xml))
+        if queues.is_large:
+            notes.append(("many_queues", f"warning: {queues.text}"))
         if not wanted:
             notes.append(
                 (

@@ -21,7 +21,7 @@ from oslo_log import log as logging
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.conf import nova as options
-from nova_perf_tuning.guest import network, parsing, storage, transform
+from nova_perf_tuning.guest import network, parsing, queue_total, storage, transform
 from nova_perf_tuning.guest.domain import LeftOut
 from nova_perf_tuning.nova import (
     ConfigObject,
@@ -167,7 +167,11 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         spread: frozenset[str] = frozenset()
         if request.iothreads:
             spread = storage.spreadable(connection.getLibVersion(), connection.getVersion())
-        return transform.write(domain, request, self._housekeeping(nodes, request), spread)
+        left_out = transform.write(domain, request, self._housekeeping(nodes, request), spread)
+        queues = queue_total.of_domain(domain)
+        if queues.is_large:
+            LOG.warning("%s", queues.text, instance=instance)
+        return left_out
 
     def _emulator_cpus(self, nodes: frozenset[int], instance: Instance = None) -> frozenset[int]:
         """Return the CPUs of an emulator whose guest asks for its own nodes; none where there are none."""

@@ -111,6 +111,18 @@ class RequestsTest(RequestsTestCase):
         self._rebuild_server(server, contradicts)
         self.assert_tuned(self.domain(server))
 
+    def test_many_queues_of_all_nics_together(self):
+        specs = {
+            "hw:vif_multiqueue_enabled": "true",
+            "perf:vif_queues": "2",
+            "perf:vif_rx_queue_size": "1024",
+        }
+        for number, expected in ((2, 0), (8, 1)):
+            with self.subTest(number):
+                networks = [{"port": self.new_port()} for _ in range(number)]
+                self.boot(specs, vcpus=2, networks=networks)
+                self.assertEqual(expected, len(self.log_lines("16 queue pairs of 8 virtio NICs")))
+
     def test_image_of_a_stranger(self):
         """What an image's owner writes fails no build, and ends as lines with nothing that moves a cursor."""
         for number, properties in enumerate(

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from nova_perf_tuning.guest import queue_total
 from nova_perf_tuning.guest.domain import VIRTIO_MODELS, VIRTIO_SCSI_MODELS
 from nova_perf_tuning.host.audit.base import GuestRule, HostRule, hosted_by_qemu
 from nova_perf_tuning.host.audit.host import Guest, Host
@@ -285,7 +286,7 @@ class EncryptedIo(GuestRule):
 
 
 class Queues(HostRule):
-    """Virtio NICs have one to eight queues (several for many vCPUs), disks no more than vCPUs."""
+    """Virtio NICs have one to eight queues and together not many times the vCPUs, disks no more than vCPUs."""
 
     id = "guest-queues"
     level = Level.INFO
@@ -295,9 +296,13 @@ class Queues(HostRule):
         "a worker on the host."
     )
     remedy = "perf:vif_queues=auto and perf:disk_queues=auto in the flavor; compare with nova-perf validate"
-    plain = "<driver queues='N'/> of NICs and disks, at most as many as vCPUs, of NICs at most 8"
+    plain = (
+        "<driver queues='N'/> of NICs and disks, at most as many as vCPUs, of NICs at most 8, "
+        "fewer where there are many NICs"
+    )
     source = (
-        "cozystack #2801: 1 to 8 queues, 2 to 13 Gb/s; kata #9290: fewer is better for few streams"
+        "cozystack #2801: 1 to 8 queues, 2 to 13 Gb/s; kata #9290: fewer is better for few streams; "
+        "KubeVirt #18012: 80 queues, 90 % of a guest's memory"
     )
 
     def check(self, host: Host) -> Iterator[Finding]:
@@ -308,10 +313,12 @@ class Queues(HostRule):
         shown: dict[str, str] = {}
         for guest in hosted_by_qemu(host):
             vcpus = guest.domain.vcpus
-            queues = max(
-                (nic.queues for nic in guest.domain.interfaces if nic.model in VIRTIO_MODELS),
-                default=0,
-            )
+            rings = guest.inventory.rx_queue_sizes
+            nics: list[tuple[int, str]] = []
+            for nic, ring in zip(guest.domain.interfaces, rings, strict=True):
+                if nic.model in VIRTIO_MODELS:
+                    nics.append((nic.queues, ring))
+            queues = max((pairs for pairs, _ring in nics), default=0)
             of_disk = max((disk.queues for disk in guest.inventory.disks), default=0)
             text = f"{counted(vcpus, 'vCPU')}, {counted(queues, 'queue')}"
             if of_disk:
@@ -323,6 +330,15 @@ class Queues(HostRule):
                 many.append(guest)
             if of_disk > vcpus:
                 disks.append(guest)
+            together = queue_total.total(vcpus, nics)
+            if together.is_large:
+                yield self.finding(
+                    [(guest.path, text), (guest.path, together.text)],
+                    f"{guest.name} has {together.text}",
+                    "a small perf:vif_queues in the flavor, such as 1 or 2, or fewer NICs",
+                    subject=guest.name,
+                    level=Level.WARNING,
+                )
         for guests, what in (
             (few, "of four or more vCPUs with one queue"),
             (many, f"with more queues than vCPUs, or than {most}"),

@@ -50,6 +50,16 @@ class ExplainCommandTest(testcase.TestCase):
         create = self.explain("perf:vif_queues=2")["flavor_create"]
         self.assertIn("--property hw:vif_multiqueue_enabled=true", create)
 
+    def test_memory_of_queues_of_one_nic_and_of_many(self):
+        row, *others = self.explain("perf:vif_queues=auto", "perf:vif_rx_queue_size=1024")["specs"]
+        one, many = row["cost"]
+        self.assertIn("4 queue pairs of 1 virtio NIC for 4 vCPUs", one)
+        self.assertIn("32 queue pairs of 8 virtio NICs for 4 vCPUs", many)
+        self.assertIn("2304 MiB", many)
+        self.assertEqual([[]], [other["cost"] for other in others])
+        text = program.shown(self, "explain", "--spec", "perf:vif_queues=2")
+        self.assertIn("    cost: 16 queue pairs of 8 virtio NICs", text)
+
     def test_values_are_quoted_for_a_shell(self):
         create = self.explain("perf:vif_queues=2", "aggregate_instance_extra_specs:a=b c")
         self.assertIn("'aggregate_instance_extra_specs:a=b c'", create["flavor_create"])

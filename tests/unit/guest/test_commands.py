@@ -180,6 +180,14 @@ class XmlTest(CommandTest):
         )
         self.assertIn('iothread="1"', document["xml"])
 
+    def test_many_queues_are_a_warning(self):
+        interface = "<interface type='bridge'><model type='virtio'/></interface>"
+        xml = corpus.SMALL % f"<vcpu>8</vcpu><devices>{interface * 8}</devices>"
+        options = ("xml", self.xml_file(xml), "-f", "json", "--spec")
+        for queues, expected in (("auto", ["many_queues"]), ("2", [])):
+            _code, out, _err = program.run(*options, f"perf:vif_queues={queues}")
+            self.assertEqual(expected, [note["code"] for note in json.loads(out)["notes"]])
+
     def test_xml_without_specs_is_unchanged(self):
         text = corpus.text("rescue.xml")
         code, out, err = program.run("xml", self.xml_file(text))

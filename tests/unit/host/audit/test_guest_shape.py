@@ -206,6 +206,24 @@ class WindowsTest(testcase.TestCase):
                 self.assertEqual(expected, [level for level, _why in found])
 
 
+class AllQueuesTest(testcase.TestCase):
+    def test_queues_of_all_nics_together(self) -> None:
+        driver = "<driver name='vhost' queues='8' rx_queue_size='512'/>"
+        nic = f"<interface type='bridge'><model type='virtio'/>{driver}</interface>"
+        xml = hosts.domain(vcpus=8, pins=_NODE_1, driver=driver, devices=nic * 7)
+        (finding,) = audit_cases.judge("guest-queues", {_GUEST: xml, **_OTHERS}).findings
+        self.assertEqual(("warning", "instance-1"), (finding.level.value, finding.subject))
+        self.assertEqual(
+            ["8 vCPUs, 8 queues"],
+            [evidence.value for evidence in finding.evidence if "MiB" not in evidence.value],
+        )
+        self.assertIn("64 queue pairs of 8 virtio NICs for 8 vCPUs", finding.why)
+        self.assertIn("2304 MiB", finding.why)
+        self.assertIn("perf:vif_queues", finding.remedy)
+        few = hosts.domain(vcpus=8, pins=_NODE_1, driver=driver, devices=nic)
+        self.assertEqual([], wrong("guest-queues", few))
+
+
 class BothThreadsTest(testcase.TestCase):
     def levels(self, pins: tuple[str, ...], **more: str | None) -> list[str]:
         xml = hosts.domain(vcpus=len(pins), pins=pins)
