@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of what host work on a guest's CPU costs: ``perf-placement TABLE``, loss, tail, work or run.
+"""Tables of what host work on a guest's CPU costs: ``perf-placement TABLE``.
+
+TABLE is loss, memory, wait, arrived, work, tail or run.
 
 Figures come from data/placement.json, which ``python -m tests.benchmarks interference --output`` writes.
 """
@@ -19,6 +21,7 @@ STATES = {
     "misplaced": "misplaced",
     "applied": "after apply",
     "restored": "after restore",
+    "default_applied": "apply from the default",
     "irqbalance": "irqbalance",
     "irqbalance_bans": "irqbalance without CPU 1",
     "cpu0": "all on CPU 0",
@@ -29,7 +32,9 @@ CHANNELS = {
     "rps_flood": "RPS, flooded",
     "napi": "threaded NAPI",
     "workqueue": "unbound work",
-    "emulator": "emulator thread",
+    "emulator_light": "emulator thread, a tenth",
+    "emulator": "emulator thread, a quarter",
+    "all": "all at once",
 }
 #: Channel -> unit of what its load does in a second, and by how much a figure is divided.
 WORK = {
@@ -37,18 +42,41 @@ WORK = {
     "rps_flood": ("thousand packets", 1e3),
     "napi": ("thousand packets", 1e3),
     "workqueue": ("MB", 1e6),
+    "emulator_light": ("pieces of work", 1.0),
     "emulator": ("pieces of work", 1.0),
 }
 Row = Mapping[str, Any]
 
 
-def loss(row: Row) -> str:
-    """Return the loss of events in percent, with its interval."""
-    median, low, high = (
-        f"{round(row[name], 1) + 0.0:.1f}"
-        for name in ("loss_percent", "low_percent", "high_percent")
-    )
+def with_interval(row: Row, prefix: str) -> str:
+    """Return a loss of events in percent, with its interval; empty: there were no such events."""
+    names = [f"{prefix}{name}_percent" for name in ("loss", "low", "high")]
+    if names[0] not in row:
+        return ""
+    median, low, high = [f"{round(row[name], 1) + 0.0:.1f}" for name in names]
     return f"{median} ({low} to {high})"
+
+
+def loss(row: Row) -> str:
+    """Return the loss of events that calculate."""
+    return with_interval(row, "")
+
+
+def memory(row: Row) -> str:
+    """Return the loss of events that touch memory."""
+    return with_interval(row, "memory_")
+
+
+def wait(row: Row) -> str:
+    """Return the share of time for which the vCPU waited for its CPU, in percent."""
+    return f"{100 * row['vcpu_wait']:.1f}"
+
+
+def arrived(row: Row) -> str:
+    """Return thousands of packets that CPU 1 worked on in a second, and of interrupts of RPS."""
+    if "cpu1_packets_per_s" not in row:
+        return ""
+    return f"{row['cpu1_packets_per_s'] / 1e3:.1f}, {row['cpu1_rps_per_s'] / 1e3:.1f}"
 
 
 def tail(row: Row) -> str:
@@ -57,14 +85,25 @@ def tail(row: Row) -> str:
 
 
 def work(row: Row) -> str:
-    """Return what the load did in a second; empty: there is no load."""
-    if row["channel"] not in WORK:
-        return ""
-    unit, divisor = WORK[row["channel"]]
-    return f"{row['done_per_s'] / divisor:,.0f} {unit}"
+    """Return what each load did in a second; empty: there is no load."""
+    done = dict(row.get("done_each_per_s", {}))
+    if "done_per_s" in row:
+        done = {row["channel"]: row["done_per_s"]}
+    parts = []
+    for channel, amount in done.items():
+        unit, divisor = WORK[channel]
+        parts.append(f"{amount / divisor:,.0f} {unit}")
+    return ", ".join(parts)
 
 
-CELLS: Mapping[str, Callable[[Row], str]] = {"loss": loss, "tail": tail, "work": work}
+CELLS: Mapping[str, Callable[[Row], str]] = {
+    "loss": loss,
+    "memory": memory,
+    "wait": wait,
+    "arrived": arrived,
+    "work": work,
+    "tail": tail,
+}
 
 
 class Placement(Generated):
@@ -97,6 +136,8 @@ class Placement(Generated):
                 cells.append(text)
             if any(cells[1:]):
                 lines.append(cells)
+        if not lines:
+            return [*wrapped("The run that is shown does not have these figures.", "", ""), ""]
         widths = " ".join(["10"] * (len(states) + 1))
         return table(["Load", *[STATES[state] for state in states]], lines, widths)
 

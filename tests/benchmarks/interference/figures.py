@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """From rounds to figures: what a guest lost in each state while one load worked.
 
-Loss is against the median of the idle rounds of the same block. Of the blocks the median is shown, with its exact
-interval: two of their values in order (David and Nagaraja, Order Statistics, 7.1).
+Loss is against the idle rounds of the same state in the same block; that of an idle round is against all idle rounds
+of its block. Of the blocks the median is shown, with its exact interval: two of their values in order (David and
+Nagaraja, Order Statistics, 7.1).
 """
 
 import math
@@ -12,6 +13,16 @@ from typing import Any
 
 CONFIDENCE = 0.95
 IDLE = "idle"
+#: Figures of a round of which a row has the median.
+MEDIANS = (
+    "p99_ms",
+    "p999_ms",
+    "vcpu_wait",
+    "done_per_s",
+    "emulator_busy",
+    "cpu1_packets_per_s",
+    "cpu1_rps_per_s",
+)
 
 
 def interval(values: Sequence[float]) -> tuple[float, float, float]:
@@ -34,14 +45,14 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
 
 def table(rounds: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return a row for each channel and state, of the rounds that are not discarded."""
-    idle: dict[int, list[float]] = {}
+    idle: list[Mapping[str, Any]] = []
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for one in rounds:
         if one["discarded"]:
             continue
         groups.setdefault((one["channel"], one["state"]), []).append(one)
         if one["channel"] == IDLE:
-            idle.setdefault(one["block"], []).append(one["events_per_s"])
+            idle.append(one)
     rows = []
     for (channel, state), members in groups.items():
         row = _row(members, idle)
@@ -50,33 +61,46 @@ def table(rounds: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def _row(
-    members: Sequence[Mapping[str, Any]], idle: Mapping[int, Sequence[float]]
-) -> dict[str, Any]:
-    """Return the figures of one channel in one state; empty: no block has anything to compare with.
+def _compared(
+    one: Mapping[str, Any], idle: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Return the idle rounds that a round is compared with."""
+    found = []
+    for other in idle:
+        is_state = one["channel"] == IDLE or other["state"] == one["state"]
+        if other["block"] == one["block"] and is_state:
+            found.append(other)
+    return found
 
-    :param idle: block -> events per second without a load.
-    """
-    losses: list[float] = []
-    others: dict[str, list[float]] = {}
-    for one in members:
-        if one["block"] not in idle:
-            continue
-        losses.append(100 * (1 - one["events_per_s"] / statistics.median(idle[one["block"]])))
-        for name in ("p99_ms", "p999_ms", "longest_ms", "vcpu_wait", "done_per_s"):
-            if name in one:
-                others.setdefault(name, []).append(one[name])
-    if not losses:
+
+def _row(
+    members: Sequence[Mapping[str, Any]], idle: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the figures of one channel in one state; empty: there is nothing to compare with."""
+    kept = [one for one in members if _compared(one, idle)]
+    if not kept:
         return {}
-    low, high, confidence = interval(losses)
-    row = {
-        "rounds": len(losses),
-        "loss_percent": round(statistics.median(losses), 1),
-        "low_percent": round(low, 1),
-        "high_percent": round(high, 1),
-        "confidence": round(confidence, 3),
-    }
-    for name, values in others.items():
-        row[name] = round(statistics.median(values), 4)
-    row["longest_ms"] = max(others["longest_ms"])
+    row: dict[str, Any] = {"rounds": len(kept)}
+    for prefix in ("", "memory_"):
+        name = f"{prefix}events_per_s"
+        if name not in kept[0]:  # the first runs had no events of memory
+            continue
+        losses = []
+        for one in kept:
+            idle_rates = [other[name] for other in _compared(one, idle)]
+            losses.append(100 * (1 - one[name] / statistics.median(idle_rates)))
+        low, high, confidence = interval(losses)
+        row[f"{prefix}loss_percent"] = round(statistics.median(losses), 1)
+        row[f"{prefix}low_percent"] = round(low, 1)
+        row[f"{prefix}high_percent"] = round(high, 1)
+        row["confidence"] = round(confidence, 3)
+    for name in MEDIANS:
+        if name in kept[0]:
+            row[name] = round(statistics.median([one[name] for one in kept]), 4)
+    row["longest_ms"] = max(one["longest_ms"] for one in kept)
+    done: dict[str, float] = {}
+    for name in kept[0].get("done_each_per_s", ()):
+        done[name] = statistics.median([one["done_each_per_s"][name] for one in kept])
+    if done:
+        row["done_each_per_s"] = done
     return row

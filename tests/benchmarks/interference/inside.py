@@ -29,19 +29,26 @@ MOST_STEAL: Final = 0.02
 _PACKETS = ("4001", "100000", "8")  # port, ns from one burst to the next, frames of a burst
 _FLOOD = ("4002", "0", "32")
 _WRITES = ("10000000", "524288")  # ns from one write to the next, bytes of it
-#: Channel -> words of its load; the emulator's is a thread of the guest.
+#: Channel -> words of its load.
 LOADS: Final[Mapping[str, Sequence[str]]] = {
     "rps": ("packets", "rps0", placements.RPS_ADDRESS, *_PACKETS),
     "rps_flood": ("packets", "rps0", placements.RPS_ADDRESS, *_FLOOD),
     "napi": ("packets", "napi0", placements.NAPI_ADDRESS, *_PACKETS),
     "workqueue": ("write", "/mnt/disk/file", *_WRITES),
 }
-CHANNELS: Final = ("idle", *LOADS, "emulator")
+#: Channel -> ns from one piece of the emulator thread's work to the next: a quarter and a tenth of a CPU.
+EMULATOR: Final[Mapping[str, int]] = {"emulator": 520_000, "emulator_light": 1_300_000}
+#: Loads that work at once in one channel; a flood would leave the others no CPU.
+ALL: Final = "all"
+TOGETHER: Final = ("rps", "napi", "workqueue", "emulator")
+#: Rounds of each state in a block; other rounds are compared with the two that have no load.
+CHANNELS: Final = ("idle", "idle", *LOADS, *EMULATOR, ALL)
 #: States that follow each other; these groups are shuffled in each block.
 GROUPS: Final = (
     ("default",),
     ("misplaced",),
     ("applied", "restored"),
+    ("default_applied",),
     ("irqbalance",),
     ("irqbalance_bans",),
     ("cpu0",),
@@ -81,61 +88,64 @@ class Part:
 
 
 class Bench:
-    """One guest and all loads; one of these works at a time."""
+    """One guest and all loads, of which none, one or several work in a round."""
 
     def __init__(self, directory: str) -> None:
         guest = f"{directory}/{GUEST_PROGRAM}"
         self.guest = Part(guest, "guest", str(placements.GUEST_CPU))
         self.pid, self.vcpu = self.guest.process.pid, int(self.guest.first_line[1])
-        self.loads = {"emulator": self.guest}
+        self.loads = dict.fromkeys(EMULATOR, self.guest)
         for channel, words in LOADS.items():
             self.loads[channel] = Part(f"{directory}/{PROGRAM}", *words)
 
     def round(self, channel: str, window_s: float) -> dict[str, Any]:
-        """Measure the guest for a window while one load works."""
-        load = self.loads.get(channel)
-        if load is not None:
-            load.say("work")
+        """Measure the guest for a window while the load of a channel works."""
+        names = [name for name in self.loads if name == channel]
+        if channel == ALL:
+            names = list(TOGETHER)
+        for name in names:
+            command = "work"
+            if name in EMULATOR:
+                command = f"work {EMULATOR[name]}"
+            self.loads[name].say(command)
         time.sleep(SETTLE * window_s)
-        stolen = machine.stolen_ticks()
-        waited = machine.run_delay_ns(self.pid, self.vcpu)
-        begun = time.monotonic()
-        of_guest, of_load = self._window(load, window_s)
+        before, begun = self._counters(), time.monotonic()
+        of_guest, of_loads = self._window(names, window_s)
         elapsed = time.monotonic() - begun
-        waited = machine.run_delay_ns(self.pid, self.vcpu) - waited
-        ticks = os.sysconf("SC_CLK_TCK") * elapsed
-        steal = {}
-        for cpu, count in machine.stolen_ticks().items():
-            steal[cpu] = round((count - stolen[cpu]) / ticks, 4)
-        found = {
-            "events_per_s": round(of_guest["events"] / of_guest["measured_s"], 1),
-            "p99_ms": of_guest["p99_ms"],
-            "p999_ms": of_guest["p999_ms"],
-            "longest_ms": of_guest["longest_ms"],
-            "vcpu_wait": round(waited / 1e9 / elapsed, 4),
-            "steal": steal,
-            "discarded": max(steal.values()) > MOST_STEAL,
-        }
-        if load is not None:
-            load.say("rest")
-            found["done_per_s"] = round(of_load["done"] / of_load["seconds"], 1)
-            found["offered_per_s"] = round(of_load["offered"] / of_load["seconds"], 1)
+        found = machine.rates(before, self._counters(), elapsed)
+        for figure in ("events_per_s", "memory_events_per_s", "p99_ms", "p999_ms", "longest_ms"):
+            found[figure] = of_guest[figure]
+        found["discarded"] = max(found["steal"].values()) > MOST_STEAL
+        done = {}
+        for name, of_load in of_loads.items():
+            self.loads[name].say("rest")
+            done[name] = round(of_load["done"] / of_load["seconds"], 1)
+        if channel == ALL:
+            found["done_each_per_s"] = done
+        elif done:
+            found["done_per_s"] = done[channel]
         return found
 
-    def _window(self, load: Part | None, window_s: float) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what the guest and the load did; the emulator's load is the guest's own."""
+    def _counters(self) -> machine.Counters:
+        return machine.counters(self.pid, self.vcpu, placements.GUEST_CPU)
+
+    def _window(
+        self, names: Sequence[str], window_s: float
+    ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+        """Return what the guest did, and what each load did; an emulator's is part of the guest's."""
+        others = [name for name in names if name not in EMULATOR]
         self.guest.say("begin")
-        if load is None or load is self.guest:
-            time.sleep(window_s)
-            of_guest = self.guest.end()
-            return of_guest, of_guest
-        load.say("begin")
+        for name in others:
+            self.loads[name].say("begin")
         time.sleep(window_s)
-        of_load = load.end()
-        return self.guest.end(), of_load
+        of_loads = {name: self.loads[name].end() for name in others}
+        of_guest = self.guest.end()
+        for name in names:
+            of_loads.setdefault(name, of_guest)
+        return of_guest, of_loads
 
     def stop(self) -> None:
-        for part in self.loads.values():
+        for part in set(self.loads.values()):
             part.stop()
 
 

@@ -4,6 +4,7 @@
 import glob
 import os
 import pathlib
+from typing import Any, NamedTuple
 
 #: Masks of interrupts, of unbound work, and of RPS; those of single interrupts come first.
 _INTERRUPTS = "/proc/irq/[0-9]*/smp_affinity"
@@ -18,6 +19,8 @@ _MASKS = (
 #: Parent of all threads of the kernel.
 _KTHREADD = 2
 _STEAL = 8
+#: Columns of a CPU in /proc/net/softnet_stat, from 0 (net/core/net-procfs.c).
+_PROCESSED, _RECEIVED_RPS, _CPU = 0, 9, 12
 
 
 def masks() -> dict[str, str]:
@@ -103,6 +106,56 @@ def stolen_ticks() -> dict[str, int]:
     return found
 
 
-def run_delay_ns(pid: int, tid: int) -> int:
-    """Return how long a thread has waited for its CPU."""
-    return int(pathlib.Path(f"/proc/{pid}/task/{tid}/schedstat").read_text().split()[1])
+def _schedstat(pid: int, tid: int) -> list[int]:
+    """Return for how many ns a thread has run, and for how many it has waited for its CPU."""
+    text = pathlib.Path(f"/proc/{pid}/task/{tid}/schedstat").read_text()
+    return [int(field) for field in text.split()[:2]]
+
+
+def softnet(text: str, cpu: int) -> tuple[int, int]:
+    """Return how many packets a CPU has worked on, and how often RPS has interrupted it for some."""
+    for line in text.splitlines():
+        fields = [int(field, 16) for field in line.split()]
+        if fields[_CPU] == cpu:
+            return fields[_PROCESSED], fields[_RECEIVED_RPS]
+    raise RuntimeError(f"/proc/net/softnet_stat has no CPU {cpu}")
+
+
+class Counters(NamedTuple):
+    """What the kernel has counted up to now.
+
+    :ivar stolen: as of :func:`stolen_ticks`; :ivar waited_ns: of the vCPU for its CPU.
+    :ivar emulator_ns: time for which the emulator thread ran.
+    :ivar packets: that the guest's CPU has worked on; :ivar rps: interrupts by which RPS sent it some.
+    """
+
+    stolen: dict[str, int]
+    waited_ns: int
+    emulator_ns: int
+    packets: int
+    rps: int
+
+
+def counters(pid: int, vcpu: int, cpu: int) -> Counters:
+    """Return what is counted of a guest, whose emulator thread is its process's first, and its CPU."""
+    _ran, waited = _schedstat(pid, vcpu)
+    ran, _waited = _schedstat(pid, pid)
+    packets = softnet(pathlib.Path("/proc/net/softnet_stat").read_text(), cpu)
+    return Counters(stolen_ticks(), waited, ran, *packets)
+
+
+def rates(before: Counters, after: Counters, elapsed_s: float) -> dict[str, Any]:
+    """Return the figures of a round that come from counters; counters of packets have 32 bits."""
+    ticks = os.sysconf("SC_CLK_TCK") * elapsed_s
+    steal = {}
+    for cpu, count in after.stolen.items():
+        steal[cpu] = round((count - before.stolen[cpu]) / ticks, 4)
+    packets = (after.packets - before.packets) % 2**32
+    interrupts_of_rps = (after.rps - before.rps) % 2**32
+    return {
+        "vcpu_wait": round((after.waited_ns - before.waited_ns) / 1e9 / elapsed_s, 4),
+        "emulator_busy": round((after.emulator_ns - before.emulator_ns) / 1e9 / elapsed_s, 4),
+        "cpu1_packets_per_s": round(packets / elapsed_s, 1),
+        "cpu1_rps_per_s": round(interrupts_of_rps / elapsed_s, 1),
+        "steal": steal,
+    }

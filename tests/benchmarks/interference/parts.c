@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The guest and the loads of the benchmark "interference". Each obeys lines on standard input:
  *
- *   work, rest     begin and end its load
- *   begin, end     one window; at its end a line of JSON says what was done in it
+ *   work [PAUSE_NS], rest   begin its load, with this time from piece to piece, and end it
+ *   begin, end              one window; at its end a line of JSON says what was done in it
  *
  *   parts guest CPU                            a vCPU that is always busy, and an emulator thread
  *   parts packets DEVICE ADDRESS PORT PAUSE_NS FRAMES  send to ADDRESS through a veth, and receive
@@ -31,15 +31,21 @@
 
 enum { EVENT_STEPS = 60000, EMULATOR_EVENTS = 2, MOST_EVENTS = 1 << 20, MOST_FRAMES = 64 };
 enum { IDLE, BEGIN, MEASURE, END };
-static const long EMULATOR_PAUSE_NS = 500000;
+/* The guest's events take turns: one calculates, the next reads and writes lines of 4 MiB. */
+enum { CALCULATE, TOUCH, KINDS };
+enum { LINES = 1 << 16, TOUCHED_LINES = 1024 };
 
 static uint64_t done, offered;      /* of the load, in this window */
 static volatile uint64_t spent;     /* keeps the compiler from dropping the work */
 
-/* The vCPU's: how long each event took, in ns. */
+/* The vCPU's: how long each event of a kind took, in ns. */
 static atomic_int phase = IDLE;
-static uint32_t *durations;
-static uint64_t events, measured_ns;
+static uint32_t *durations[KINDS];
+static uint64_t events[KINDS];
+static struct line {
+    uint32_t next, visits;
+    char rest[56];
+} *lines;
 static sem_t ended;
 static int vcpu_cpu, vcpu_tid;
 
@@ -67,6 +73,30 @@ static void spend(void)
     spent = value;
 }
 
+/* One ring of all lines in an order by chance, so that no line can be read ahead (Sattolo). */
+static void make_lines(void)
+{
+    lines = aligned_alloc(sizeof *lines, LINES * sizeof *lines);
+    require(!!lines, "aligned_alloc");
+    for (uint32_t at = 0; at < LINES; at++)
+        lines[at] = (struct line){.next = at};
+    unsigned seed = 1;
+    for (uint32_t at = LINES - 1; at > 0; at--) {
+        uint32_t other = rand_r(&seed) % at, next = lines[at].next;
+        lines[at].next = lines[other].next;
+        lines[other].next = next;
+    }
+}
+
+static void touch(void)
+{
+    static uint32_t at;
+    for (int step = 0; step < TOUCHED_LINES; step++) {
+        at = lines[at].next;
+        lines[at].visits++;
+    }
+}
+
 static void *vcpu(void *unused)
 {
     (void)unused;
@@ -77,19 +107,20 @@ static void *vcpu(void *unused)
     prctl(PR_SET_NAME, "CPU 0/KVM");
     vcpu_tid = syscall(SYS_gettid);
     sem_post(&ended);
-    uint64_t begun = now(), started = begun;
-    for (;;) {
-        spend();
+    uint64_t begun = now();
+    for (int kind = CALCULATE;; kind = kind == CALCULATE ? TOUCH : CALCULATE) {
+        if (kind == CALCULATE)
+            spend();
+        else
+            touch();
         uint64_t time = now();
         int wanted = atomic_load(&phase);
         if (wanted == BEGIN) {
-            events = 0;
-            started = time;
+            events[CALCULATE] = events[TOUCH] = 0;
             atomic_store(&phase, MEASURE);
-        } else if (wanted == MEASURE && events < MOST_EVENTS) {
-            durations[events++] = time - begun;
+        } else if (wanted == MEASURE && events[kind] < MOST_EVENTS) {
+            durations[kind][events[kind]++] = time - begun;
         } else if (wanted == END) {
-            measured_ns = time - started;
             atomic_store(&phase, IDLE);
             sem_post(&ended);
         }
@@ -112,14 +143,24 @@ static int ascending(const void *left, const void *right)
     return (one > other) - (one < other);
 }
 
+/* Events of a kind in a second of their own time. */
+static double rate(int kind)
+{
+    double sum = 0;
+    for (uint64_t at = 0; at < events[kind]; at++)
+        sum += durations[kind][at];
+    return sum ? events[kind] * 1e9 / sum : 0;
+}
+
 static void print_guest(void)
 {
-    qsort(durations, events, sizeof *durations, ascending);
-    uint64_t last = events ? events - 1 : 0;
-    printf("\"events\": %lu, \"measured_s\": %.6f, \"p99_ms\": %.4f, \"p999_ms\": %.4f, "
-           "\"longest_ms\": %.4f, ",
-           events, measured_ns / 1e9, durations[last * 99 / 100] / 1e6,
-           durations[last * 999 / 1000] / 1e6, durations[last] / 1e6);
+    uint32_t *times = durations[CALCULATE];
+    uint64_t last = events[CALCULATE] ? events[CALCULATE] - 1 : 0;
+    qsort(times, events[CALCULATE], sizeof *times, ascending);
+    printf("\"events_per_s\": %.1f, \"memory_events_per_s\": %.1f, \"p99_ms\": %.4f, "
+           "\"p999_ms\": %.4f, \"longest_ms\": %.4f, ",
+           rate(CALCULATE), rate(TOUCH), times[last * 99 / 100] / 1e6,
+           times[last * 999 / 1000] / 1e6, times[last] / 1e6);
 }
 
 /* Packets: frames with UDP datagrams of many flows to one socket of our own. RPS deals out flows:
@@ -213,7 +254,7 @@ static void obey(void (*work)(void), long pause_ns, int is_guest)
     struct pollfd input = {0, POLLIN, 0};
     uint64_t next = now(), started = next;
     int works = 0;
-    char line[16];
+    char line[32];
     for (;;) {
         uint64_t time = now();
         uint64_t rest = next > time ? next - time : 0;
@@ -221,8 +262,9 @@ static void obey(void (*work)(void), long pause_ns, int is_guest)
         if (ppoll(&input, 1, works ? &wait : NULL, NULL) > 0) {
             if (!fgets(line, sizeof line, stdin))
                 return;
-            if (!strcmp(line, "work\n") || !strcmp(line, "rest\n")) {
+            if (!strncmp(line, "work", 4) || !strcmp(line, "rest\n")) {
                 works = *line == 'w';
+                sscanf(line, "work %ld", &pause_ns);
                 next = now();
             } else if (!strcmp(line, "begin\n")) {
                 done = offered = 0;
@@ -259,14 +301,18 @@ int main(int count, char **arguments)
     prctl(PR_SET_TIMERSLACK, 1);
     if (count == 3 && !strcmp(arguments[1], "guest")) {
         vcpu_cpu = atoi(arguments[2]);
-        durations = calloc(MOST_EVENTS, sizeof *durations);
+        make_lines();
+        for (int kind = 0; kind < KINDS; kind++) {
+            durations[kind] = calloc(MOST_EVENTS, sizeof *durations[kind]);
+            require(!!durations[kind], "calloc");
+        }
         pthread_t thread;
         sem_init(&ended, 0, 0);
-        require(durations && !pthread_create(&thread, NULL, vcpu, NULL), "pthread_create");
+        require(!pthread_create(&thread, NULL, vcpu, NULL), "pthread_create");
         sem_wait(&ended);
         printf("ready %d\n", vcpu_tid);
         fflush(stdout);
-        obey(emulate, EMULATOR_PAUSE_NS, 1);
+        obey(emulate, 0, 1);
     } else if (count == 7 && !strcmp(arguments[1], "packets")) {
         open_packets(arguments + 2);
         printf("ready\n");

@@ -101,8 +101,9 @@ class Placements:
         self.state = state
         if state == "default":
             return
-        self._misplace()
-        if state == "applied":
+        if state != "default_applied":
+            self._misplace()
+        if state in ("applied", "default_applied"):
             self.applied = True
             self._command("apply", "--nova-config", f"{self.directory}/nova.conf")
         elif state == "irqbalance":

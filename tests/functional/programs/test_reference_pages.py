@@ -16,7 +16,7 @@ TOP = pathlib.Path(__file__).parents[3]
 PROGRAM = TOP / "doc/make_reference.py"
 MARK = ".. made by doc/make_reference.py: "
 #: Of doc/source/reference/placement.rst.
-TABLES = ("loss", "tail", "work")
+TABLES = ("loss", "memory", "wait", "arrived", "work", "tail")
 #: What the reference is of -> its page, and what stands in it.
 PAGES = {
     "extra-specs": "perf:vhost_placement",
@@ -67,10 +67,12 @@ class ReferencePagesTest(directories.DirectoryCase):
     def test_tables_of_placement_are_made_of_its_results(self):
         rounds = []
         for channel, events in (("idle", 1000.0), ("rps", 600.0)):
-            times = {"p99_ms": 0.5, "p999_ms": 2.0, "longest_ms": 9.0, "vcpu_wait": 0.0}
+            times = {"p99_ms": 0.5, "p999_ms": 2.0, "longest_ms": 9.0, "vcpu_wait": 0.125}
             place = {"block": 0, "state": "misplaced", "channel": channel, "discarded": False}
             done = {"done_per_s": 78000.0} if channel == "rps" else {}
-            rounds.append({**place, "events_per_s": events, **times, **done})
+            arrived = {"cpu1_packets_per_s": 39000.0, "cpu1_rps_per_s": 9500.0}
+            kinds = {"events_per_s": events, "memory_events_per_s": events + 200}
+            rounds.append({**place, **kinds, **times, **arrived, **done})
         results = {"table": figures.table(rounds)}
         data = self.directory / "doc/source/data"
         data.mkdir(parents=True)
@@ -82,7 +84,14 @@ class ReferencePagesTest(directories.DirectoryCase):
         page.write_text("".join(f"{MARK}perf-placement {name}\n\n" for name in TABLES))
         done = patience.run([sys.executable, self.directory / "doc/make_reference.py"])
         self.assertEqual((0, ""), (done.returncode, done.stderr))
-        for cell in ("40.0 (40.0 to 40.0)", "78 thousand packets", "0.50, 2.00, 9.0"):
+        for cell in (
+            "40.0 (40.0 to 40.0)",
+            "33.3 (33.3 to 33.3)",
+            "12.5",
+            "39.0, 9.5",
+            "78 thousand packets",
+            "0.50, 2.00, 9.0",
+        ):
             self.assertIn(f"     - {cell}\n", page.read_text())
 
     def test_pages_are_built_without_this_project(self):
