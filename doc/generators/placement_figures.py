@@ -14,6 +14,8 @@ from typing import Any
 
 from code_reference import Generated, table, wrapped
 
+from nova_perf_tuning.host.kinds import registry
+
 FILE = pathlib.Path(__file__).parents[1] / "source/data/placement.json"
 #: States and channels of the file -> their words, in the order of the page.
 STATES = {
@@ -160,4 +162,63 @@ class Placement(Generated):
         return [*lines, "", *wrapped("Repeat it with this command:", "", ""), ""]
 
 
-PARTS = {"perf-placement": Placement}
+#: Kind of a setting -> what a guest lost while one load worked, as found and after apply; channels of the file.
+MEASURED_CHANNELS = {
+    "rps": ("rps", "rps_flood"),
+    "host_cpus": ("workqueue",),
+    "thread_affinity": ("emulator", "napi"),
+}
+_LAB = "on an emulated host, with the other places of the agent only: :ref:`placement-lab`"
+#: Kind of a setting -> what else was measured; empty: nothing.
+MEASURED_OTHERWISE = {
+    "channels": "",
+    "config_file": "",
+    "governor": "",
+    "host_cpus": "Its other targets were not measured.",
+    "irq_affinity": f"Measured {_LAB}.",
+    "irqbalance_ban": "Not measured by itself. What irqbalance alone does was measured: "
+    ":ref:`placement-lab`.",
+    "kernel_thread_affinity": "",
+    "memory": "",
+    "offload": "",
+    "ring": "",
+    "rps": "",
+    "sysctl": "",
+    "thread_affinity": f"Threads of vhost: {_LAB}.",
+    "xps": "",
+}
+
+
+class Measured(Generated):
+    """What was measured of each kind of setting; a kind of ours that is not in the table above is an error."""
+
+    def lines(self) -> list[str]:
+        results = json.loads(FILE.read_text(encoding="utf-8"))
+        rows = {(row["channel"], row["state"]): row for row in results["table"]}
+        cells = []
+        for kind in sorted(registry.kinds()):
+            texts = []
+            for channel in MEASURED_CHANNELS.get(kind, ()):
+                texts.append(self.channel(channel, rows))
+            if MEASURED_OTHERWISE[kind]:
+                texts.append(MEASURED_OTHERWISE[kind])
+            if not texts:
+                texts = ["Not measured."]
+            cells.append([f"``{kind}``", "\n\n".join(texts)])
+        return table(["Kind", "Measured"], cells, "20 80")
+
+    @staticmethod
+    def channel(name: str, rows: Mapping[tuple[str, str], Row]) -> str:
+        found, after = [with_interval(rows[name, state], "") for state in ("misplaced", "applied")]
+        if rows[name, "misplaced"]["low_percent"] <= 0:
+            return (
+                f"{CHANNELS[name]}: nothing to gain. A guest lost {found} % of its events where this "
+                f"was misplaced, which is not certain: :ref:`placement-channels`."
+            )
+        return (
+            f"{CHANNELS[name]}: a guest lost {found} % of its events where this was misplaced, and "
+            f"{after} % after ``nova-perf apply``: :ref:`placement-channels`."
+        )
+
+
+PARTS = {"perf-placement": Placement, "perf-settings-measured": Measured}

@@ -9,6 +9,7 @@ import shutil
 import sys
 import tomllib
 
+from nova_perf_tuning.host.kinds import registry
 from tests.benchmarks.interference import figures
 from tests.support import directories, patience
 
@@ -40,6 +41,15 @@ class ReferencePagesTest(directories.DirectoryCase):
             with self.subTest(name):
                 text = (TOP / f"doc/source/reference/{name}.rst").read_text(encoding="utf-8")
                 self.assertIn(word, text.partition(MARK)[2])
+
+    def test_each_kind_of_setting_says_what_was_measured(self):
+        page = (TOP / "doc/source/reference/settings.rst").read_text(encoding="utf-8")
+        part = page.partition(f"{MARK}perf-settings-measured\n")[2]
+        rows = re.findall(r"^   \* - ``(\w+)``\n     - (.+)$", part, re.MULTILINE)
+        self.assertEqual(set(registry.kinds()), {kind for kind, _measured in rows})
+        unmeasured = {kind for kind, measured in rows if measured == "Not measured."}
+        self.assertIn("governor", unmeasured)
+        self.assertNotIn("rps", unmeasured)
 
     def test_a_part_that_is_behind_is_named_and_written_and_others_stay(self):
         for name in ("doc/generators", "doc/make_reference.py", "nova_perf_tuning"):
