@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 SHORT = ("host", "agent", "fleet")
-ON_DEMAND = ("burst", "free_pages", "interference", "monte_carlo", "nova_xml")
+ON_DEMAND = ("burst", "free_pages", "interference", "kit", "monte_carlo", "nova_xml")
 
 
 def run(name: str, *arguments: str) -> int:

@@ -29,8 +29,19 @@ from tests.support import irqbalance_program
 BLOCKS, WINDOW_S = 7, 0.65
 #: Of the results file: 2 compares with the idle rounds of the same state, and has events of memory.
 SCHEMA = 2
+#: The same in every results file of this command.
+CONSTANTS: Final = {
+    "schema": SCHEMA,
+    "blocks": BLOCKS,
+    "window_s": WINDOW_S,
+    "seed": inside.SEED,
+    "loads": inside.LOADS,
+    "emulator_pauses_ns": inside.EMULATOR,
+    "together": inside.TOGETHER,
+}
 NAMESPACES: Final = ("unshare", "--mount", "--net", "--propagation", "private")
 SOURCE = pathlib.Path(__file__).with_name("parts.c")
+_SIBLINGS = pathlib.Path("/sys/devices/system/cpu/cpu1/topology/thread_siblings_list")
 
 
 def build(directory: str) -> None:
@@ -81,23 +92,20 @@ def version(program: str) -> str:
 def document(found: dict[str, Any], irqbalance: str) -> dict[str, Any]:
     """Return the results file: environment, constants, figures and all rounds."""
     cpu_model = ""
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+    processors = pathlib.Path("/proc/cpuinfo").read_text()
+    for line in processors.splitlines():
         if line.startswith("model name"):
             cpu_model = line.partition(":")[2].strip()
     return {
-        "schema": SCHEMA,
+        **CONSTANTS,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "kernel": platform.release(),
         "cpu_model": cpu_model,
         "cpus": os.cpu_count(),
+        "virtual": "hypervisor" in processors.split(),
+        "one_core": _SIBLINGS.read_text().strip() != "1",
         "load_average": round(os.getloadavg()[0], 2),
         "irqbalance": version(irqbalance),
-        "blocks": BLOCKS,
-        "window_s": WINDOW_S,
-        "seed": inside.SEED,
-        "loads": inside.LOADS,
-        "emulator_pauses_ns": inside.EMULATOR,
-        "together": inside.TOGETHER,
         "discarded": sum(one["discarded"] for one in found["rounds"]),
         "notes": found["notes"],
         "table": figures.table(found["rounds"]),
@@ -140,9 +148,12 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks interference")
     parser.add_argument("--output", metavar="FILE", help="file for the results, JSON")
     output = parser.parse_args(arguments).output
-    if not placements.EVERY_CPU == os.sched_getaffinity(0):
+    # A process that is bound to two CPUs of a larger host would misplace that host's work, too.
+    if placements.EVERY_CPU != os.sched_getaffinity(0) or os.cpu_count() != 2:
         print(
-            "this benchmark needs a machine with the CPUs 0 and 1, and no others", file=sys.stderr
+            "this benchmark needs a machine with the CPUs 0 and 1, and no others: "
+            "boot a larger one with nr_cpus=2",
+            file=sys.stderr,
         )
         return 3
     directory = tempfile.mkdtemp(prefix="nova-perf-interference-")
