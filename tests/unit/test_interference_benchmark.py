@@ -10,7 +10,7 @@ import threading
 from typing import Any
 
 from tests.benchmarks.interference import __main__ as benchmark
-from tests.benchmarks.interference import figures, inside, machine
+from tests.benchmarks.interference import figures, inside, machine, placements
 from tests.support import testcase
 
 #: Of the page doc/source/reference/placement.rst; there is one once a run is recorded.
@@ -157,6 +157,43 @@ class BenchTest(testcase.TestCase):
         self.assertEqual([], parts["rps_flood"].words)
         for name in ("rps", "napi", "workqueue"):
             self.assertEqual(["work", "begin", "end", "rest"], parts[name].words)
+
+
+class RecordedPlacements(placements.Placements):
+    """States that change nothing; :ivar steps: what each would do."""
+
+    def __init__(self) -> None:
+        self.directory, self.state, self.applied = "/directory", "default", False
+        self.steps: list[str] = []
+
+    def leave(self) -> None:
+        self.steps.append("default")
+
+    def _misplace(self) -> None:
+        self.steps.append("misplace")
+
+    def _command(self, name: str, *options: str) -> None:
+        self.steps.append(name)
+
+    def _start_irqbalance(self, **environment: str) -> None:
+        self.steps.append("irqbalance")
+
+
+class PlacementsTest(testcase.TestCase):
+    def test_each_state_begins_from_the_default_or_from_the_misplacement(self) -> None:
+        for state, steps in (
+            ("default", ["default"]),
+            ("misplaced", ["default", "misplace"]),
+            ("applied", ["default", "misplace", "apply"]),
+            ("restored", ["restore"]),
+            ("default_applied", ["default", "apply"]),
+            ("irqbalance", ["default", "misplace", "irqbalance"]),
+        ):
+            with self.subTest(state):
+                host = RecordedPlacements()
+                host.enter(state)
+                self.assertEqual(steps, host.steps)
+                self.assertEqual(steps[-1] == "apply", host.applied)
 
 
 class MachineTest(testcase.TestCase):
