@@ -63,8 +63,11 @@ between CPUs for each burst, so leave it off where NICs have enough queues.
         "leave_interrupts",
         default=[],
         help="""
-Interrupts that are never moved, one pattern per line: a name of a handler (``nvme*``), a NIC (``eth2``) or a PCI
-address (``0000:3b:00.*``), with ``*`` for any text and ``?`` for a character.
+Interrupts and devices that are left alone, one pattern per line: a name of a handler (``nvme*``), a network device
+(``eth2``) or a PCI address (``0000:3b:00.*``), with ``*`` for any text and ``?`` for a character.
+
+Interrupts that match stay where they are. A pattern that names a network device, or its PCI address, leaves its
+queues' masks (XPS and RPS) and its NAPI threads alone, too.
 
 Name here what another program places: a systemd ``.link`` file with ``IRQAffinity=``, a vendor's script, a storage
 appliance. ``nova-perf plan``, ``apply`` and ``audit`` of this host obey it too, and say which interrupts it names,

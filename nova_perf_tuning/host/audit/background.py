@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.audit import managed_interrupts
-from nova_perf_tuning.host.audit.base import HostRule, devices_elsewhere, sysctl_path
+from nova_perf_tuning.host.audit.base import LEAVE, HostRule, devices_elsewhere, sysctl_path
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.input.facts import reader
 from nova_perf_tuning.host.model import host_model
@@ -82,7 +82,12 @@ class RpsOnDedicated(BackgroundRule):
         devices: dict[str, None] = {}
         unknown: list[str] = []
         cpus: frozenset[int] = frozenset()
+        left: list[str] = []
         for nic in host.facts.nics:
+            if nic.name in host.left_devices:
+                if any(cpulist.parse_mask(mask or "0") & reserved for mask in nic.rps):
+                    left.append(nic.name)
+                continue
             if not any(nic.rps):  # each device has a receive queue
                 unknown.append(nic.name)
             for queue, mask in enumerate(nic.rps):
@@ -111,6 +116,7 @@ class RpsOnDedicated(BackgroundRule):
             what = "RPS of devices that come later hands packets to"
             yield from self.mask(host, host_model.NEW_DEVICES, path, later, what)
         if not unknown:
+            need(not left, f"{LEAVE} names {named(left)}: their masks are left alone")
             return
         # That nothing was handed over yet does not say that nothing will be.
         received = _received(host)
@@ -369,7 +375,7 @@ class DeviceIrqOnDedicated(HostRule):
             of_device = irq.device is not None and irq.device.lower() not in passed
             if not of_device or not irq.name or irq.number in of_nics:
                 continue
-            if not host.options.refused.is_left(irq):
+            if irq.number not in host.left:
                 others.append(irq)
         return others
 

@@ -6,13 +6,16 @@
 import abc
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from nova_perf_tuning import rules
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, named, need
+
+#: What the operator names so is no business of any rule.
+LEAVE: Final = "[agent] leave_interrupts"
 
 
 class HostRule(rules.Rule[Host]):

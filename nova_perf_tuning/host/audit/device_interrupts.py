@@ -44,7 +44,10 @@ class _Busy:
     def of(cls, host: Host, share: float) -> "_Busy":
         """Return those of a host; ``share``: of the counts of the busiest."""
         counts = InterruptCounts(host)
-        every = [irq for irq in host.facts.irqs.values() if irq.affinity or irq.effective]
+        every = []
+        for irq in host.facts.irqs.values():
+            if (irq.affinity or irq.effective) and irq.number not in host.left:
+                every.append(irq)
         handled = [irq for irq in every if irq.name]
         totals: dict[int, int] = {}
         if wants_counts(host.facts):
@@ -90,7 +93,7 @@ class DevicesOnOneCpu(HostRule):
         pool = self._pool(host)
         need(len(pool) > 1, "one CPU is left for interrupts")
         busy = _Busy.of(host, _SHARE)
-        need(busy.irqs, "no interrupt of a device fires")
+        need(busy.irqs, "no interrupt of a device fires that is not left alone")
         known = [irq for irq in busy.irqs if irq.number not in busy.unknown]
         serving = frozenset[int]().union(*(busy.served[irq.number] for irq in known))
         if len(serving) > 1:

@@ -18,7 +18,7 @@ from nova_perf_tuning.host.input import novaconf
 from nova_perf_tuning.host.input.facts import ethtool, guests, vswitch_database, whose
 from nova_perf_tuning.host.input.facts.root import Root, decimal, numbers
 from nova_perf_tuning.host.model import host_model, owners
-from nova_perf_tuning.host.plan import layout, nics, planner
+from nova_perf_tuning.host.plan import layout, nics, planner, untouched
 from nova_perf_tuning.host.plan.refused import NOTHING, Refused
 
 _TEXT_LIMIT: Final = 4 << 20
@@ -353,12 +353,22 @@ class Host:
                 settings.append(dataclasses.replace(setting, rule=rule))
         return settings
 
+    @functools.cached_property
+    def left(self) -> frozenset[int]:
+        """The interrupts that ``[agent] leave_interrupts`` names: no business of any rule."""
+        return untouched.irqs(self.facts, self.options.refused)
+
+    @functools.cached_property
+    def left_devices(self) -> frozenset[str]:
+        """The network devices whose masks and NAPI threads it names, too."""
+        return untouched.devices(self.facts, self.options.refused)
+
     def is_refused(self, nic: host_model.Nic, irq: host_model.Irq) -> bool:
         """Whether the kernel or the operator refuses to move an interrupt: no setting can help."""
         refused = self.options.refused
         if not refused or ("irq_affinity", f"irq:{irq.number}") in self.planned:
             return False
-        if refused.is_left(irq, nic.name):
+        if irq.number in self.left:
             return True
         pool = self.sets.interrupts(nic.node)
         return refused.is_managed(irq) or (pool is not None and pool.members <= refused.full)

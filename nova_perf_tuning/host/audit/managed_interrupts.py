@@ -44,9 +44,12 @@ class ManagedOnDedicated(HostRule):
         for number in sorted(host.facts.irqs):
             irq = host.facts.irqs[number]
             device = managed_device(host, irq)
-            if device is not None:
+            if device is not None and number not in host.left:
                 by_device.setdefault(device, []).append(irq)
-        need(by_device, "no interrupt that the kernel is known to manage")
+        need(
+            by_device,
+            "no interrupt that the kernel is known to manage, and that is not left alone",
+        )
         unknown: list[int] = []
         kept = _kept_off(host)
         for device, irqs in by_device.items():

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host.audit.base import HostRule
+from nova_perf_tuning.host.audit.base import LEAVE, HostRule
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.audit.interrupt_counts import InterruptCounts
 from nova_perf_tuning.host.model import host_model
@@ -127,6 +127,7 @@ class NicInterruptRule(HostRule):
         counts = InterruptCounts(host)
         unknown: list[str] = []
         unserved: list[str] = []
+        refused: set[int] = set()
         for nic in host.links:
             carriers = Carriers.of(host, nic, counts)
             if carriers is None:
@@ -137,6 +138,7 @@ class NicInterruptRule(HostRule):
                 unknown.append(nic.name)
                 continue
             irqs = [irq for irq in judged.wrong if not host.is_refused(nic, irq)]
+            refused.update(irq.number for irq in judged.wrong if irq not in irqs)
             if irqs:
                 yield self._about(host, nic, irqs, judged, counts)
             elif not judged.sure:
@@ -152,6 +154,10 @@ class NicInterruptRule(HostRule):
             "/proc/interrupts says it",
             NoDataError,
         )
+        left = cpulist.format(refused & host.left)
+        need(not left, f"{LEAVE} names interrupts {left}: they are left alone")
+        stuck = cpulist.format(refused - host.left)
+        need(not stuck, f"the kernel does not let interrupts {stuck} move")
 
     def seen(self, host: Host) -> Iterator[tuple[str, object]]:
         counts = InterruptCounts(host)
@@ -258,15 +264,18 @@ class OnCpu0(_AvoidingRule):
         # With more queues than CPUs some of them are there on purpose; with no other housekeeping
         # CPU all are.
         planned = 0
+        left = [irq for irq in judged.wrong if irq.number in host.left]
         for irq in carriers.irqs:
+            if irq.number in host.left:
+                continue
             setting = host.planned.get(("irq_affinity", f"irq:{irq.number}"))
             cpus = counts.served(irq).cpus
             if setting is not None:
                 cpus = cpulist.parse(setting.value)
             if cpus == {0}:
                 planned += 1
-        if planned >= len(judged.wrong):
-            return InterruptJudgement(sure=judged.sure)
+        if planned >= len(judged.wrong) - len(left):
+            return dataclasses.replace(judged, wrong=left)
         if not taken:  # every CPU has work of the host and of guests
             return dataclasses.replace(judged, level=Level.INFO)
         return judged

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.audit import base, configuration, guest_threads
-from nova_perf_tuning.host.audit.base import GuestRule, HostRule, devices_elsewhere
+from nova_perf_tuning.host.audit.base import LEAVE, GuestRule, HostRule, devices_elsewhere
 from nova_perf_tuning.host.audit.guest_threads import Placed
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.audit.irqbalance_options import IrqbalanceEnvironment
@@ -435,8 +435,14 @@ class NapiOnDedicated(HostRule):
         need(not lost, f"NAPI threads of {named(lost)} are not in this record", NoDataError)
         need(by_nic, "no threaded NAPI")
         taken = host.need_taken()
+        left: list[str] = []
         for name, threads in by_nic.items():
-            yield from self._judge(host, name, threads, taken)
+            found = list(self._judge(host, name, threads, taken))
+            if found and name in host.left_devices:
+                left.append(name)
+            else:
+                yield from found
+        need(not left, f"{LEAVE} names {named(left)}: their NAPI threads are left alone")
 
     def seen(self, host: Host) -> Iterator[tuple[str, object]]:
         yield from devices_elsewhere(host)

@@ -157,7 +157,7 @@ TEXTS: Final[Mapping[NoteCode, str]] = {
         "guest {guest} requests perf:vhost_placement but has no vhost worker (is vhost_net "
         "loaded?)"
     ),
-    #: {who} is guests, nics, devices that the plan leaves alone, if any.
+    #: {who} is guests, nics, devices that the plan leaves alone, if any, and why.
     NoteCode.OVERLAP: "overlap: {work} may run on the dedicated {cpus:CPUs}{who}",
     # -- what apply does not do, or not for ever
     NoteCode.RULE_UNKNOWN: "{rule}: cannot judge this host: {reason}",
@@ -253,6 +253,8 @@ _MOVERS: Final = {
     "guests": "perf:emulator_placement=numa and perf:vhost_placement=numa move them",
     "nics": "an online CPU that is neither dedicated nor isolated takes them",
     "devices": "perf:irq_placement=numa moves them",
+    "left": "[agent] leave_interrupts names them",
+    "managed": "the kernel places them: rule managed-irq-on-dedicated",
     "links": "nova-perf apply --rule rps-on-dedicated narrows their masks",
     "threads": "nova-perf apply --rule kernel-threads-on-dedicated moves them",
 }

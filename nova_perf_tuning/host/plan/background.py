@@ -50,16 +50,18 @@ def plan_background(
     layout: CpuLayout,
     steered: Sequence[host_model.Setting],
     write: bool,
+    left: frozenset[str] = frozenset(),
 ) -> Background:
     """Take guests' CPUs out of every mask of the kernel's own work.
 
     :param steered: RPS masks that are planned already; :param write: make settings.
+    :param left: network devices that are left alone.
     """
     work = _Work(facts, layout)
     settings: list[host_model.Setting] = []
     if write and layout.reserved and layout.housekeeping:
         planned = {setting.target for setting in steered if setting.kind == "rps"}
-        settings += work.rps(planned)
+        settings += work.rps(planned, left)
         settings += work.defaults()
         settings += work.threads()
     masks = [setting for setting in steered if setting.kind == "rps"]
@@ -75,9 +77,14 @@ class _Work:
         #: The kernel cuts RPS masks by isolcpus=, and takes none of which nothing is left.
         self.isolated = cpulist.parse(facts.isolated)
 
-    def rps(self, planned: set[str]) -> Iterator[host_model.Setting]:
-        """Yield the RPS masks of queues that name guests' CPUs; those ``planned`` are left out."""
+    def rps(self, planned: set[str], left: frozenset[str]) -> Iterator[host_model.Setting]:
+        """Yield the RPS masks of queues that name guests' CPUs.
+
+        :param planned: queues that have their setting; :param left: devices that are left alone.
+        """
         for nic in self.facts.nics:
+            if nic.name in left:
+                continue
             for queue, mask in enumerate(nic.rps):
                 target = f"{nic.name}/rx-{queue}"
                 if mask is None or target in planned:

@@ -14,13 +14,19 @@ from nova_perf_tuning.host.plan.layout import CpuLayout, passed_through
 
 
 def settings(
-    facts: host_model.HostFacts, cpus: Mapping[int, int], layout: CpuLayout
+    facts: host_model.HostFacts,
+    cpus: Mapping[int, int],
+    layout: CpuLayout,
+    left: frozenset[str] = frozenset(),
 ) -> Iterator[host_model.Setting]:
-    """Yield the affinity of each NAPI's thread, given the CPU of each planned interrupt."""
+    """Yield the affinity of each NAPI's thread, given the CPU of each planned interrupt.
+
+    :param left: network devices that are left alone.
+    """
     passed = passed_through(facts)
     for nic in sorted(facts.nics, key=lambda nic: nic.name):
         polling = list(threads(nic))
-        if not polling or (nic.pci or "").lower() in passed:
+        if not polling or (nic.pci or "").lower() in passed or nic.name in left:
             continue
         pool = layout.interrupts(nic.node)
         if pool is None:

@@ -73,7 +73,7 @@ def plan(
         CPUs over these CPUs in software. Off by default: it costs an interrupt between CPUs for
         each burst.
     :param refused: what the kernel does not do: another CPU is chosen, or the interrupt is left
-        alone.
+        alone; and what the operator wants left alone.
     :param background: take guests' CPUs out of the masks of the kernel's own work, too. Without it
         the plan says where this work may run.
     :raises nova_perf_tuning.host.plan.layout.PlanError: the sets contradict each other or the
@@ -81,10 +81,11 @@ def plan(
     """
     layout = dataclasses.replace(CpuLayout.of(facts, sets), full=refused.full)
     interrupts = plan_interrupts(facts, layout, refused)
-    threads = plan_threads(facts, layout, interrupts)
-    steering = plan_steering(facts, layout, interrupts, rps)
-    kernel = plan_background(facts, layout, steering, background)
-    proof = prove(facts, layout, interrupts, threads, kernel)
+    left = untouched.devices(facts, refused)
+    threads = plan_threads(facts, layout, interrupts, left)
+    steering = plan_steering(facts, layout, interrupts, rps, left)
+    kernel = plan_background(facts, layout, steering, background, left)
+    proof = prove(facts, layout, interrupts, threads, kernel, refused)
 
     settings = interrupts.settings + threads.settings + steering + kernel.settings
     warnings = list(facts.warnings)

@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.model import channels, host_model
 from nova_perf_tuning.host.model.notes import Note, NoteCode
-from nova_perf_tuning.host.plan import background, guests, idle, napi, nics
+from nova_perf_tuning.host.plan import background, guests, idle, napi, nics, untouched
 from nova_perf_tuning.host.plan.background import Background
 from nova_perf_tuning.host.plan.interrupts import InterruptPlan
 from nova_perf_tuning.host.plan.layout import CpuLayout
+from nova_perf_tuning.host.plan.refused import NOTHING, Refused
 from nova_perf_tuning.host.plan.threads import Threads
 
 #: Classes of work that must stay off reserved CPUs.
@@ -44,11 +45,14 @@ def prove(
     interrupts: InterruptPlan,
     threads: Threads,
     work_of_kernel: Background,
+    refused: Refused = NOTHING,
 ) -> Proof:
     """Compare the CPUs of all work of the host with those that guests and programs own."""
-    work = _work(facts, layout, interrupts, threads)
+    left = untouched.devices(facts, refused)
+    work = _of_threads(facts, layout, threads, left)
+    work["irq"] = _of_interrupts(facts, interrupts, refused)
     for name, its_users in work_of_kernel.users.items():
-        work[name] = {_USERS_OF[name]: its_users}
+        work[name] = _without_left(_USERS_OF[name], its_users, left)
     cpus = {name: _cpus(users.values()) for name, users in work.items()}
     cpus["irq"] |= interrupts.host_cpus
 
@@ -84,22 +88,54 @@ def prove(
     return Proof(sets, warnings, tuple(channels.unseen(facts)))
 
 
-def _work(
-    facts: host_model.HostFacts, layout: CpuLayout, interrupts: InterruptPlan, threads: Threads
+def _of_threads(
+    facts: host_model.HostFacts, layout: CpuLayout, threads: Threads, left: Collection[str]
 ) -> dict[str, dict[str, _Users]]:
-    """Return class of work -> ``guests``, ``nics`` or ``devices`` -> who uses which CPUs.
+    """Return kind of thread -> ``guests``, ``nics`` or ``left`` -> who uses which CPUs.
 
-    Of interrupts there are only those that are not placed: they stay where they are.
+    :param left: network devices that the operator wants left alone.
     """
     work: dict[str, dict[str, _Users]] = {}
     for kind, users in _thread_users(facts, layout, threads.planned).items():
-        owners = "nics" if kind == "napi" else "guests"
-        work[kind] = {owners: users}
+        if kind == "napi":
+            work[kind] = _without_left("nics", users, left)
+        else:
+            work[kind] = {"guests": users}
+    return work
+
+
+def _without_left(what: str, users: _Users, left: Collection[str]) -> dict[str, _Users]:
+    """Return users as ``what``, and as ``left`` those that the operator wants left alone."""
+    others: dict[str, list[str]] = {}
+    alone: dict[str, list[str]] = {}
+    for text, names in users.items():
+        others[text] = [name for name in names if name not in left]
+        alone[text] = [name for name in names if name in left]
+    return {what: others, "left": alone}
+
+
+def _of_interrupts(
+    facts: host_model.HostFacts, interrupts: InterruptPlan, refused: Refused
+) -> dict[str, _Users]:
+    """Return why an interrupt is not placed -> whose interrupts use which CPUs.
+
+    ``left``: the operator wants it; ``managed``: the kernel places them; ``nics``: no CPU may take
+    them; ``devices``: no flavor asks for it.
+    """
+    left = untouched.irqs(facts, refused)
     nic_irqs = list(nics.left_alone(facts, interrupts.numbers))
     nic_irqs += _refused_irqs(facts, interrupts)
     device_irqs = guests.left_alone(facts, interrupts.numbers)
-    work["irq"] = {"nics": _irq_users(nic_irqs), "devices": _irq_users(device_irqs)}
-    return work
+    by_cause: dict[str, list[tuple[str, host_model.Irq]]] = {}
+    for cause, irqs in (("nics", nic_irqs), ("devices", device_irqs)):
+        for owner, irq in irqs:
+            why = cause
+            if irq.number in left:
+                why = "left"
+            elif refused.is_managed(irq):
+                why = "managed"
+            by_cause.setdefault(why, []).append((owner, irq))
+    return {cause: _irq_users(irqs) for cause, irqs in by_cause.items()}
 
 
 def _cpus(every: Iterable[_Users]) -> frozenset[int]:

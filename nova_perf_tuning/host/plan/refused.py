@@ -3,6 +3,7 @@
 
 import dataclasses
 import fnmatch
+from collections.abc import Sequence
 from typing import Self
 
 from nova_perf_tuning.host.model import host_model
@@ -18,8 +19,9 @@ class Refused:
 
     :ivar full: CPUs without a free vector.
     :ivar managed: interrupts that the kernel places itself.
-    :ivar left: patterns of interrupts that nobody touches (``[agent] leave_interrupts``): names of
-        handlers or NICs, and PCI addresses, with ``*`` and ``?``.
+    :ivar left: patterns of interrupts and devices that nobody touches (``[agent]
+        leave_interrupts``): names of handlers or NICs, and PCI addresses, with ``*`` and ``?``;
+        :mod:`nova_perf_tuning.host.plan.untouched` says what they name on a host.
     """
 
     full: frozenset[int] = frozenset()
@@ -44,7 +46,13 @@ class Refused:
 
         :param nic: name of the NIC that it belongs to, if any.
         """
-        names = [*(irq.name or "").split(","), (irq.device or "").lower(), nic]
+        return self._matches([*(irq.name or "").split(","), (irq.device or "").lower(), nic])
+
+    def is_left_device(self, nic: host_model.Nic) -> bool:
+        """Whether the operator wants a network device left alone with its queues' masks."""
+        return self._matches([nic.name, (nic.pci or "").lower()])
+
+    def _matches(self, names: Sequence[str]) -> bool:
         for pattern in self.left:
             if any(name and fnmatch.fnmatchcase(name, pattern) for name in names):
                 return True

@@ -41,17 +41,24 @@ class _Queue:
 
 
 def plan_steering(
-    facts: host_model.HostFacts, layout: CpuLayout, interrupts: InterruptPlan, rps: bool
+    facts: host_model.HostFacts,
+    layout: CpuLayout,
+    interrupts: InterruptPlan,
+    rps: bool,
+    left: frozenset[str] = frozenset(),
 ) -> list[host_model.Setting]:
     """Return XPS of every NIC whose transmit queues have known interrupts, and RPS where wanted.
 
     :param rps: spread the receive work of NICs with few queues; only where that helps.
+    :param left: network devices that are left alone.
     """
     digits = mask_digits(facts)
     cores = _cores(facts, layout)
     settings: list[host_model.Setting] = []
     for plan in interrupts.nics:
         name, sending = plan.nic.name, plan.vectors.sending
+        if name in left:
+            continue
         if sending is not None and nics.has_xps(plan.nic):
             queues = _senders(plan, sending, interrupts.by_number, cores, layout)
             settings += _settings(

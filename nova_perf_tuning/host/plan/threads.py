@@ -24,9 +24,15 @@ class Threads:
 
 
 def plan_threads(
-    facts: host_model.HostFacts, layout: CpuLayout, interrupts: InterruptPlan
+    facts: host_model.HostFacts,
+    layout: CpuLayout,
+    interrupts: InterruptPlan,
+    left: frozenset[str] = frozenset(),
 ) -> Threads:
-    """Place guests' threads off busy CPUs, and NAPI threads on the CPUs of their interrupts."""
+    """Place guests' threads off busy CPUs, and NAPI threads on the CPUs of their interrupts.
+
+    :param left: network devices that are left alone.
+    """
     guest_threads, warnings = guests.thread_placements(
         interrupts.guests, layout, interrupts.queue_cpus
     )
@@ -37,6 +43,6 @@ def plan_threads(
     for placement in guest_threads:
         for setting in guests.thread_settings(placement, placed):
             by_target[setting.target] = setting
-    for setting in napi.settings(facts, interrupts.by_number, layout):
+    for setting in napi.settings(facts, interrupts.by_number, layout, left):
         by_target[setting.target] = setting
     return Threads(list(by_target.values()), warnings)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.model import host_model, messages
-from nova_perf_tuning.host.model.notes import NoteCode
+from nova_perf_tuning.host.model.notes import Note, NoteCode
 from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.plan.layout import CpuSets
 from nova_perf_tuning.host.plan.refused import NOTHING, Refused
@@ -256,4 +256,52 @@ class LeftTest(testcase.TestCase):
         self.assertEqual("5", plan.sets["overlap_irq"])
         overlaps = [note.params for note in plan.warnings if note.code is NoteCode.OVERLAP]
         (of_irqs,) = [params for params in overlaps if params["work"] == "irq"]
-        self.assertEqual(("eth0",), of_irqs["nics"])
+        self.assertEqual(("eth0",), of_irqs["left"])
+        self.assertIn(
+            "[agent] leave_interrupts names them",
+            messages.of(Note.of(NoteCode.OVERLAP, **of_irqs)),
+        )
+
+    def test_masks_and_napi_threads_of_a_device_are_left_with_it(self):
+        """A handler's name leaves that interrupt alone, not the device's masks."""
+        thread = host_model.Thread(70, "napi", 1, "0-7", 5, True)
+        facts = self.facts()
+        for nic in facts.nics:
+            nic.rps = ("ff",) * 2
+        facts.nics[0].napis = (
+            host_model.Napi(1, 24, (0,), (0,), thread),
+            host_model.Napi(2, 25, (1,), (1,)),
+        )
+        for pattern, of_first in (
+            ("eth0", set()),
+            ("0000:10:*", set()),
+            ("eth0-TxRx-0", {"rps", "thread_affinity", "xps"}),
+        ):
+            refused = Refused(left=(pattern,))
+            plan = planner.plan(facts, CpuSets(), rps=True, refused=refused)
+            kinds = {"eth0": set(), "eth1": set()}
+            for setting in plan.settings:
+                name = setting.target.partition("/")[0]
+                if setting.target == "tid:70":
+                    name = "eth0"
+                if name in kinds:
+                    kinds[name].add(setting.kind)
+            with self.subTest(pattern):
+                self.assertEqual(of_first, kinds["eth0"])
+                self.assertEqual({"rps", "xps"}, kinds["eth1"])
+                overlaps = [note.params for note in plan.warnings if note.code is NoteCode.OVERLAP]
+                alone = {of["work"] for of in overlaps if "eth0" in of.get("left", ())}
+                expected = {"irq"} if of_first else {"irq", "rps", "napi"}
+                self.assertEqual(expected, alone)
+
+    def test_what_the_kernel_manages_has_its_own_reason(self):
+        managed = frozenset({host_model.IrqTarget(24, "0000:10:00.0", "eth0-TxRx-0")})
+        plan = planner.plan(self.facts(), CpuSets(), refused=Refused(managed=managed))
+        (of_irqs,) = [
+            note.params
+            for note in plan.warnings
+            if note.code is NoteCode.OVERLAP and note.params["work"] == "irq"
+        ]
+        self.assertEqual(
+            {"managed": ("eth0",)}, {k: v for k, v in of_irqs.items() if k not in ("work", "cpus")}
+        )

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No rule finds, or calls right, what ``[agent] leave_interrupts`` names."""
+
+from nova_perf_tuning.host.plan.refused import Refused
+from tests.support import audit_cases, testcase
+from tests.support import audit_hosts as hosts
+
+#: Rules about interrupts, queue masks and NAPI threads -> patterns that name what their case has.
+RULES = {
+    "device-irq-on-dedicated": ("nvme*", "ahci*", "0000:*"),
+    "device-irqs-one-cpu": ("*",),
+    "managed-irq-on-dedicated": ("nvme0*", "0000:02:00.0"),
+    "napi-thread-on-dedicated": ("eth0", "0000:41:00.0"),
+    "nic-irq-on-cpu0": ("eth0", "eth0-TxRx-*", "0000:41:00.0"),
+    "nic-irq-on-dedicated": ("eth0", "eth0-TxRx-*", "0000:41:00.0"),
+    "nic-irq-one-cpu": ("eth0",),
+    "nic-irq-remote-node": ("eth0",),
+    "rps-on-dedicated": ("br0",),
+}
+
+
+class LeftTest(testcase.TestCase):
+    def judge(self, rule, *patterns):
+        case = audit_cases.CASES[rule]
+        refused = Refused(left=patterns)
+        return audit_cases.judge(rule, case.changes, **case.options, refused=refused)
+
+    def test_neither_found_nor_right(self):
+        for rule, patterns in RULES.items():
+            with self.subTest(rule):
+                self.assertNotEqual([], self.judge(rule, "other").findings)
+                report = self.judge(rule, *patterns)
+                self.assertEqual(([], []), (report.findings, report.clean))
+                self.assertEqual(["not_applicable"], [each.code for each in report.unknown])
+                self.assertIn("left alone", report.unknown[0].text)
+
+    def test_a_rule_holds_where_what_is_left_is_right(self):
+        for rule in RULES.keys() - {"device-irqs-one-cpu", "managed-irq-on-dedicated"}:
+            case = audit_cases.CASES[rule]
+            refused = Refused(left=("eth0", "br0"))
+            with self.subTest(rule):
+                self.assertEqual(
+                    [rule], audit_cases.judge(rule, case.holds, refused=refused).clean
+                )
+
+    def test_one_interrupt_of_two_is_judged_on(self):
+        """The other one of the NIC is found, and no setting moves the first."""
+        both = hosts.irq(40, "eth0-TxRx-0", 2, hosts.ETH0)
+        both |= hosts.irq(41, "eth0-TxRx-1", 3, hosts.ETH0)
+        refused = Refused(left=("eth0-TxRx-0",))
+        report = audit_cases.judge("nic-irq-on-dedicated", both, refused=refused)
+        (finding,) = report.findings
+        self.assertEqual({"irq:41"}, {setting.target for setting in finding.settings})
