@@ -44,7 +44,7 @@ class Commands(commandmanager.CommandManager):
 
         :raises UnknownCommandError: there is none of that name.
         """
-        words = list(itertools.takewhile(lambda word: not word.startswith("-"), argv))
+        words = _leading_words(argv)
         for number in range(len(words), 0, -1):
             name = " ".join(words[:number])
             if name in self.commands:
@@ -55,6 +55,11 @@ class Commands(commandmanager.CommandManager):
 
     def _most_words(self) -> int:
         return max(len(name.split()) for name in self.commands)
+
+
+def _leading_words(argv: Sequence[str]) -> list[str]:
+    """Return the words before the first option: a command, and arguments of it."""
+    return list(itertools.takewhile(lambda word: not word.startswith("-"), argv))
 
 
 class PerfApp(app.App):
@@ -81,7 +86,7 @@ class PerfApp(app.App):
         try:
             self.configure_logging()
             if self.options.deferred_help:
-                words.insert(0, "help")
+                words = ["help", *_leading_words(words)]
             return self.run_subcommand(words)
         except BrokenPipeError:
             raise

@@ -81,6 +81,14 @@ class AbbreviationTest(testcase.TestCase):
         self.assertIn("did you mean 'apply'?", program.refused(self, "help", "ap"))
         self.assertIn("did you mean 'apply'?", program.refused(self, "ap", "--help"))
 
+    def test_help_of_each_command_whatever_options_are_before_it(self):
+        for entry in metadata.entry_points(group=main.NAMESPACE):
+            command = entry.name.split("_")
+            for before in (("--sysroot", "X"), ("X", "--nonsense")):
+                shown = program.shown(self, *command, *before, "--help")
+                self.assertIn(f" {' '.join(command)} [-h]", shown.partition("\n")[0])
+        self.assertIn("Commands:", program.shown(self, "--nonsense", "plan", "--help"))
+
     def test_status(self):
         for words in (
             ("upgrade", "check", "--js"),
