@@ -74,9 +74,13 @@ class CloudCommand(command.OptionsCommand, osc_command.Command):
     exit_code = errors.ExitCode.PASS
 
     def run(self, parsed_args: argparse.Namespace) -> int:
+        at_start = sys.stdout
         streams.prepare()
-        if self.app.stdout is None:  # it looked for it when the program started
+        if self.app.stdout is at_start:  # it looked for it when the program started
             self.app.stdout = sys.stdout
+        return streams.exit_code(self.program, self._run(parsed_args))
+
+    def _run(self, parsed_args: argparse.Namespace) -> int:
         debug = bool(getattr(self.app.options, "debug", False))
         known = self.app.command_manager.commands
         if self.cmd_name not in known:  # the openstack program completes the beginning of a name

@@ -5,7 +5,6 @@ import argparse
 import functools
 import io
 import itertools
-import os
 import sys
 from collections.abc import Sequence
 from importlib import metadata
@@ -124,22 +123,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = PerfApp().run(given)
-        sys.stdout.flush()
-        return code
     except SystemExit as stop:
-        return _code(stop)
-    except BrokenPipeError:  # the reader (head, less) has gone
-        _discard_stdout()
-        return 141
-    except OSError as error:
-        _discard_stdout()
-        command.warn("nova-perf", f"stdout cannot be written: {error.strerror}")
-        return int(errors.ExitCode.ERROR)
+        code = _code(stop)
+    except BrokenPipeError:
+        code = streams.READER_GONE
     except KeyboardInterrupt:
         print("nova-perf: interrupted", file=sys.stderr)
-        return 130
+        code = 130
     except Exception as error:
-        return command.failure(error, "nova-perf", debug=False)
+        code = command.failure(error, "nova-perf", debug=False)
+    return streams.exit_code("nova-perf", code)
 
 
 def _code(stop: SystemExit) -> int:
@@ -152,11 +145,6 @@ def _code(stop: SystemExit) -> int:
     ):
         return int(errors.ExitCode.ERROR)
     return stop.code
-
-
-def _discard_stdout() -> None:
-    """Send what is left for stdout nowhere: Python would complain again while flushing at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

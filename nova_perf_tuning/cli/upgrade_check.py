@@ -55,6 +55,8 @@ class Checks(upgradecheck.UpgradeCommands):
             wrong = options.mistakes(self.conf)
             if not wrong:
                 return super().check()
+        except BrokenPipeError:  # oslo.upgradecheck would end with 255
+            return streams.READER_GONE
         except Exception as error:
             return _broken(error)
         print(printable(f"nova-perf-status: {next(iter(wrong.values()))}"), file=sys.stderr)
@@ -137,10 +139,12 @@ class Checks(upgradecheck.UpgradeCommands):
 
 def _broken(error: Exception) -> int:
     """Print what ended the check and return the exit code."""
-    print(
-        printable(f"nova-perf-status: internal error, please report: {_said(error)}"),
-        file=sys.stderr,
-    )
+    text = f"internal error, please report: {_said(error)}"
+    if isinstance(error, OSError) and error.filename:
+        text = f"{error.filename}: {error.strerror}"
+    elif isinstance(error, cfg.Error | OSError | errors.PerfTuningError):
+        text = one_line(error)
+    print(printable(f"nova-perf-status: {text}"), file=sys.stderr)
     return int(errors.ExitCode.ERROR)
 
 
@@ -182,24 +186,26 @@ class _Conf(cfg.ConfigOpts):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nova-perf-status`` with ``argv`` (default: the process's own) and return its exit code."""
     streams.prepare()
+    try:
+        code = _run(argv)
+    except Exception as error:  # Python would end with 1: something to look at
+        code = _broken(error)
+    return streams.exit_code("nova-perf-status", code)
+
+
+def _run(argv: Sequence[str] | None) -> int:
     conf = _Conf()
     # Nova's own option, as Nova declares it: Nova may not be there, and importing it takes
     # seconds.
     conf.register_opts([cfg.StrOpt("compute_driver")])
     options.register_opts(conf)
-    try:
-        if argv is None:
-            argv = sys.argv[1:]
-        given = list(argv)
-        files = cfg.find_config_files("nova", "nova-compute")
-        return int(
-            upgradecheck.main(conf, "nova", Checks(conf), argv=given, default_config_files=files)
-        )
-    except (cfg.Error, OSError, errors.PerfTuningError) as error:
-        print(printable(f"nova-perf-status: {one_line(error)}"), file=sys.stderr)
-        return int(errors.ExitCode.ERROR)
-    except Exception as error:  # Python would end with 1: something to look at
-        return _broken(error)
+    if argv is None:
+        argv = sys.argv[1:]
+    given = list(argv)
+    files = cfg.find_config_files("nova", "nova-compute")
+    return int(
+        upgradecheck.main(conf, "nova", Checks(conf), argv=given, default_config_files=files)
+    )
 
 
 if __name__ == "__main__":

@@ -19,15 +19,16 @@ NOTES = json.loads(_REPORT)["properties"]["notes"]
 COMMAND = (sys.executable, "-m", "nova_perf_tuning.cli.main")
 
 
-def nova_perf(*arguments, env=None, input=""):
+def nova_perf(*arguments, env=None, input="", output=None):
     """Run nova-perf and return it as an ended process.
 
     :param env: the whole environment; :param input: text on standard input.
+    :param output: a file for standard output, of which nothing is returned.
     """
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     stdin = io.TextIOWrapper(io.BytesIO(input.encode()), encoding="utf-8")
     with (
-        mock.patch.multiple("sys", stdin=stdin, stdout=out, stderr=err),
+        mock.patch.multiple("sys", stdin=stdin, stdout=output or out, stderr=err),
         mock.patch("tempfile.tempdir", None),
         mock.patch.dict(os.environ, env if env is not None else {}, clear=env is not None),
     ):

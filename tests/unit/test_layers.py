@@ -14,7 +14,7 @@ RANK = {
     "errors": -1,
     "bounded_read": -1,
     "printing": -1,
-    "streams": -1,
+    "streams": -0.5,
     "grouping": -1,
     "bounded_json": -0.5,
     "arguments": 0,

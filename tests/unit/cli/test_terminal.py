@@ -16,6 +16,7 @@ from unittest import mock
 
 from lxml import etree
 
+from nova_perf_tuning import streams
 from nova_perf_tuning.agent import main as agent
 from nova_perf_tuning.cli import main, upgrade_check
 from nova_perf_tuning.host.kinds import registry
@@ -43,6 +44,24 @@ HOSTILE = "x\x1b[2J\x07\u202e\x9b1m\x7fy"
 IN_XML = HOSTILE.replace("\x1b", "").replace("\x07", "")
 #: What is left of it in every output.
 MARK = "1m"
+
+
+SYSBENCH = """\
+Number of threads: 1
+CPU speed:
+    events per second:   100.00
+
+General statistics:
+    total time:                          1.0000s
+    total number of events:              100
+
+Latency (ms):
+         min:                                    9.00
+         avg:                                   10.00
+         max:                                   11.00
+         95th percentile:                       10.50
+         sum:                                 1000.00
+"""
 
 
 def obeyed(text):
@@ -177,6 +196,25 @@ class HostTest(directories.DirectoryCase):
             {"capacity", "generate", "specs"},
             {name for name, marked in shown.items() if not marked},
         )
+
+    def test_output_of_every_command_that_is_lost_is_an_error(self):
+        """A verdict that nobody can read is none. Other ways to lose output: test_closed_streams."""
+        output = self.write_file("sysbench.txt", SYSBENCH)
+        self.write_file("tools/sysbench", f"#!/bin/sh\ncat {output}\n")
+        environment = {**os.environ, "PATH": f"{self.tools}:{os.environ['PATH']}"}
+        lines = dict(reversed(list(self.lines())))  # the first line of each command
+        lines["bench parse"] = ("cpu", output)
+        config = self.write_file("own.conf", f"[DEFAULT]\nstate_path = {self.directory}\n")
+        lines["publish"] = ("--withdraw", "--nova-config", config)
+        lines["paths"], lines["explain"] = (), ("--vcpus", "2")
+        lines["interference"] = ("--cpus", "0", "--seconds", "1")
+        entries = metadata.entry_points(group=main.NAMESPACE)
+        self.assertEqual({entry.name.replace("_", " ") for entry in entries}, set(lines))
+        for name, arguments in lines.items():
+            full = streams.Output(open("/dev/full", "wb"), encoding="utf-8")
+            done = program.nova_perf(*name.split(), *arguments, env=environment, output=full)
+            self.assertEqual(3, done.returncode, name)
+            self.assertIn("standard output: No space left on device\n", done.stderr, name)
 
 
 class MessagesTest(directories.DirectoryCase):
