@@ -26,9 +26,9 @@ class Intrusion:
 
     :ivar cpus: cpulist: one CPU, or those among which a thread may choose.
     :ivar source: what it was: ``irq 36 virtio1-req.0``, ``softirq NET_RX``, a thread's name.
-    :ivar count: how often it ran; of a sampled thread in how many looks at least.
+    :ivar count: how often it ran; of sampled threads the looks at which each was seen, added up.
     :ivar seconds: CPU time there; None: the counter has none.
-    :ivar seconds_at_most: CPU time that a sampled thread used on all CPUs.
+    :ivar seconds_at_most: CPU time that sampled threads used on all CPUs, or the whole window.
     :ivar longest_s: the longest time without a break, of a trace.
     """
 

@@ -146,8 +146,10 @@ class _Window:
             notes.append(WindowNote(WindowCode.NO_SCHEDSTAT))
         if counters.uses_rfs():
             notes.append(WindowNote(WindowCode.RFS_TOO))
-        vcpus = window.losses(preempted, preempted_after, self.threads, self._facts.guests)
-        intrusions = merged([*found, *by_threads])
+        vcpus = window.losses(
+            preempted, preempted_after, self.threads, self._facts.guests, window_s
+        )
+        intrusions = window.bounded(merged([*found, *by_threads]), window_s)
         return Interference(
             cpulist.format(cpus),
             {cpu: self._watched.guests[cpu] for cpu in sorted(cpus & self._watched.guests.keys())},

@@ -206,13 +206,37 @@ def _of_thread(
             )
 
 
+def bounded(intrusions: Iterable[Intrusion], window_s: float) -> Iterator[Intrusion]:
+    """Yield intrusions with times that fit into the window, which each CPU has once.
+
+    Several threads of one source may have used other CPUs as long, and the kernel brings the CPU
+    time of a running thread up to date at its tick alone.
+    """
+    for intrusion in intrusions:
+        longest_s = window_s * len(cpulist.parse(intrusion.cpus))
+        yield dataclasses.replace(
+            intrusion,
+            seconds=_at_most(longest_s, intrusion.seconds),
+            seconds_at_most=_at_most(longest_s, intrusion.seconds_at_most),
+        )
+
+
+def _at_most(longest_s: float, seconds: float | None) -> float | None:
+    if seconds is None:
+        return None
+    return min(longest_s, seconds)
+
+
 def losses(
     before: Mapping[int, int | None],
     after: Mapping[int, int | None],
     watch: ThreadWatch,
     guests: tuple[host_model.GuestProcess, ...],
+    window_s: float,
 ) -> list["VcpuWindow"]:
     """Return what the vCPUs of guests lost that were there all the time.
+
+    The kernel counts a wait when it ends, also the part before the window.
 
     :param before, after: thread -> involuntary context switches.
     """
@@ -225,6 +249,7 @@ def losses(
                 continue
             first, last = watch.first[key], watch.last[key]
             waited_s = max(0, last.waited_ns - first.waited_ns) / 1e9
+            waited_s = min(window_s, waited_s)
             old, new = before.get(thread.tid), after.get(thread.tid)
             preempted: int | None = None
             if old is not None and new is not None:

@@ -2,14 +2,18 @@
 """What ``nova-perf interference`` prints, and which CPUs it watches."""
 
 import contextlib
+import dataclasses
 import io
+from unittest import mock
 
 from nova_perf_tuning.cli import interference
-from nova_perf_tuning.host.interference import measure
-from nova_perf_tuning.host.interference.intrusions import WindowCode
+from nova_perf_tuning.host.interference import counters, measure
+from nova_perf_tuning.host.interference.intrusions import Basis, WindowCode
 from nova_perf_tuning.host.model import host_model
 from tests.support import testcase
 from tests.unit.host.interference.test_report import SEEN
+from tests.unit.host.interference.test_window import thread
+
 
 
 def facts(*guests):
@@ -71,6 +75,16 @@ class WatchedTest(testcase.TestCase):
         self.assertEqual({"cpus": "8191"}, codes[WindowCode.CPU_OFFLINE])
         alone = facts(host_model.GuestProcess("vm", 9, (off,), None))
         self.assertRaises(measure.InterferenceError, measure.watched_cpus, alone, None)
+
+    def test_no_time_is_longer_than_the_window(self):
+        before = thread(allowed=frozenset({0, 1}), cpu=0)
+        after = dataclasses.replace(before, ran_ns=5_000_000_000, runs=20)
+        looks = iter(([before], [after]))
+        watched = measure.watched_cpus(facts(), frozenset({0}))
+        with mock.patch.object(counters, "read_threads", lambda _cpus: next(looks)):
+            seen = measure.watch(facts(), watched, 0.01)
+        [found] = [one for one in seen.intrusions if one.basis is Basis.SAMPLED]
+        self.assertEqual(seen.window_s, found.seconds_at_most)
 
     def test_a_cpu_that_is_not_online_is_refused(self):
         error = self.assertRaises(

@@ -6,6 +6,7 @@ import dataclasses
 import hypothesis
 from hypothesis import strategies
 
+from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.interference import attribute, counters, intrusions, tables, window
 from nova_perf_tuning.host.interference.intrusions import Basis, WindowCode
 from nova_perf_tuning.host.model import host_model
@@ -214,12 +215,38 @@ class ThreadsTest(testcase.TestCase):
         watch.look()
         vcpu = host_model.Thread(9, "vcpu", 0, "1", 50)
         guest = host_model.GuestProcess("vm", 9, (vcpu,), None)
-        [lost] = window.losses({9: 100}, {9: 140}, watch, (guest,))
-        self.assertEqual(window.VcpuWindow("vm", 0, "1", 0.5, 40), lost)
+        for window_s, waited_s in ((2.0, 0.5), (0.25, 0.25)):
+            [lost] = window.losses({9: 100}, {9: 140}, watch, (guest,), window_s)
+            self.assertEqual(window.VcpuWindow("vm", 0, "1", waited_s, 40), lost)
         self.assertEqual({1: frozenset({"vm"})}, window.guest_cpus((guest,)))
 
 
 class SumTest(testcase.TestCase):
+    @hypothesis.given(
+        strategies.lists(
+            strategies.tuples(
+                strategies.sampled_from(["0", "1", "0-1", "1,3-4"]),
+                strategies.sampled_from(list(Basis)),
+                strategies.floats(0, 100),
+            )
+        )
+    )
+    def test_times_fit_into_the_window(self, rows):
+        """Threads of one source add up, also those that were on other CPUs at the same time."""
+        found = []
+        for cpus, basis, seconds in rows:
+            one = intrusions.Intrusion(cpus, Channel.PROCESSES, "x", 1, basis)
+            name = "seconds_at_most" if basis is Basis.SAMPLED else "seconds"
+            found.append(dataclasses.replace(one, **{name: seconds}))
+        merged = intrusions.merged(found)
+        for before, after in zip(merged, window.bounded(merged, 2.5), strict=True):
+            longest_s = 2.5 * len(cpulist.parse(after.cpus))
+            for had_s, has_s in (
+                (before.seconds, after.seconds),
+                (before.seconds_at_most, after.seconds_at_most),
+            ):
+                self.assertEqual(has_s, had_s and min(had_s, longest_s))
+
     def test_one_source_on_a_cpu_is_one_row(self):
         one = intrusions.Intrusion("1", Channel.RPS, "x", 2, Basis.TRACED, 1.0, longest_s=0.5)
         two = dataclasses.replace(one, count=3, seconds=2.0, longest_s=0.7)
