@@ -4,16 +4,20 @@
 import contextlib
 import dataclasses
 import io
+import pathlib
+import re
 from unittest import mock
 
 from nova_perf_tuning.cli import interference
 from nova_perf_tuning.host.interference import counters, measure
 from nova_perf_tuning.host.interference.intrusions import Basis, WindowCode
 from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.channels import Channel
 from tests.support import testcase
 from tests.unit.host.interference.test_report import SEEN
 from tests.unit.host.interference.test_window import thread
 
+PAGE = pathlib.Path(__file__).parents[3] / "doc/source/admin/interference.rst"
 
 
 def facts(*guests):
@@ -47,6 +51,17 @@ class ShowTest(testcase.TestCase):
         self.assertIn(">= 2   <= 500.000", text)
         self.assertIn("250.000", text)
         self.assertEqual(len(SEEN.notes), text.count("\nnote: "))
+
+
+class PageTest(testcase.TestCase):
+    def test_each_channel_that_the_command_names_has_a_remedy(self):
+        used = set()
+        for path in pathlib.Path(measure.__file__).parent.glob("*.py"):
+            used |= set(re.findall(r"\bChannel\.([A-Z]\w+)", path.read_text(encoding="utf-8")))
+        channels = {Channel[name].value for name in used}
+        text = PAGE.read_text(encoding="utf-8").partition("What to do about it\n")[2]
+        named = re.findall(r"^   \* - ([a-z_, ]+)$", text, re.MULTILINE)
+        self.assertEqual(sorted(channels), sorted(", ".join(named).split(", ")))
 
 
 class WatchedTest(testcase.TestCase):
