@@ -32,11 +32,13 @@ _MARKS = {
     "warning": "W",
     "info": "i",
     comparison.HOLDS: ".",
+    comparison.NOT_HERE: "-",
     comparison.UNKNOWN: "?",
     comparison.FAILED: "!",
 }
 _LEGEND = (
-    "rules, in the order of the list below: E error, W warning, i hint, . holds, ? cannot judge, ! broken; "
+    "rules, in the order of the list below: E error, W warning, i hint, . holds, - does not apply here, "
+    "? cannot judge, ! broken; "
     "for the findings of one host: nova-perf audit --sysroot HOST"
 )
 #: A letter for each rule must not be cut.
@@ -195,15 +197,17 @@ def _show_several(judged: Sequence[comparison.Judged], everything: bool) -> None
     hosts: list[dict[str, object]] = []
     for each in judged:
         row: dict[str, object] = {"host": each.name, "rules": "cannot be read"}
-        row |= dict.fromkeys((*_HOST_COUNTS, "hold", "unknown"))
+        row |= dict.fromkeys((*_HOST_COUNTS, "hold", "not here", "unknown"))
         if each.report is not None:
             counts = _counts(each.report)
             row |= {plural: counts[level] for plural, level in _HOST_COUNTS.items()}
-            row |= {"hold": counts["clean"], "unknown": counts["unknown"]}
+            row |= {"hold": counts["clean"], "not here": len(_not_here(each.report))}
+            row["unknown"] = len(_lacking(each.report))
             states = each.states()
             row["rules"] = "".join(_MARKS[states[rule]] for rule in columns if rule in states)
         hosts.append(row)
-    command.print_rows(("host", *_HOST_COUNTS, "hold", "unknown", "rules"), hosts, limit=_WIDE)
+    head = ("host", *_HOST_COUNTS, "hold", "not here", "unknown", "rules")
+    command.print_rows(head, hosts, limit=_WIDE)
     command.say("", _LEGEND, "")
     rows: list[dict[str, object]] = []
     for number, rule in enumerate(shown, 1):
@@ -245,7 +249,17 @@ def _list_rules(args: argparse.Namespace, chosen: Sequence[base.HostRule]) -> No
     if args.format == "json":
         command.print_json({"rules": rows})
     else:
-        command.print_rows(("rule", "level", "appliable", "safe", "title"), rows)
+        table = [(row["rule"], row["level"], _applied_with(row), row["title"]) for row in rows]
+        command.print_table(("rule", "level", "apply with", "title"), table)
+
+
+def _applied_with(rule: Mapping[str, Any]) -> str | None:
+    """Return the option of ``nova-perf apply`` that applies a rule's remedy; None: there is none."""
+    if rule["safe"]:
+        return "--all-safe"
+    if rule["appliable"]:
+        return "--rule"
+    return None
 
 
 def as_json(report: rules.Report, warnings: Sequence[notes.Note] = ()) -> dict[str, Any]:

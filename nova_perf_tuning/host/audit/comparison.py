@@ -9,6 +9,7 @@ from nova_perf_tuning import rules
 
 #: What a rule says of a host, by the severity of its findings and else by its part of the report.
 HOLDS: Final = "holds"
+NOT_HERE: Final = "not here"
 UNKNOWN: Final = "unknown"
 FAILED: Final = "failed"
 
@@ -36,6 +37,8 @@ class Judged:
         states |= dict.fromkeys(self.report.clean, HOLDS)
         for unjudged in self.report.unknown:
             states[unjudged.rule] = UNKNOWN
+            if unjudged.code != rules.NoDataError.code:
+                states[unjudged.rule] = NOT_HERE
         for broken in self.report.failed:
             states[broken.rule] = FAILED
         for finding in reversed(self.report.findings):  # the most severe come first
@@ -49,6 +52,7 @@ class RuleOverHosts:
 
     :ivar level: of its most severe finding; None: it has none.
     :ivar found: names of the hosts with a finding.
+    :ivar unknown: number of hosts that it cannot judge, since they could not be read or lack data.
     """
 
     rule: str
@@ -75,7 +79,7 @@ def _compared(rule: str, by_host: Mapping[str, Mapping[str, str]]) -> RuleOverHo
     others: list[str] = []
     for name, states in by_host.items():
         state = states.get(rule, UNKNOWN)
-        if state in (HOLDS, UNKNOWN, FAILED):
+        if state in (HOLDS, NOT_HERE, UNKNOWN, FAILED):
             others.append(state)
         else:
             found.append(name)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import jinja2
 
 _SHOWN_TRIALS = 2000
+#: Of a rule whose subject a host does not have.
+_NOT_HERE = rules.NotApplicableError.code
 #: Stacking order: what the guest does first, then what the host does for it.
 _CLASSES = ("vcpu", "emulator", "iothread", "vhost", "worker", "total")
 #: Of no process, and perhaps booked on the thread that was interrupted too: it is never added to
@@ -170,10 +172,13 @@ def render_audits(audits: Mapping[str, Mapping[str, Any]]) -> str:
     groups: dict[tuple[str, ...], list[str]] = {}
     for host, audit in audits.items():
         unknown = {row["rule"] for row in (*audit["unknown"], *audit["failed"])}
+        elsewhere = {row["rule"] for row in audit["unknown"] if row["code"] == _NOT_HERE}
         levels: list[str] = []
         for rule in columns:
             if host in worst[rule]:
                 levels.append(worst[rule][host]["level"])
+            elif rule in elsewhere:
+                levels.append("elsewhere")
             elif rule in unknown:
                 levels.append("unknown")
             else:

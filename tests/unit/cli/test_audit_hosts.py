@@ -81,7 +81,7 @@ class AuditOfHostsTest(testcase.TestCase):
         shown = program.shown(self, "audit", "--sysroot", self.place, code=1)
         rows = {line.split()[0]: line.split() for line in shown.splitlines() if line.strip()}
         self.assertEqual(len(rows["bad"][-1]), len(rows["good"][-1]))
-        self.assertEqual({"."}, set(rows["good"][-1]) - {"?"})
+        self.assertEqual({"."}, set(rows["good"][-1]) - {"?", "-"})
         self.assertIn("E", rows["bad"][-1])
 
     def test_options_of_one_host_are_refused(self) -> None:
@@ -117,6 +117,16 @@ class ComparisonTest(testcase.TestCase):
         many = compared[1]
         self.assertEqual((rules.Level.WARNING, ("a", "b")), (many.level, many.found))
         self.assertEqual((0, 1), (many.holds, many.unknown))
+
+    def test_what_does_not_apply_is_not_what_lacks_data(self) -> None:
+        report = rules.Report()
+        for error in (rules.NotApplicableError, rules.NoDataError):
+            report.unknown.append(rules.Unjudged(error.code, "reason", error.code))
+        host = comparison.Judged("a", "/a", report)
+        states = {"not_applicable": comparison.NOT_HERE, "no_data": comparison.UNKNOWN}
+        self.assertEqual(states, host.states())
+        unknown = {each.rule: each.unknown for each in comparison.over_hosts([host])}
+        self.assertEqual({"not_applicable": 0, "no_data": 1}, unknown)
 
     def test_the_most_severe_finding_counts(self) -> None:
         report = rules.Report()

@@ -153,6 +153,18 @@ class AuditsTest(directories.DirectoryCase):
         self.assertTrue("h3" in rows[0] and "cell error" in rows[0] and "h1" in rows[1])
         self.assertIn("h0, h2, h4, h5, h6", rows[2])
         self.assertIn("nova-vcpu-pin-set", page)
+        self.assertIn("does not apply here", page)
+
+    def test_what_does_not_apply_is_not_what_lacks_data(self):
+        audits = {}
+        finding = self.documents[2]["findings"][0]
+        for host, code in (("a", "not_applicable"), ("b", "no_data")):
+            unjudged = {"rule": finding["rule"], "reason": "", "code": code}
+            audits[host] = {**self.documents[0], "unknown": [unjudged], "clean": []}
+        audits["c"] = {**self.documents[0], "findings": [finding]}
+        page = report.render_audits(audits).partition("</table>")[0]
+        for mark in ('"cell elsewhere">-<', '"cell unknown">?<'):
+            self.assertEqual(1, page.count(mark), mark)
 
     def test_a_thousand_hosts_are_a_small_page(self):
         finding, audits = {**self.documents[2]["findings"][0], "why": "w" * 500}, {}
