@@ -20,9 +20,9 @@ from nova_perf_tuning.printing import counted, one_line, printable
 
 #: Width of a column that is not the last one, and characters of a field.
 _FIELD, _WHOLE_FIELD = 60, 2000
-#: On a terminal: width of the last column at which no other one is narrowed, least width of any,
-#: of the first one, lines of a field.
-_LAST_WIDTH, _NARROW, _FIRST_NARROW, _MOST_LINES = 30, len("0000:3b:00.0"), 30, 20
+#: On a terminal: least width of a column of longer texts; longest word that widens its column, and
+#: the last column, where longer ones are not broken.
+_NARROW, _WORD, _LAST_WORD = 10, 36, 20
 #: Between two columns.
 _GAP = "  "
 
@@ -143,80 +143,134 @@ def print_table(
     limit: int = _FIELD,
     most: int | None = None,
     prefix: str = "",
+    rest: str = "-f json",
 ) -> None:
     """Print rows in columns, None as ``-``.
 
-    On a terminal columns are narrowed until the table fits, the first one last, and a field that is
-    wider than its column goes on below itself. Elsewhere each row is one line.
+    On a terminal columns are narrowed until the table fits, and a field that is wider than its
+    column goes on below itself. Columns for which there is no room follow in a second
+    table, again after the first column. Elsewhere each row is one line.
 
     cliff's table serves the commands of the openstack program, where its frames are usual. It
     cannot serve here: it continues a wide field in the next line after any hyphen, so that a range
     of CPUs is torn in two and looks like other CPUs.
 
-    :param limit: width of a column that is not the last one; :param most: how many rows; one line
-        says how many are left out; :param prefix: before each line.
+    :param limit: width of a column that is not the last one, elsewhere than on a terminal.
+    :param most: how many rows; one line says how many are left out, and that the option ``rest``
+        lists them; :param prefix: before each line.
     """
     if not rows:
         return
     lines = []
     for row in (head, *rows[:most]):
         lines.append([_field(field) for field in row])
-    columns = sys.maxsize
-    terminal = sys.stdout.isatty()
-    if terminal:
-        columns = shutil.get_terminal_size().columns - len(prefix)
-    widths = _widths(lines, limit, columns)
-    for line in lines:
-        cells = [[field] for field in line]
-        if terminal:
-            cells = _wrapped(line, widths, columns)
-        _print_row(cells, widths, prefix)
+    if sys.stdout.isatty():
+        _print_folded(lines, prefix)
+    else:
+        widths = [min(limit, max(map(len, column))) for column in zip(*lines, strict=True)]
+        for line in lines:
+            _print_row([[field] for field in line], widths, prefix)
     if most is not None and len(rows) > most:
-        say(f"{prefix}and {len(rows) - most} more; -f json lists them all")
+        say(f"{prefix}and {len(rows) - most} more; {rest} lists them all")
 
 
-def _wrapped(line: Sequence[str], widths: Sequence[int], columns: int) -> list[list[str]]:
-    """Return the lines of each field of a row; only in the last column is no long word broken."""
-    cells = []
-    for field, width in zip(line, widths, strict=False):
-        parts = [field]
-        if len(field) > width:
-            wrapper = _Lines(width, break_on_hyphens=False, max_lines=_MOST_LINES)
-            parts = wrapper.wrap(field)
-        cells.append(parts)
-    before = sum(widths) + len(_GAP) * len(widths)
-    last = _Lines(max(columns - before, _NARROW), break_on_hyphens=False, max_lines=_MOST_LINES)
-    last.break_long_words = False
-    cells.append(last.wrap(line[-1]))
-    return cells
+def print_known(
+    head: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    most: int | None = None,
+    rest: str = "-f json",
+) -> None:
+    """Print a table without the columns, but the first, that have nothing in any row."""
+    places = [0]
+    for place in range(1, len(head)):
+        if any(row[place] not in (None, "", "-") for row in rows):
+            places.append(place)
+    shown: list[list[object]] = []
+    for row in rows:
+        shown.append([row[place] for place in places])
+    print_table([head[place] for place in places], shown, most=most, rest=rest)
+
+
+def _print_folded(lines: Sequence[Sequence[str]], prefix: str) -> None:
+    """Print a table that fits the terminal, in several parts if need be."""
+    room = shutil.get_terminal_size().columns - len(prefix)
+    columns = list(zip(*lines, strict=True))
+    floors = [_least_width(column, _WORD) for column in columns[:-1]]
+    floors.append(_least_width(columns[-1], _LAST_WORD))
+    for number, places in enumerate(_parts(floors, room)):
+        if number:
+            print()
+        shown = [columns[place] for place in places]
+        widths = _widths(shown, [floors[place] for place in places], room)
+        for line in lines:
+            cells = []
+            for place, width in zip(places, widths, strict=True):
+                cells.append(_wrapped(line[place], width, last=place == places[-1]))
+            _print_row(cells, widths, prefix)
+
+
+def _least_width(column: Sequence[str], most: int) -> int:
+    """Return the width below which words of a column, or too many lines of it, would be broken."""
+    words = [word for field in column for word in _Lines.wordsep_simple_re.split(field)]
+    longest_word = max(map(len, words))
+    longest_field = max(map(len, column))
+    return max(min(longest_word, most), min(longest_field, _NARROW))
+
+
+def _parts(floors: Sequence[int], room: int) -> list[list[int]]:
+    """Return the places of the columns of each part; the first column is in all of them."""
+    parts: list[list[int]] = [[0]]
+    used = floors[0]
+    for place in range(1, len(floors)):
+        needed = len(_GAP) + floors[place]
+        if used + needed > room and len(parts[-1]) > 1:
+            parts.append([0])
+            used = floors[0]
+        parts[-1].append(place)
+        used += needed
+    return parts
+
+
+def _widths(columns: Sequence[Sequence[str]], floors: Sequence[int], room: int) -> list[int]:
+    """Return widths of columns that fit into ``room``, shared out by how long their fields are.
+
+    Half of a column's share goes by its longest field: a long one among short ones may be folded.
+    """
+    widths: list[int] = []
+    shares: list[float] = []
+    for column in columns:
+        lengths = [len(field) for field in column]
+        longest = max(lengths)
+        widths.append(min(longest, room))
+        shares.append(longest + sum(lengths) / len(lengths))
+    surplus = sum(widths) + len(_GAP) * (len(widths) - 1) - room
+    for _step in range(surplus):
+        spare = [place for place, width in enumerate(widths) if width > floors[place]]
+        if not spare:
+            break
+        roomiest = max(spare, key=lambda place: widths[place] / shares[place])
+        widths[roomiest] -= 1
+    return widths
+
+
+def _wrapped(field: str, width: int, *, last: bool) -> list[str]:
+    """Return the lines of a field; in the last column no long word is broken, such as a path."""
+    if len(field) <= width:
+        return [field]
+    return _Lines(width, break_on_hyphens=False, break_long_words=not last).wrap(field)
 
 
 def _print_row(cells: Sequence[Sequence[str]], widths: Sequence[int], prefix: str) -> None:
-    """Print the fields of a row, each in its lines; the last column has no width."""
+    """Print the fields of a row, each in its lines."""
     height = max(1, *(len(cell) for cell in cells))
     for number in range(height):
         parts = []
-        for cell, width in zip(cells, [*widths, 0], strict=True):
+        for cell, width in zip(cells, widths, strict=True):
             part = ""
             if number < len(cell):
                 part = cell[number]
             parts.append(part.ljust(width))
         sys.stdout.write(f"{prefix}{_GAP.join(parts)}".rstrip() + "\n")
-
-
-def _widths(lines: Sequence[Sequence[str]], limit: int, columns: int) -> list[int]:
-    """Return the widths of all columns but the last one, such that the table fits into ``columns``."""
-    widths = []
-    for index in range(len(lines[0]) - 1):
-        longest = max(len(line[index]) for line in lines)
-        widths.append(min(limit, longest))
-    room = columns - _LAST_WIDTH - len(_GAP) * len(widths)
-    while sum(widths) > room and max(widths[1:], default=0) > _NARROW:
-        widest = widths.index(max(widths[1:]), 1)
-        widths[widest] -= 1
-    while sum(widths) > room and widths and widths[0] > _FIRST_NARROW:
-        widths[0] -= 1
-    return widths
 
 
 def print_rows(
@@ -245,7 +299,8 @@ def _field(field: object) -> str:
     text = printable(str(field))
     if len(text) <= _WHOLE_FIELD:
         return text
-    return f"{text[: _WHOLE_FIELD - 3]}..."
+    left_out = len(text) - _WHOLE_FIELD
+    return f"{text[:_WHOLE_FIELD]}... (and {counted(left_out, 'character')}; -f json has all)"
 
 
 def count(results: Iterable[enum.Enum]) -> dict[str, int]:

@@ -79,7 +79,7 @@ def show(seen: measure.Interference) -> None:
         if not rows:
             continue
         command.say("", title)
-        command.print_table(report.HEAD, rows)
+        command.print_known(report.HEAD, rows)
     if seen.senders:
         command.say("", "interrupts from other CPUs, by sender")
         rows = [(one.cpu, one.count, one.function, one.sender) for one in seen.senders]

@@ -28,7 +28,7 @@ def print_summary(results: model.Results, summaries: Sequence[summary.BenchmarkS
         compared = compared or any(pair.ratio is not None for pair in benchmark.comparisons)
     head = ("benchmark", "arm", "median", "trials", "ratio to", "ratio to host", "service CPU")
     print()
-    _print_known(head, rows)
+    command.print_known(head, rows)
     if compared:
         command.say(_RATIO)
     for label, recorded in results.environment.benchmarks.items():
@@ -37,18 +37,6 @@ def print_summary(results: model.Results, summaries: Sequence[summary.BenchmarkS
     for note in summary.notes(results, summaries):
         command.say(f"note: {messages.of(note)}")
     command.say(*text.cautions(summaries), prefix="note: ")
-
-
-def _print_known(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table without the columns that have nothing in any row."""
-    places: list[int] = []
-    for place in range(len(head)):
-        if any(row[place] != "-" for row in rows):
-            places.append(place)
-    shown: list[list[str]] = []
-    for row in rows:
-        shown.append([row[place] for place in places])
-    command.print_table([head[place] for place in places], shown)
 
 
 def print_fleet(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> None:

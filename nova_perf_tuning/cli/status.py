@@ -195,8 +195,7 @@ def _print_journal(journal: Mapping[str, Any], everything: bool) -> None:
         )
         return
     news = [row for row in journal["settings"] if journal_options.is_news(row)]
-    amiss = ("state", "kind", "target", "value", "detail")
-    command.print_rows(amiss, news, most=journal_options.SHOWN)
+    _print_news(news, everything)
     if everything and journal["settings"]:
         if news:
             print()
@@ -215,6 +214,23 @@ def _print_journal(journal: Mapping[str, Any], everything: bool) -> None:
     command.say(f"journal: {journal['journal']}")
 
 
+def _print_news(news: Sequence[Mapping[str, Any]], everything: bool) -> None:
+    """Print settings that are not as they were applied; a detail of several in turn is said once."""
+    rows: list[list[object]] = []
+    last_detail = ""
+    for setting in news:
+        detail = setting["detail"]
+        if detail and detail == last_detail:
+            detail = "as above"
+        last_detail = setting["detail"]
+        rows.append([setting[name] for name in ("state", "kind", "target", "value")] + [detail])
+    most = None
+    if not everything:
+        most = journal_options.SHOWN
+    head = ("state", "kind", "target", "value", "detail")
+    command.print_table(head, rows, most=most, rest="--all")
+
+
 def _row(setting: Mapping[str, Any]) -> tuple[object, ...]:
     return (
         setting["state"],
@@ -222,7 +238,7 @@ def _row(setting: Mapping[str, Any]) -> tuple[object, ...]:
         setting["value"],
         setting["original"],
         setting["rule"],
-        setting["since"].replace("T", " "),
+        setting["since"][: len("2026-11-29T21:03")].replace("T", " "),
     )
 
 

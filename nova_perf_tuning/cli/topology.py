@@ -20,6 +20,8 @@ from nova_perf_tuning.printing import counted
 
 #: NICs and guests that the table names one by one; a compute host has hundreds of both, taps last.
 _SHOWN = 24
+#: Length of a list of CPUs above which the table counts those that take a NIC's interrupts.
+_LONG = 80
 
 _L3_HEAD = ("node", "cores", "L3 group of CPUs")
 _L2_HEAD = ("node", "cores", "L2 group of CPUs")
@@ -203,7 +205,7 @@ def show(facts: host_model.HostFacts, programs: Sequence[owners.Claim]) -> None:
     ):
         if rows:
             print()
-            command.print_table(head, rows, most=_SHOWN)
+            command.print_known(head, rows, most=_SHOWN)
     unseen = list(channels.unseen(facts))
     if unseen:
         command.say("", channels.not_looked_at(unseen))
@@ -379,6 +381,8 @@ def _interrupts(facts: host_model.HostFacts, nic: host_model.Nic) -> str:
     text = cpulist.format(numbers)
     if any(irq.effective or irq.affinity is not None for irq in firing):
         running = _union(irq.effective or irq.affinity for irq in firing)
+        if len(running) > _LONG:
+            running = counted(len(cpulist.parse(running)), "CPU")
         text += f" on {running}"
     asleep: list[int] = []
     for number in nic.irqs:

@@ -59,11 +59,12 @@ def _show(
     """Print what does not hold, then how many settings there are of each state."""
     head = ("state", "kind", "target", "value", "current", "detail")
     news = [row for row in rows if journal_options.is_news(row)]
+    shown, most = news, journal_options.SHOWN
     if everything:
         shown = news + [row for row in rows if row not in news]
-        command.print_rows(head, shown)
-    else:
-        command.print_rows(head, news, most=journal_options.SHOWN)
+        most = len(rows)
+    table = [[row[name] for name in head] for row in shown]
+    command.print_known(head, table, most, rest="--all")
     if stale:
         settings = counted(stale, "setting")
         command.say(f"no longer in force: {settings} of an earlier boot: run 'nova-perf restore'")

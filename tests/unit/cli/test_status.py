@@ -70,8 +70,23 @@ class StatusTest(StateCase):
         for command, code in (("status", 0), ("verify", 1)):
             with self.subTest(command):
                 out = self.shown(command, code=code)
-                self.assertIn("and 10 more; ", out)
+                self.assertIn("and 10 more; --all lists them all", out)
                 self.assertIn("30 settings: 30 drifted", out)
+                every = self.shown(command, "--all", code=code)
+                self.assertIn("eth0/rx-29", every.partition("30 settings")[0])
+                self.assertNotIn(" more; ", every)
+
+    def test_a_detail_of_several_settings_is_said_once(self):
+        settings = [
+            {"kind": "rps", "target": f"eth0/rx-{queue}", "value": "0f"} for queue in (0, 1)
+        ]
+        self.put("sys/class/net/eth0/queues/rx-1/rps_cpus", "00")
+        self.run_json("apply", "--from", self.plan(settings))
+        for queue in (0, 1):
+            self.put(f"sys/class/net/eth0/queues/rx-{queue}/rps_cpus", "3c")
+        _head, first, second, *_rest = self.shown("status").splitlines()
+        self.assertIn("holds 3c; may have been written by", first)
+        self.assertTrue(second.endswith("as above"), second)
 
     def test_what_held_already_is_not_listed_as_applied(self):
         self.run_json(
