@@ -157,7 +157,7 @@ TEXTS: Final[Mapping[NoteCode, str]] = {
         "guest {guest} requests perf:vhost_placement but has no vhost worker (is vhost_net "
         "loaded?)"
     ),
-    #: {who} is guests, nics, devices that the plan leaves alone, if any, and why.
+    #: {who} is guests, nics, devices that the plan or the agent leaves alone, if any, and why.
     NoteCode.OVERLAP: "overlap: {work} may run on the dedicated {cpus:CPUs}{who}",
     # -- what apply does not do, or not for ever
     NoteCode.RULE_UNKNOWN: "{rule}: cannot judge this host: {reason}",
@@ -227,13 +227,22 @@ def _node_without_housekeeping(params: Mapping[str, str]) -> dict[str, str]:
 
 
 def _overlap(params: Mapping[str, str]) -> dict[str, str]:
+    """Return the work, who is left alone, by whom, and what changes that."""
+    who_leaves, mover = "plan", _NO_CPU
+    if "rule" in params:  # the agent does not write what this rule would
+        who_leaves, mover = "agent", f"'nova-perf apply --rule {params['rule']}' keeps it off"
     alone: list[str] = []
-    for who, mover in _MOVERS.items():
+    for who in ("links", "threads"):
         if who in params:
-            alone.append(f"of {params[who]}, which the plan leaves alone ({mover})")
+            alone.append(f"of {params[who]}, which the {who_leaves} leaves alone ({mover})")
+    for who, its_mover in _MOVERS.items():
+        if who in params:
+            alone.append(f"of {params[who]}, which the plan leaves alone ({its_mover})")
     phrases = {"work": _WORK[params["work"]], "who": ""}
     if alone:
         phrases["who"] = f": {'; '.join(alone)}"
+    elif params["work"] in _OF_THE_KERNEL:
+        phrases["who"] = f", which the {who_leaves} leaves alone ({mover})"
     return phrases
 
 
@@ -248,15 +257,16 @@ _WORK: Final = {
     "workqueue": "unbound work of the kernel",
     "kthread": "kernel threads",
 }
-#: Who is left alone by a plan, and what moves them.
+#: Work without names of who does it.
+_OF_THE_KERNEL: Final = ("new_irq", "workqueue")
+_NO_CPU: Final = "an online CPU that is neither dedicated nor isolated takes it"
+#: Who is left alone by a plan and by the agent, and what moves them.
 _MOVERS: Final = {
     "guests": "perf:emulator_placement=numa and perf:vhost_placement=numa move them",
     "nics": "an online CPU that is neither dedicated nor isolated takes them",
     "devices": "perf:irq_placement=numa moves them",
     "left": "[agent] leave_interrupts names them",
     "managed": "the kernel places them: rule managed-irq-on-dedicated",
-    "links": "nova-perf apply --rule rps-on-dedicated narrows their masks",
-    "threads": "nova-perf apply --rule kernel-threads-on-dedicated moves them",
 }
 #: What a text needs besides the parameters.
 _PHRASES: Final = {

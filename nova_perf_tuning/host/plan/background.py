@@ -39,10 +39,12 @@ class Background:
 
     :ivar settings: masks without guests' CPUs.
     :ivar users: class of work -> who may run where, once the settings hold.
+    :ivar written: false of the agent, which leaves such settings to people.
     """
 
     settings: list[host_model.Setting]
     users: Mapping[str, Users]
+    written: bool = True
 
 
 def plan_background(
@@ -65,7 +67,7 @@ def plan_background(
         settings += work.defaults()
         settings += work.threads()
     masks = [setting for setting in steered if setting.kind == "rps"]
-    return Background(settings, users(facts, [*masks, *settings]))
+    return Background(settings, users(facts, [*masks, *settings]), write)
 
 
 class _Work:

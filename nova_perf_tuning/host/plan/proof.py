@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.model import channels, host_model
-from nova_perf_tuning.host.model.notes import Note, NoteCode
+from nova_perf_tuning.host.model.notes import Note, NoteCode, Value
 from nova_perf_tuning.host.plan import background, guests, idle, napi, nics, untouched
 from nova_perf_tuning.host.plan.background import Background
 from nova_perf_tuning.host.plan.interrupts import InterruptPlan
@@ -37,6 +37,8 @@ class Proof:
 
 #: Whose work of the kernel it is: class of work -> word for its users.
 _USERS_OF = {"rps": "links", "new_irq": "later", "workqueue": "later", "kthread": "threads"}
+#: Class of work -> the rule of the audit whose settings keep it off guests' CPUs.
+_RULE_OF = {name: row.rules[0] for row in channels.CHANNELS for name in row.work}
 
 
 def prove(
@@ -56,6 +58,32 @@ def prove(
     cpus = {name: _cpus(users.values()) for name, users in work.items()}
     cpus["irq"] |= interrupts.host_cpus
 
+    sets = _sets(layout, interrupts, cpus)
+    warnings: list[Note] = []
+    total: frozenset[int] = frozenset()
+    for name in WORK:
+        overlap = cpus.get(name, frozenset()) & layout.reserved
+        if not overlap:
+            continue
+        total |= overlap
+        text = cpulist.format(overlap)
+        sets[f"overlap_{name}"] = text
+        concerned: dict[str, Value] = {}
+        for what, users in work[name].items():
+            names = _names(users, overlap)
+            if names:
+                concerned[what] = names
+        if name in work_of_kernel.users and not work_of_kernel.written:
+            concerned["rule"] = _RULE_OF[name]
+        warnings.append(Note.of(NoteCode.OVERLAP, work=name, cpus=text, **concerned))
+    sets["overlap"] = cpulist.format(total)
+    return Proof(sets, warnings, tuple(channels.unseen(facts)))
+
+
+def _sets(
+    layout: CpuLayout, interrupts: InterruptPlan, cpus: Mapping[str, frozenset[int]]
+) -> dict[str, str]:
+    """Return the cpulists of the host's sets, and of each class of work."""
     sets = {name: cpulist.format(getattr(layout, name)) for name in _SETS}
     if layout.tickless:
         sets["tickless"] = cpulist.format(layout.tickless)
@@ -68,24 +96,7 @@ def prove(
             sets[name] = cpulist.format(cpus[name])
     if interrupts.vcpu_cpus:
         sets["irq_vcpu"] = cpulist.format(interrupts.vcpu_cpus)
-
-    warnings: list[Note] = []
-    total: frozenset[int] = frozenset()
-    for name in WORK:
-        overlap = cpus.get(name, frozenset()) & layout.reserved
-        if not overlap:
-            continue
-        total |= overlap
-        text = cpulist.format(overlap)
-        sets[f"overlap_{name}"] = text
-        concerned = {}
-        for what, users in work[name].items():
-            names = _names(users, overlap)
-            if names:
-                concerned[what] = names
-        warnings.append(Note.of(NoteCode.OVERLAP, work=name, cpus=text, **concerned))
-    sets["overlap"] = cpulist.format(total)
-    return Proof(sets, warnings, tuple(channels.unseen(facts)))
+    return sets
 
 
 def _of_threads(

@@ -32,6 +32,29 @@ _TEXTS = (
         "online CPU that is neither dedicated nor isolated takes them); of x, which the plan leaves alone "
         "(perf:irq_placement=numa moves them)",
     ),
+    (
+        Note.of(NoteCode.OVERLAP, work="workqueue", cpus="3", rule="workqueues-on-dedicated"),
+        "overlap: unbound work of the kernel may run on the dedicated CPU 3, which the agent leaves alone "
+        "('nova-perf apply --rule workqueues-on-dedicated' keeps it off)",
+    ),
+    (
+        Note.of(NoteCode.OVERLAP, work="new_irq", cpus="3"),
+        "overlap: interrupts that come later may run on the dedicated CPU 3, which the plan leaves alone "
+        "(an online CPU that is neither dedicated nor isolated takes it)",
+    ),
+    (
+        Note.of(
+            NoteCode.OVERLAP,
+            work="rps",
+            cpus="3",
+            links=("br0",),
+            left=("eth0",),
+            rule="rps-on-dedicated",
+        ),
+        "overlap: packets by RPS may run on the dedicated CPU 3: of br0, which the agent leaves alone "
+        "('nova-perf apply --rule rps-on-dedicated' keeps it off); of eth0, which the plan leaves alone "
+        "([agent] leave_interrupts names them)",
+    ),
 )
 
 

@@ -4,11 +4,12 @@
 import dataclasses
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host.model import channels, host_model
+from nova_perf_tuning.host.audit import runner
+from nova_perf_tuning.host.model import channels, host_model, messages
 from nova_perf_tuning.host.model.channels import Channel, ComparedBy, Gap
 from nova_perf_tuning.host.model.notes import NoteCode
 from nova_perf_tuning.host.model.owners import CpuSets
-from nova_perf_tuning.host.plan import planner
+from nova_perf_tuning.host.plan import background, planner
 from nova_perf_tuning.host.transaction import journal
 from tests.support import hosts, testcase
 
@@ -109,6 +110,34 @@ class DefaultsTest(testcase.TestCase):
         plan = planner.plan(host(new_irq_mask="ff"), CpuSets(dedicated="0-7"))
         self.assertEqual([], plan.settings)
         self.assertIn("new_irq", overlapping(plan))
+
+
+class RemedyTest(testcase.TestCase):
+    def test_each_overlap_of_the_agent_says_which_command_ends_it(self):
+        """Of a plan that a person applies no rule does: it writes these values itself."""
+        facts = host(
+            new_irq_mask="ff",
+            workqueue_mask="0e",
+            nics=[device("br0", "bridge", "ff")],
+            kernel_threads=[host_model.KernelThread(38, "ksmd", "0-7", 22)],
+        )
+        plan = planner.plan(facts, SETS, background=False)
+        overlaps = [note for note in plan.warnings if note.code is NoteCode.OVERLAP]
+        rules = {note.params["work"]: note.params["rule"] for note in overlaps}
+        self.assertEqual(set(background.WORK), rules.keys())
+        appliable = {rule.id for rule in runner.load() if rule.appliable}
+        self.assertLessEqual(set(rules.values()), appliable)
+        for note in overlaps:
+            with self.subTest(note.params["work"]):
+                text = messages.of(note)
+                self.assertIn("which the agent leaves alone", text)
+                self.assertIn(f"'nova-perf apply --rule {note.params['rule']}'", text)
+        nowhere = planner.plan(facts, CpuSets(dedicated="0-7"))
+        said = [note for note in nowhere.warnings if note.code is NoteCode.OVERLAP]
+        self.assertEqual([], [note for note in said if "rule" in note.params])
+        self.assertEqual(
+            [], [note for note in said if "which the plan leaves" not in messages.of(note)]
+        )
 
 
 class KernelThreadsTest(testcase.TestCase):
