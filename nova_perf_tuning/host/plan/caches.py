@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest.domain import Domain
 from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.printing import counted
 
 #: L3 groups in the order of their distance to a guest; those of one step are equally near.
 Steps = tuple[frozenset[str], ...]
@@ -82,6 +83,23 @@ def roomy(cpus: Sequence[int], distances: Mapping[int, int], number: int) -> tup
         if len(near) >= number:
             return near
     return tuple(cpus)
+
+
+def why_far(near: Steps, distances: Mapping[int, int], what: str, number: int) -> str:
+    """Return what a reason says of threads that may use CPUs outside of their guest's L3 groups.
+
+    Empty where they need not.
+
+    :param what: ``shared`` or ``housekeeping``; :param number: of threads.
+    """
+    if not distances:
+        return f", since no {what} CPU is in an L3 group of its vCPUs"
+    inside = sum(distance < len(near) for distance in distances.values())
+    if inside in (0, len(distances)):
+        return ""
+    cpus = counted(inside, f"{what} CPU")
+    threads = counted(number, "thread")
+    return f", since the L3 groups of its vCPUs have {cpus} for {threads}"
 
 
 def called(where: str) -> str:

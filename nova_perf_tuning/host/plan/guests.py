@@ -81,6 +81,8 @@ class ThreadPlacement:
     :ivar vhost: its workers in the order of the queues; :ivar workers: their group with
         ``spread``.
     :ivar others: emulator and I/O threads that are moved, each with its pool and its cpulist.
+    :ivar why_far: kind of thread -> why it may use CPUs outside of the L3 groups of its guest, as
+        its reason says it.
     """
 
     guest: GuestPlacement
@@ -88,6 +90,7 @@ class ThreadPlacement:
     vhost: Sequence[host_model.Thread]
     workers: spread.Group | None
     others: list[tuple[host_model.Thread, CpuPool, str]]
+    why_far: Mapping[str, str]
 
 
 def with_domains(facts: host_model.HostFacts, domains: Sequence[Domain]) -> host_model.HostFacts:
@@ -279,6 +282,7 @@ def thread_placements(
                 warning = warning.about(emulator_pin=allowed)
             warnings.append(warning)
         distances: Mapping[int, int] = {}
+        steps: caches.Steps = ()
         if layout.l3_of:
             steps = caches.steps(guest.domain, layout.l3_of)
             distances = distances_for(pool.cpus, steps)
@@ -292,13 +296,14 @@ def thread_placements(
         if moves_others:
             others, confined = _other_threads(guest, pool, distances)
             faults += confined
+        why_far = _why_far(guest, pool, distances, steps, len(workers))
         group = None
         if guest.request.vhost_placement == "spread":
             now = [nics.single(thread.affinity) for thread in workers]
             group = spread.Group(pool, 1, now, near=distances)
         else:
             pool = _closest(pool, distances, len(workers))
-        placements.append(ThreadPlacement(guest, pool, workers, group, others))
+        placements.append(ThreadPlacement(guest, pool, workers, group, others, why_far))
     return placements, warnings + faults
 
 
@@ -309,6 +314,24 @@ def _closest(pool: CpuPool, distances: Mapping[int, int], number: int) -> CpuPoo
         return pool
     where = caches.called(pool.where)
     return dataclasses.replace(pool, cpus=cpus, members=frozenset(cpus), where=where, in_l3=True)
+
+
+def _why_far(
+    guest: GuestPlacement,
+    pool: CpuPool,
+    distances: Mapping[int, int],
+    steps: caches.Steps,
+    workers: int,
+) -> dict[str, str]:
+    """Return kind of thread -> why it is not kept to the L3 groups of its guest, if it is not."""
+    why_far: dict[str, str] = {}
+    if not steps:
+        return why_far
+    numbers = {"emulator": 1, "iothread": guest.domain.iothreads, "vhost": workers}
+    for kind, number in numbers.items():
+        if _closest(pool, distances, number) is pool:
+            why_far[kind] = caches.why_far(steps, distances, pool.what, number)
+    return why_far
 
 
 def _vhost_workers(process: host_model.GuestProcess) -> list[host_model.Thread]:
@@ -376,6 +399,9 @@ def thread_settings(
     if placement.workers:
         near = placement.workers.near
     farthest = max(near.values(), default=0)
+    why_far = placement.why_far.get("vhost", "")
+    if near and min(near.values()) < farthest:
+        why_far = ", since a nearer one would carry more workers"
     head = f"{guest.title} requests vhost_placement={guest.request.vhost_placement}: worker "
     cpus: Sequence[int | None] = ()
     if placement.workers:
@@ -386,11 +412,13 @@ def thread_settings(
             text, rule, where = str(cpu), host_model.PlanRule.VHOST_SPREAD, pool.where
             if cpu is not None and near.get(cpu, 0) < farthest:
                 rule, where = host_model.PlanRule.VHOST_SPREAD_L3, caches.called(where)
+            else:
+                where += why_far
             reason = f"{head}{index} has CPU {text}, one of the {len(pool.cpus)} {pool.what} CPUs of {where}"
         else:
             text = pool.text
             rule = _rule(pool, host_model.PlanRule.VHOST_NUMA)
-            reason = f"{head}{index} may use the {pool.what} CPUs {text} of {pool.where}"
+            reason = f"{head}{index} may use the {pool.what} CPUs {text} of {pool.where}{why_far}"
         yield thread_setting(thread, pid, text, reason, rule)
     for thread, pool, text in placement.others:
         rule = _rule(pool, host_model.PlanRule.EMULATOR_NUMA)
@@ -400,6 +428,7 @@ def thread_settings(
             f"{guest.title} requests emulator_placement=numa: its {_THREADS[thread.kind]} may "
             "use the "
             f"{pool.what} CPUs {pool.text} of {pool.where}, away from vCPUs"
+            f"{placement.why_far.get(thread.kind, '')}"
         )
         yield thread_setting(thread, pid, text, reason, rule)
 

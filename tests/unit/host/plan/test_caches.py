@@ -98,9 +98,34 @@ class ThreadsTest(testcase.TestCase):
             {PlanRule.VHOST_NUMA}, {one.rule for one in threads_of(plan, guest, "vhost")}
         )
 
+    def test_the_reason_says_why_a_thread_may_leave_its_l3_group(self):
+        nothing = CpuSets(dedicated="4-15", shared="0-3")
+        none = "since no shared CPU is in an L3 group of its vCPUs"
+        few = "since the L3 groups of its vCPUs have 1 shared CPU for 2 threads"
+        more = "since a nearer one would carry more workers"
+        for asks, workers, sets, expected in (
+            (NUMA, 1, nothing, {"vhost": [none], "emulator": [none], "iothread": [none]}),
+            (SPREAD, 1, nothing, {"vhost": [none]}),
+            (NUMA, 2, ONE_EACH, {"vhost": [few, few], "emulator": [""], "iothread": [""]}),
+            (SPREAD, 2, ONE_EACH, {"vhost": ["", more]}),
+            (NUMA, 1, CpuSets(dedicated="8-15", shared="4-7"), {"vhost": [none]}),
+            (NUMA, 9, CpuSets(dedicated="9-10", shared="8,11"), {"vhost": [""] * 9}),
+        ):
+            guest = hosts.guest("g", 1000, ["9", "10"], workers, affinity="0-15", asks=asks)
+            plan = self.plan(guest, sets=sets)
+            for kind, reasons in expected.items():
+                with self.subTest(asks=asks, workers=workers, kind=kind):
+                    said = [one.reason for one in threads_of(plan, guest, kind)]
+                    found = [
+                        text[text.find("since") :] if "since" in text else "" for text in said
+                    ]
+                    self.assertEqual(reasons, found)
+
     def test_vcpus_that_float_are_in_no_group(self):
         guest = hosts.guest("g", 1000, ["0-15", "0-15"], workers=1, affinity="0-15", asks=NUMA)
-        self.assertEqual(["0,4,8,12"], cpus_of(self.plan(guest), guest))
+        plan = self.plan(guest)
+        self.assertEqual(["0,4,8,12"], cpus_of(plan, guest))
+        self.assertNotIn("L3", threads_of(plan, guest, "vhost")[0].reason)
 
     def test_an_io_thread_keeps_to_its_pin(self):
         about = {"emulator_pin": "0,4,8,12", "iothread_pin": "4"}
