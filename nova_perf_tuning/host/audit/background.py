@@ -10,7 +10,13 @@ from typing import ClassVar, Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.audit import managed_interrupts
-from nova_perf_tuning.host.audit.base import LEAVE, HostRule, devices_elsewhere, sysctl_path
+from nova_perf_tuning.host.audit.base import (
+    LEAVE,
+    HostRule,
+    devices_elsewhere,
+    need_none_left,
+    sysctl_path,
+)
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.input.facts import reader
 from nova_perf_tuning.host.model import host_model
@@ -327,11 +333,10 @@ class DeviceIrqOnDedicated(HostRule):
         reserved = _reserved(host)
         need(host.facts.irqs, "interrupts are not in this record", NoDataError)
         others = self._others(host)
-        need(
-            others, "no interrupt of a device that is neither a NIC nor a guest's, nor left alone"
-        )
+        need(others, "no interrupt of a device that is neither a NIC nor a guest's")
         wrong: list[host_model.Irq] = []
         cpus: frozenset[int] = frozenset()
+        left: list[int] = []
         unknown: list[str] = []
         for irq in others:
             serving = cpulist.find(irq.effective)
@@ -339,7 +344,11 @@ class DeviceIrqOnDedicated(HostRule):
                 unknown.append(irq.name or str(irq.number))
             elif managed_interrupts.managed_device(host, irq) is not None:
                 continue
-            elif serving and serving <= reserved:
+            elif not serving or not serving <= reserved:
+                continue
+            elif irq.number in host.left:
+                left.append(irq.number)
+            else:
                 wrong.append(irq)
                 cpus |= serving
         if wrong:
@@ -359,13 +368,11 @@ class DeviceIrqOnDedicated(HostRule):
                 f"line (nova-perf generate grub-args{GIVEN}), or fewer queues of the device",
             )
         need(not unknown, f"the CPUs that serve {named(unknown)} are not known", NoDataError)
+        need_none_left(left)
 
     @staticmethod
     def _others(host: Host) -> list[host_model.Irq]:
-        """Return the interrupts with a handler of devices that are neither NICs nor guests'.
-
-        Those that ``[agent] leave_interrupts`` names are no business of ours.
-        """
+        """Return the interrupts with a handler of devices that are neither NICs nor guests'."""
         of_nics: set[int] = set()
         for nic in host.facts.nics:
             of_nics.update(nic.irqs)
@@ -373,9 +380,7 @@ class DeviceIrqOnDedicated(HostRule):
         others: list[host_model.Irq] = []
         for irq in host.facts.irqs.values():
             of_device = irq.device is not None and irq.device.lower() not in passed
-            if not of_device or not irq.name or irq.number in of_nics:
-                continue
-            if irq.number not in host.left:
+            if of_device and irq.name and irq.number not in of_nics:
                 others.append(irq)
         return others
 

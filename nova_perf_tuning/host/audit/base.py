@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, Final
 
-from nova_perf_tuning import rules
+from nova_perf_tuning import cpulist, rules
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.printing import counted
@@ -16,6 +16,15 @@ from nova_perf_tuning.rules import Finding, Level, named, need
 
 #: What the operator names so is no business of any rule.
 LEAVE: Final = "[agent] leave_interrupts"
+
+
+def need_none_left(numbers: Iterable[int]) -> None:
+    """Refuse to call a rule right where interrupts that are left alone are wrong.
+
+    :raises NotApplicableError: there are such interrupts.
+    """
+    text = cpulist.format(numbers)
+    need(not text, f"{LEAVE} names interrupts {text}: they are left alone")
 
 
 class HostRule(rules.Rule[Host]):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host.audit.base import HostRule
+from nova_perf_tuning.host.audit.base import HostRule, need_none_left
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.printing import counted
@@ -44,25 +44,28 @@ class ManagedOnDedicated(HostRule):
         for number in sorted(host.facts.irqs):
             irq = host.facts.irqs[number]
             device = managed_device(host, irq)
-            if device is not None and number not in host.left:
+            if device is not None:
                 by_device.setdefault(device, []).append(irq)
-        need(
-            by_device,
-            "no interrupt that the kernel is known to manage, and that is not left alone",
-        )
+        need(by_device, "no interrupt that the kernel is known to manage")
         unknown: list[int] = []
+        left: list[int] = []
         kept = _kept_off(host)
         for device, irqs in by_device.items():
             wrong: list[host_model.Irq] = []
             for irq in irqs:
                 if not irq.effective or not irq.affinity:
                     unknown.append(irq.number)
-                elif _disturbs(host, irq, kept):
+                elif not _disturbs(host, irq, kept):
+                    continue
+                elif irq.number in host.left:
+                    left.append(irq.number)
+                else:
                     wrong.append(irq)
             if wrong:
                 yield self._about(host, device, wrong)
         text = f"the CPUs of interrupts {cpulist.format(unknown)} are not in this record"
         need(not unknown, text, NoDataError)
+        need_none_left(left)
 
     def _about(self, host: Host, device: str, irqs: list[host_model.Irq]) -> Finding:
         evidence: list[tuple[str, object]] = []

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host.audit.base import LEAVE, HostRule
+from nova_perf_tuning.host.audit.base import HostRule, need_none_left
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.audit.interrupt_counts import InterruptCounts
 from nova_perf_tuning.host.model import host_model
@@ -154,8 +154,7 @@ class NicInterruptRule(HostRule):
             "/proc/interrupts says it",
             NoDataError,
         )
-        left = cpulist.format(refused & host.left)
-        need(not left, f"{LEAVE} names interrupts {left}: they are left alone")
+        need_none_left(refused & host.left)
         stuck = cpulist.format(refused - host.left)
         need(not stuck, f"the kernel does not let interrupts {stuck} move")
 

@@ -34,6 +34,20 @@ class LeftTest(testcase.TestCase):
                 self.assertEqual(["not_applicable"], [each.code for each in report.unknown])
                 self.assertIn("left alone", report.unknown[0].text)
 
+    def test_not_right_either_where_others_are(self):
+        """The other interrupts of the host are right: they do not speak for those that are left."""
+        for rule, pattern in (
+            ("device-irq-on-dedicated", "nvme0q3"),
+            ("managed-irq-on-dedicated", "nvme0q1"),
+        ):
+            changes = dict(audit_cases.CASES[rule].changes)
+            changes |= hosts.irq(60, "nvme1q1", 0, hosts.NVME, allowed="0-1")
+            changes |= hosts.irq(61, "ahci", 0, hosts.NVME)
+            for left, found in (((), 1), ((pattern,), 0)):
+                with self.subTest(rule, left=left):
+                    report = audit_cases.judge(rule, changes, refused=Refused(left=left))
+                    self.assertEqual((found, []), (len(report.findings), report.clean))
+
     def test_a_rule_holds_where_what_is_left_is_right(self):
         for rule in RULES.keys() - {"device-irqs-one-cpu", "managed-irq-on-dedicated"}:
             case = audit_cases.CASES[rule]
