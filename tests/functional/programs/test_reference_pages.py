@@ -9,6 +9,7 @@ import shutil
 import sys
 import tomllib
 
+from nova_perf_tuning.host.audit import background
 from nova_perf_tuning.host.kinds import registry
 from tests.benchmarks.interference import figures
 from tests.support import directories, patience
@@ -50,6 +51,12 @@ class ReferencePagesTest(directories.DirectoryCase):
         unmeasured = {kind for kind, measured in rows if measured == "Not measured."}
         self.assertIn("governor", unmeasured)
         self.assertNotIn("rps", unmeasured)
+
+    def test_what_rps_costs_is_what_was_measured(self):
+        results = json.loads((TOP / "doc/source/data/placement.json").read_text(encoding="utf-8"))
+        for row in results["table"]:
+            if row["state"] == "misplaced" and row["channel"] in ("rps", "rps_flood"):
+                self.assertIn(f" {row['loss_percent']:.1f} %", background.RpsOnDedicated.source)
 
     def test_a_part_that_is_behind_is_named_and_written_and_others_stay(self):
         for name in ("doc/generators", "doc/make_reference.py", "nova_perf_tuning"):
