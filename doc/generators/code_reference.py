@@ -20,6 +20,7 @@ from nova_perf_tuning import rules
 from nova_perf_tuning.host.audit import runner
 from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.host.model import channels, messages
+from nova_perf_tuning.host.transaction import journal
 from nova_perf_tuning.specs import profiles, vocabulary
 from nova_perf_tuning.validation.bench import base, plugins, rt_tests
 
@@ -185,15 +186,15 @@ class Settings(Generated):
             [
                 f"``{name}``",
                 summary(kind),
+                "yes" if name in journal.AGENT_KINDS else "",
                 str(kind.order),
                 "yes" if kind.needs_identity else "",
                 "yes" if kind.ephemeral else "",
             ]
             for name, kind in sorted(kinds.items(), key=lambda pair: (pair[1].order, pair[0]))
         ]
-        return table(
-            ["Kind", "What it is", "Order", "Identity", "Ephemeral"], rows, "18 52 8 11 11"
-        )
+        header = ["Kind", "What it is", "Agent", "Order", "Identity", "Ephemeral"]
+        return table(header, rows, "18 44 8 8 11 11")
 
 
 def summary(thing: object) -> str:

@@ -11,6 +11,7 @@ import tomllib
 
 from nova_perf_tuning.host.audit import background
 from nova_perf_tuning.host.kinds import registry
+from nova_perf_tuning.host.transaction import journal
 from tests.benchmarks.interference import figures
 from tests.support import directories, patience
 
@@ -57,6 +58,15 @@ class ReferencePagesTest(directories.DirectoryCase):
         for row in results["table"]:
             if row["state"] == "misplaced" and row["channel"] in ("rps", "rps_flood"):
                 self.assertIn(f" {row['loss_percent']:.1f} %", background.RpsOnDedicated.source)
+
+    def test_settings_say_which_of_them_the_agent_writes(self):
+        text = (TOP / "doc/source/reference/settings.rst").read_text(encoding="utf-8")
+        agents = set()
+        for row in text.partition("   * - ``")[2].split("   * - ``"):
+            kind, *cells = re.split(r"\n     - ", row)
+            if cells[1] == "yes":
+                agents.add(kind.removesuffix("``"))
+        self.assertEqual(journal.AGENT_KINDS, agents)
 
     def test_a_part_that_is_behind_is_named_and_written_and_others_stay(self):
         for name in ("doc/generators", "doc/make_reference.py", "nova_perf_tuning"):
