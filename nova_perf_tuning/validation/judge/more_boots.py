@@ -26,17 +26,21 @@ class MoreBoots:
 
     :ivar boots: in all; None: more than :data:`MOST`, or it cannot be said.
     :ivar more: of these, not measured yet; :ivar seconds: that these take; None: not known.
+    :ivar too_many: more than :data:`MOST` would be needed.
     """
 
     boots: int | None = None
     more: int | None = None
     seconds: float | None = None
+    too_many: bool = False
 
     def params(self) -> Mapping[str, Any]:
         """Return parameters of the advice; none where nothing can be said."""
+        if self.too_many:
+            return {"most": MOST}
         if self.boots is None:
             return {}
-        return dataclasses.asdict(self)
+        return {"boots": self.boots, "more": self.more, "seconds": self.seconds}
 
 
 def of(judged: Sequence[verdict.Judgement], environment: Environment) -> MoreBoots:
@@ -46,7 +50,7 @@ def of(judged: Sequence[verdict.Judgement], environment: Environment) -> MoreBoo
     for why in _undecided(judged):
         boots = boots_for(why)
         if boots is None:
-            return MoreBoots()
+            return MoreBoots(too_many=why.code is _C.UNDECIDED)
         needed = max(needed, boots)
         measured = max(measured, why.params["boots"])
     if needed <= measured:

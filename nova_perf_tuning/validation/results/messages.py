@@ -141,6 +141,12 @@ def _placed(params: _Params) -> str:
 
 def _boots(params: _Params) -> str:
     """Return how many boots would decide, and how much longer they take."""
+    if "most" in params:
+        return (
+            f"More than {params['most']} boots would be needed, if they vary as those measured:"
+            " the figure is too near to the limit. Measure on a host without other work, or set"
+            " another limit."
+        )
     if "more" not in params:
         return "Measure longer (--time-limit, --boots), on a host without other work."
     boots = printing.counted(params["more"], "more boot")

@@ -3,6 +3,8 @@
 
 import math
 
+import fixtures
+
 from nova_perf_tuning.validation.judge import budget_file, more_boots, statistics, verdict
 from nova_perf_tuning.validation.report import diagnosis
 from nova_perf_tuning.validation.results import messages, reasons
@@ -47,9 +49,9 @@ class BootsForTest(testcase.TestCase):
 
 
 class AdviceTest(testcase.TestCase):
-    def advice(self, **environment):
+    def advice(self, tuned=985.0, **environment):
         data = samples.results(
-            {"untuned": 1000.0, "tuned": 985.0}, boots=3, noise=0.02, seed=4, **environment
+            {"untuned": 1000.0, "tuned": tuned}, boots=3, noise=0.02, seed=4, **environment
         )
         budget = budget_file.Budget(
             benchmark=data.trials[0].benchmark, arm="tuned", baseline="untuned", max_loss=0.03
@@ -66,6 +68,12 @@ class AdviceTest(testcase.TestCase):
         self.assertEqual(200.0 * more, action.params["seconds"])
         text = messages.of(action)
         self.assertIn(f"--boots {3 + more}, {round(200 * more / 60)} min longer", text)
+
+    def test_too_near_to_the_limit_to_be_decided(self):
+        self.useFixture(fixtures.MonkeyPatch(f"{more_boots.__name__}.MOST", 5))
+        action = self.advice(tuned=970.1)
+        self.assertEqual({"most": 5}, dict(action.params))
+        self.assertIn("More than 5 boots would be needed", messages.of(action))
 
     def test_without_the_time_of_the_run(self):
         action = self.advice()
