@@ -148,6 +148,15 @@ class ReportTest(testcase.TestCase):
         output = report.as_json(data, summary.summarise(data), [])
         self.assertEqual(["tuned: client: its clock source is hpet"], output["findings"])
 
+    def test_what_differs_between_arms_comes_first(self):
+        arms = {"untuned": {"request": {}}, "tuned": {"request": {"perf:iothreads": "1"}}}
+        data = samples.results({"untuned": 500.0, "tuned": 600.0}, boots=6)
+        data.environment.arms = samples.of([], arms=arms).environment.arms
+        html, _seen = page(data)
+        parts = ("perf:iothreads=1", 'class="headline"', '<div class="tiles"')
+        places = [html.index(part) for part in parts]
+        self.assertEqual(sorted(places), places)
+
     def test_ablation_shows_which_spec_paid(self):
         left_out = {"no-iothreads": {"spec": "perf:iothreads", "value": "1"}}
         data = samples.results(
