@@ -9,7 +9,10 @@ import subprocess
 import sys
 
 SHORT = ("host", "agent", "fleet")
-ON_DEMAND = ("burst", "free_pages", "interference", "kit", "monte_carlo", "nova_xml")
+ON_DEMAND = (
+    *("burst", "free_pages", "interference", "kit", "monte_carlo", "nova_xml"),
+    "sosreport",
+)
 
 
 def run(name: str, *arguments: str) -> int:

@@ -102,9 +102,9 @@ def write(host: str, out: str, *, sysfs: bool = True, names: bool = True) -> str
     return out
 
 
-def pack(directory: str, out: str, mode: str = "w:xz") -> str:
-    """Pack a report as sos does: one directory, its members by name."""
-    with tarfile.open(out, mode) as file:
+def pack(directory: str, out: str, mode: str = "w:xz", **options: int) -> str:
+    """Pack a report as sos does: one directory, its members by name; ``options``: of the compression."""
+    with tarfile.open(out, mode, **options) as file:
         file.add(directory, "sosreport-compute0-2026-11-29-abcdefg")
     return out
 
