@@ -228,6 +228,10 @@ def _add_remarks(
 
 def _add_way(tool: base.Benchmark, found: base.BenchmarkReport, way: Way, prefix: str) -> None:
     """Add the figures of one direction, and what of it is none."""
+    contradiction = _contradiction(way)
+    if contradiction:
+        found.left_out.append(contradiction)
+        way = dataclasses.replace(way, clat=None)
     readings = _of_way(tool, way, prefix)
     if way.iops == 0:
         if not prefix:
@@ -236,7 +240,7 @@ def _add_way(tool: base.Benchmark, found: base.BenchmarkReport, way: Way, prefix
         found.left_out.append(f"{prefix}iops: {_below_one(way)}")
     found.readings += readings
     times = [part for part in (way.clat, way.lat) if part is not None]
-    if times and way.clat is None:
+    if times and way.clat is None and not contradiction:
         found.left_out.append(f"completion latency of {way.name}: the output has none")
     if times and not any(part.tails for part in times):
         found.left_out.append(f"percentiles of {way.name}: the output has none")
@@ -244,6 +248,19 @@ def _add_way(tool: base.Benchmark, found: base.BenchmarkReport, way: Way, prefix
         found.left_out.append(
             f"latencies of {way.name}: the job did not take them (gtod_reduce, disable_clat)"
         )
+
+
+def _contradiction(way: Way) -> str:
+    """Return what to say of completions that took longer than their requests; empty: nothing.
+
+    Both means are rounded to a microsecond at worst.
+    """
+    if way.clat is None or way.lat is None or way.clat.mean <= 1.05 * way.lat.mean + 1:
+        return ""
+    return (
+        f"completion latency of {way.name}: its mean of {way.clat.mean:,.0f} µs is above that from"
+        f" submission on ({way.lat.mean:,.0f} µs), which it is a part of"
+    )
 
 
 def _below_one(way: Way) -> str:

@@ -123,7 +123,7 @@ def _check_jobs(tool: base.Benchmark, job: dict[str, Any], group: JobGroup) -> N
 def _group(tool: base.Benchmark, job: dict[str, Any], version: object) -> JobGroup:
     group = JobGroup(one_line(job.get("jobname", "job"), 60))
     group.old_units = isinstance(version, str) and _OLD_VERSION.match(version) is not None
-    for name in _names(tool, job):
+    for name in _names(tool, job, group.old_units):
         part = tool.mapping(job, name)
         if group.old_units:
             bandwidth = tool.number(part, "bw") * 1024
@@ -141,7 +141,9 @@ def _group(tool: base.Benchmark, job: dict[str, Any], version: object) -> JobGro
                 f" its units are not known{tool.wanted_form()}"
             )
         seconds = tool.number(part, "runtime") / 1e3
-        requests = tool.number(part, "total_ios")
+        requests = None
+        if _counts(part, group.old_units):
+            requests = tool.number(part, "total_ios")
         iops = tool.number(part, "iops")
         group.ways.append(Way(name, iops, bandwidth, seconds, requests, completion, total))
     # fio 3.33 counts 0 of them in ``total_ios``: their times count.
@@ -150,13 +152,20 @@ def _group(tool: base.Benchmark, job: dict[str, Any], version: object) -> JobGro
     return group
 
 
-def _names(tool: base.Benchmark, job: dict[str, Any]) -> list[str]:
+def _counts(part: Mapping[str, Any], old: bool) -> bool:
+    """Return whether a direction has the number of its requests; fio 2.1 has none."""
+    return "total_ios" in part or not old
+
+
+def _names(tool: base.Benchmark, job: dict[str, Any], old: bool) -> list[str]:
     """Return the directions that moved data; ``mixed`` alone where fio has added them up."""
     names: list[str] = []
     for name in (fio_figures.MIXED, *fio_figures.DIRECTIONS):
         if name not in job:
             continue
-        requests, rate = tool.number(job, name, "total_ios"), tool.number(job, name, "iops")
+        rate = requests = tool.number(job, name, "iops")
+        if _counts(tool.mapping(job, name), old):
+            requests = tool.number(job, name, "total_ios")
         if bool(requests) != bool(rate):
             took = tool.number(job, name, "runtime")
             raise tool.fault(

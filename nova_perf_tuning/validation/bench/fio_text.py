@@ -97,15 +97,15 @@ _AGREES: Final = 0.05
 
 
 #: One of them is in each line that shows fio's output: quick to look for in long texts.
-_TRACES: Final = ("): rw=", "(groupid=", "IOPS=", "fio", "Run status group", "%=")
+_TRACES: Final = ("): rw=", "(groupid=", "IOPS=", "fio", "Run status group", "%=", "th=[")
 
 
 def printed(text: str) -> bool:
-    """Return whether a text has a head or a group's line of fio's normal output."""
+    """Return whether a text has a head, a group's line or percentiles of fio's normal output."""
     if not any(trace in text for trace in _TRACES):
         return False
     for line in pasted.lines_of(text):
-        for mark in (_HEAD, _GROUP, _WAY, VERSION, _TERSE, _STATUS):
+        for mark in (_HEAD, _GROUP, _WAY, VERSION, _TERSE, _STATUS, _TAILS):
             if mark.match(line):
                 return True
     return False
@@ -157,7 +157,10 @@ def _read_run(tool: base.Benchmark, lines: Sequence[str]) -> list[JobGroup]:
         if terse and not starts:
             raise _of_terse(tool, int(terse[1]))
     if not starts:
-        raise tool.fault(f"the output has no line of a finished job{tool.wanted_form()}")
+        raise tool.fault(
+            "the output has no line of a finished job ('NAME: (groupid=0, jobs=1): err= 0'), it is"
+            f" a part of a report{tool.wanted_form()}"
+        )
     heads = _heads(lines)
     groups = []
     jobs = 0

@@ -40,21 +40,25 @@ COMMANDS: Final[Mapping[str, str]] = {
 }
 #: Tool whose output is not read -> a line that only it prints.
 UNREAD: Final[Mapping[str, str]] = {
-    "stress-ng": r"stress-ng(?:: [a-z]{4,5}:|, version )",
+    "stress-ng": r"stress-ng(?:: [a-z]{4,5}:|, version )|info:[ ]+\[[0-9]{1,9}\] dispatching hogs:",
     "stress": r"stress: (?:info|dbug|FAIL): \[",
     "ping": r"--- \S{1,200} ping statistics ---",
     "ioping": r"--- .{1,200} ioping statistics ---",
     "mlc": r"Intel\(R\) Memory Latency Checker",
-    "STREAM": r"STREAM version \$Revision",
+    "STREAM": r"STREAM version \$Revision|This system uses [0-9] bytes per (?:DOUBLE|array)",
     "perf stat": r"Performance counter stats for",
     "perf bench": r"# Running '?[a-z-]{2,20}/[a-z-]{2,20}'? benchmark",
-    "HammerDB": r"(?:HammerDB CLI v|Vuser [0-9]{1,5}:)",
+    "HammerDB": r"(?:.{0,200}\bHammerDB\b|Vuser [0-9]{1,5}:)",
     "pgbench": r"pgbench \([0-9]|number of transactions actually processed:",
     "sockperf": r"sockperf: ",
     "qperf": r"(?:tcp|udp|sctp|rc|ud)_(?:bw|lat):$",
     "wrk": r"Running [0-9]{1,6}[smh] test @ ",
-    "redis-benchmark": r"====== [A-Z]{3,20}.{0,80} ======$",
+    "redis-benchmark": r"====== [A-Z]{3,20}.{0,80} ======$|\"test\",\"rps\",",
     "CoreMark": r"CoreMark Size ",
+    "memtier_benchmark": r"ALL STATS$",
+    "DiskSpd": r".{0,200}\bdiskspd\b",
+    "iozone": r"[ \t]*Iozone: Performance Test of File I/O",
+    "hackbench": r"Running in (?:process|threaded) mode with [0-9]{1,6} groups",
 }
 #: What follows the name of a program where another is meant: iperf3 prints 'iperf 3.12' and 'iperf Done'.
 ANOTHER: Final = r"[\w-]| 3\.| Done"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What iperf 2 prints; its client counts what it sent, its server what arrived."""
 
+import collections
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,8 @@ _CSV_ROW: Final = (
     r"-?[0-9]{1,9},[0-9.]{1,12}[-,][0-9.]{1,12},[0-9]{1,18},"
 )
 _CSV: Final = re.compile(f"^{_CSV_ROW}")
+#: How far a sum may be from its streams, which have three digits.
+_SUM_AGREES: Final = 0.05
 _FORWARD: Final = "client to server"
 _REVERSE: Final = "server to client"
 #: Whether the client's direction is meant, and whether its sender has counted -> who counted.
@@ -264,12 +267,26 @@ class Iperf2(base.ForeignTool):
             )
         words = pasted.command("\n".join(lines), "iperf")
         interval = pasted.option(words, "-i", "--interval")
-        several = len(wholes) > 1
+        counts = collections.Counter(row.stream for row in direction.rows)
+        several = max(counts.values()) > 1
         if total.end < last * 0.9 or (interval is not None and not several):
             raise self.fault("the output is cut off: intervals without the whole test")
         if not several and interval is None and total.end <= 1.0 and not words:
             raise self.fault("the output is cut off: one interval of a second")
+        self._check_sum(direction, total, list(longest.values()))
         return total
+
+    def _check_sum(self, direction: _Direction, total: IperfRow, rows: Sequence[IperfRow]) -> None:
+        """Refuse a sum that is not that of its streams, as servers of iperf 2 before 2.1 print it."""
+        single = [row for row in rows if row.stream != iperf_rows.SUM]
+        if total.stream != iperf_rows.SUM or len(single) < direction.streams:
+            return
+        amount = sum(row.amount for row in single)
+        if abs(total.amount - amount) > _SUM_AGREES * amount:
+            raise self.fault(
+                f"[SUM] has {total.amount / 1e6:g} MB, and its streams together {amount / 1e6:g} MB:"
+                " one of them is wrong; keep the report of the other side"
+            )
 
     def _workload(
         self, lines: Sequence[str], directions: Sequence[_Direction], client: bool

@@ -225,7 +225,7 @@ def _report_test(tool: base.Benchmark, lines: Sequence[str]) -> base.BenchmarkRe
         if len(directions) > 1 or test.stopped:
             readings = [dataclasses.replace(reading, primary=False) for reading in readings]
         shown.readings += readings
-    shown.readings += _cpu(lines)
+    shown.readings += _cpu(test)
     shown.workload = _workload(test, directions)
     if protocol:
         shown.workload = {"protocol": protocol, **shown.workload}
@@ -492,14 +492,22 @@ def _udp_readings(tool: base.Benchmark, direction: _Direction) -> list[base.Read
     return readings
 
 
-def _cpu(lines: Sequence[str]) -> list[base.Reading]:
-    for line in lines:
+def _cpu(test: _TestText) -> list[base.Reading]:
+    """Return the CPU of both sides; a server prints 0 of a client that has not sent its own."""
+    here, there = "local_cpu", "remote_cpu"
+    roles = {row.role[-1:] for row in map(iperf_rows.row, test.lines) if row is not None}
+    if test.client or "C" in roles:
+        here, there = "client_cpu", "server_cpu"
+    elif test.client is False or "S" in roles:
+        here, there = "server_cpu", "client_cpu"
+    for line in test.lines:
         found = _CPU.match(line)
         if found:
-            return [
-                base.Reading("client_cpu", "%", "lower", float(found[1])),
-                base.Reading("server_cpu", "%", "lower", float(found[2])),
-            ]
+            own, other = float(found[1]), float(found[2])
+            readings = [base.Reading(here, "%", "lower", own)]
+            if other or there != "client_cpu":
+                readings.append(base.Reading(there, "%", "lower", other))
+            return readings
     return []
 
 

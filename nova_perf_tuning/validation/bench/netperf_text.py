@@ -199,6 +199,11 @@ def read(tool: base.Benchmark, text: str) -> list[Test]:
     tool.check_runs(len(tests), "tests of netperf")
     if not any(test.figures for test in tests):
         raise next(test.fault for test in tests if test.fault is not None)
+    headless = [line for line in lines[: starts[0]] if _UDP_RECEIVED.match(line)]
+    if headless:
+        tests[0].left_out.append(
+            f"{len(headless)} rows before the first test: their head is missing"
+        )
     words = pasted.command(text, "netperf")
     for fact, option in (("seconds asked for", "-l"), ("CPUs (-T)", "-T")):
         asked = pasted.option(words, option)

@@ -37,7 +37,7 @@ _RAW: Final = re.compile(
     r"^\[([0-4])\] sc:([0-9]{1,12})[ ]+lt:([0-9]{1,12})[ ]+rt:([0-9]{1,12})[ ]+fl:([0-9]{1,12})"
     rf"(?: avg_rt: {base.NUMBER} \([0-9]{{1,6}}\))?$"
 )
-_TPMC: Final = re.compile(rf"^{base.NUMBER} TpmC$")
+_TPMC: Final = re.compile(rf"^{base.NUMBER} TpmC{pasted.REMARK}$")
 _MEASURED: Final = re.compile(r"^\[measure\]:[ ]*([0-9]{1,9})\b")
 _TOOK: Final = re.compile(r"^in ([0-9]{1,9}) sec\.$")
 _CONSTRAINT: Final = re.compile(
@@ -327,7 +327,10 @@ class Dd(base.ForeignTool):
     primary = ("throughput", "MB/s", "higher")
     form = "dd (GNU coreutils, BusyBox or BSD)"
     commas = True
-    marks = r"^[ \t]*[0-9]{1,12}\+[0-9]{1,12}[ ](?:records|enregistrements|Datens|\S{2,20}[ ]\S{2,20})|^记录了[0-9]"
+    marks = (
+        r"^[ \t]*[0-9]{1,12}\+[0-9]{1,12}[ ](?:records|enregistrements|Datens|\S{2,20}[ ]\S{2,20})|^记录了[0-9]"
+        r"|^.{0,20}\b[0-9]{1,18} bytes (?:\(.{1,40}\) copied, [0-9]|transferred in [0-9])"
+    )
 
     def report(self, output: str) -> base.BenchmarkReport:
         self.check_length(output)
@@ -346,7 +349,9 @@ class Dd(base.ForeignTool):
                 runs.append(self._run(line))
                 counts.append(records)
         if not runs:
-            raise self.fault(f"the output has no result of dd{self.wanted_form()}")
+            raise self.fault(
+                f"the output has no result of dd below its lines of records{self.wanted_form()}"
+            )
         self.check_runs(len(runs), "runs of dd")
         shown = base.BenchmarkReport()
         commands = [line for line in lines if re.search(r"\bdd [a-z]{1,9}=", line)]
@@ -471,7 +476,7 @@ class Rtla(base.ForeignTool):
     kind = "rtla"
     summary = "rtla osnoise and timerlat top: not read; timerlat hist, oslat and cyclictest are"
     primary = ("latency_max", "µs", "lower")
-    form = "oslat --json=- or cyclictest --json=- --histogram=10000"
+    form = "rtla timerlat hist, oslat --json=- or cyclictest --json=- --histogram=10000"
     marks = _RTLA
 
     def report(self, output: str) -> base.BenchmarkReport:

@@ -46,17 +46,31 @@ COMMA: Final = re.compile(
     r"(?:[KMGT]?i?(?:bits?|[Bb]ytes|B)/s(?:ec)?|m?s|[mun]sec|us|µs|ns|Trans/s)\b"
 )
 #: What somebody has written behind the last number of a line.
-REMARK: Final = r"(?:[\"'`;]{1,3}|[ \t]*(?:（|\().{0,200}|[ \t]+(?:#|//|<|←).{0,200})?"
+REMARK: Final = r"(?:[\"'`;]{1,3}|[ \t]*(?:（|\().{0,200}|[ \t]+(?:#|//|--|<|←).{0,200})?"
 #: Of Windows, also twice as in transcripts of PowerShell, and of a line that is written anew.
 _LINE_END: Final = re.compile(r"\r{1,3}\n|\r")
 #: Colours, movements and titles of a terminal.
 _ESCAPE: Final = re.compile(
     r"\x1b\[[0-9;?]{0,20}[A-Za-z]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b[()][0-9A-Z]"
 )
-#: Spaces of web pages, which look like others, and marks that nobody sees.
-_SPACES: Final = str.maketrans(
-    {"\u00a0": " ", "\u202f": " ", "\u2007": " ", "\u200b": "", "\ufeff": ""}
+#: Spaces of web pages, which look like others, marks that nobody sees, and dashes and quotes of editors.
+_SIGNS: Final = str.maketrans(
+    {
+        **dict.fromkeys("\u00a0\u202f\u3000", " "),
+        **{chr(code): " " for code in range(0x2000, 0x200B)},
+        **dict.fromkeys("\u200b\ufeff", ""),
+        **dict.fromkeys("\u2010\u2011\u2013\u2212", "-"),
+        **dict.fromkeys("\u201c\u201d", '"'),
+        **dict.fromkeys("\u2018\u2019", "'"),
+        "\u03bc": "\u00b5",
+    }
 )
+#: Line ends and layout of web pages; the lines around a block of Markdown.
+_BREAK: Final = re.compile(r"<br[ ]?/?>", re.IGNORECASE)
+_TAG: Final = re.compile(r"</?(?:pre|code|p|span|div|b)(?: [^<>\n]{0,200})?>", re.IGNORECASE)
+_FENCE: Final = re.compile(r"^[ \t]*(?:`{3,6}|~{3,6})[\w+-]{0,20}[ \t]*$")
+#: The prompt behind the last command's output.
+_LAST_PROMPT: Final = re.compile(r"^[\w\[\].@:~/ -]{0,80}[$#]$")
 _QUOTE: Final = re.compile(r"^[ \t]*(?:>[ \t]?)+")
 #: Time zones as programs print them.
 _ZONE: Final = "(?:UTC|GMT|[CEMP][SD]T|CES?T|EES?T|WES?T|BST|MSK|IST|JST|KST)"
@@ -100,6 +114,7 @@ _ENTITIES: Final = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "nbsp": " "}
 _BEFORE_JSON: Final = re.compile(
     r"^([^{}\"\n]{0,200}[:=>] {1,4})(?=\{[ \t]*(?:\"|$))", re.MULTILINE
 )
+_BRACKETS: Final = re.compile(r"[\[\]{},\s]*")
 #: A line that is a string of JSON, or a record of a log in JSON.
 _IN_STRING: Final = re.compile(
     r'^[ \t]*(?:"(?:[^"\\\n]|\\.){0,400}",?$|\{[ ]?"[^"\n]{1,40}":[ ]?"(?:[^"\\\n]|\\.){0,400}\\n")'
@@ -110,6 +125,10 @@ _LENGTH: Final = re.compile(
     r"([0-9]{1,9}(?:\.[0-9]{1,9})?(?:e\+?[0-9]{1,2})?) ?(|s|m|h|d|seconds)"
 )
 _SECONDS: Final = {"": 1.0, "s": 1.0, "seconds": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+#: How programs begin what they say of their failure.
+_FAILED: Final = (
+    "error|fatal|failed|unable|cannot|could not|pid=[0-9]{1,9}, err=[ ]?[1-9][0-9]{0,5}"
+)
 #: What a line of a program's command has before it: the prompt of a shell.
 _PROMPT: Final = r"(?:^|[#$%>][ \t]*|[ \t/])"
 
@@ -125,13 +144,19 @@ def clean(text: str) -> str:
     shown = _ESCAPE.sub("", _LINE_END.sub("\n", text))
     if "=3D" in shown and not _NO_CODE.search(shown):
         shown = quopri.decodestring(shown.encode()).decode("utf-8", "replace")
+    if "<" in shown:
+        shown = _TAG.sub("", _BREAK.sub("\n", shown))
     if "&" in shown:
         shown = _ENTITY.sub(_sign, shown)
     if not shown.isascii():
-        shown = shown.translate(_SPACES)
+        shown = shown.translate(_SIGNS)
     lines = shown.split("\n")
     if ">" in shown:
         lines = [_QUOTE.sub("", line, count=1) for line in lines]
+    lines = [_FENCE.sub("", line) for line in lines]
+    if _LAST_PROMPT.match(lines[-1].strip()):
+        lines[-1] = ""
+    lines = _single_spaced(lines)
     lines = _without_numbers(lines)
     lines = _without_comments(lines)
     for prefix in (_SYSLOG, _TIME, _PROGRAM, _TIME):
@@ -152,6 +177,18 @@ def _sign(code: re.Match[str]) -> str:
     if code[1]:
         return chr(int(code[1]))
     return _ENTITIES[code[2]]
+
+
+def _single_spaced(lines: Sequence[str]) -> list[str]:
+    """Return lines without the empty ones that a mail or a page has put between all others."""
+    written = [at for at, line in enumerate(lines) if line.strip()]
+    together = [at for at in written if at + 1 < len(lines) and lines[at + 1].strip()]
+    if len(written) < 3 or 10 * len(together) > len(written):
+        return list(lines)
+    kept = [lines[at] for at in written]
+    if not lines[-1].strip():
+        kept.append("")
+    return kept
 
 
 def _without_comments(lines: Sequence[str]) -> list[str]:
@@ -230,7 +267,7 @@ def _without(lines: Sequence[str], prefix: re.Pattern[str]) -> list[str]:
 
 def is_in_strings(text: str) -> bool:
     """Return whether most lines are strings of JSON, or line ends are written as ``\\n``."""
-    lines = [line for line in text.split("\n") if line.strip()]
+    lines = [line for line in text.split("\n") if not _BRACKETS.fullmatch(line)]
     within = [line for line in lines if _IN_STRING.match(line)]
     return 2 * len(within) > len(lines) or text.count("\\n") > len(lines)
 
@@ -252,7 +289,7 @@ def command(text: str, program: str) -> list[str]:
 def own_error(text: str, program: str) -> str:
     """Return the last error that a program has printed under its name, without the name; empty: none."""
     errors = re.findall(
-        rf"^[ \t]*{re.escape(program)}: ((?:error|fatal|failed|unable|cannot|could not)\b.{{0,200}})",
+        rf"^[ \t]*{re.escape(program)}: ((?:{_FAILED})\b.{{0,200}})",
         text,
         re.MULTILINE | re.IGNORECASE,
     )

@@ -117,7 +117,7 @@ def recognise(text: str) -> base.Benchmark:
         )
     if readers:
         return readers[0]
-    if refusals:
+    if refusals and not pasted.is_in_strings(text):
         raise next(iter(refusals.values()))
     raise _read_by_none(text)
 
@@ -132,15 +132,23 @@ def report(benchmark: base.Benchmark, text: str) -> base.BenchmarkReport:
     for tool in (*load_all(), *(tool() for tool in foreign.TOOLS)):
         if _program(tool) != _program(benchmark) and tool.printed(text):
             others.setdefault(_program(tool), tool.kind)
-    for name, mark in foreign.UNREAD.items():
-        if re.search(f"^(?:{mark})", text, re.MULTILINE):
-            others[name] = name
+    for name in _unread(text):
+        others[name] = name
     if others:
         names = ", ".join(others.values())
         found.remarks["other_tools"] = (
             f"the text has lines of {names}, too: no figure here is of them"
         )
     return found
+
+
+def _unread(text: str) -> list[str]:
+    """Return the tools that have printed in a text, and whose output is not read."""
+    return [
+        name
+        for name, mark in foreign.UNREAD.items()
+        if re.search(f"^(?:{mark})", text, re.MULTILINE)
+    ]
 
 
 def _program(tool: base.Benchmark) -> str:
@@ -174,7 +182,10 @@ def _read_by_none(text: str) -> base.BenchmarkOutputError:
         if re.search(rf"(?<![\w-]){program}(?!{foreign.ANOTHER})", text)
     ]
     own = ""
-    if len(named) == 1:
+    unread = _unread(text)
+    if unread:
+        own = f": it is of {' and '.join(unread)}"
+    elif len(named) == 1:
         reader = load_reader(foreign.COMMANDS[named[0]])
         own = f": it names {named[0]}, whose own output ('{reader.form}') is not in it"
     return base.BenchmarkOutputError(

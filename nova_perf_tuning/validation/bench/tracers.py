@@ -6,6 +6,7 @@ Both need root and a kernel that was built with the tracer.
 
 import contextlib
 import gzip
+import math
 import os
 import pathlib
 import platform
@@ -223,10 +224,14 @@ class TimerLatency(_Traced):
             per_us = 1000.0
         columns, rows = self._table(output)
         found = base.BenchmarkReport()
+        width = math.gcd(*[int(name) for name in rows if name.isdecimal()])
         for kind, prefix in (("Thr", ""), ("IRQ", "irq_"), ("Usr", "user_")):
             places = [at for at, name in enumerate(columns) if name.startswith(kind)]
             if places:
-                found.readings += self._of_kind(prefix, places, columns, rows, per_us)
+                readings = self._of_kind(prefix, places, columns, rows, per_us)
+                if width > 1:
+                    readings = [item for item in readings if "latency_p" not in item.metric]
+                found.readings += readings
         found.workload = {"cpus": str(len({name.partition("-")[2] for name in columns}))}
         duration = _DURATION.search(output)
         if duration:
@@ -235,9 +240,16 @@ class TimerLatency(_Traced):
         period = pasted.option(words, "-p", "--period")
         if period is not None:
             found.workload["period in µs"] = one_line(period, 20)
-        found.remarks["percentiles_computed"] = (
-            "percentiles are calculated of the histogram of all CPUs, within a bucket by its share"
-        )
+        if width > 1:
+            found.left_out.append(
+                f"percentiles: the buckets may be {width} wide (--bucket-size), and are read where"
+                " they are 1 wide"
+            )
+        else:
+            found.remarks["percentiles_computed"] = (
+                "percentiles are calculated of the histogram of all CPUs, within a bucket by its"
+                " share"
+            )
         found.left_out.append("averages, which rtla cuts to whole numbers, and the histogram")
         return found
 

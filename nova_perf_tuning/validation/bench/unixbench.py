@@ -99,7 +99,10 @@ class UnixBench(base.Benchmark):
         base.Integer("copies", "1", "copies of each test side by side", 1, 1024),
     )
     image_variant = "own"
-    marks = r"BYTE UNIX Benchmarks|System Benchmarks Index|Dhrystone 2 using register variables"
+    marks = (
+        r"BYTE UNIX Benchmarks|System Benchmarks Index|Dhrystone 2 using register variables"
+        r"|^[0-9]{1,5} CPUs? in system; running [0-9]"
+    )
     brought = f"unpack and make UnixBench 5.1.3 in {DIRECTORY}"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:

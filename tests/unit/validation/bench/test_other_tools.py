@@ -3,7 +3,7 @@
 
 import pathlib
 
-from nova_perf_tuning.validation.bench import foreign, pasted, plugins
+from nova_perf_tuning.validation.bench import base, foreign, pasted, plugins
 from nova_perf_tuning.validation.judge import outputs
 from tests.support import directories
 
@@ -26,6 +26,10 @@ LINES = {
     "wrk": "Running 30s test @ http://192.0.2.7/",
     "redis-benchmark": "====== SET ======",
     "CoreMark": "CoreMark Size    : 666",
+    "memtier_benchmark": "ALL STATS",
+    "DiskSpd": "Command Line: diskspd.exe -b8K -r -o32 file.dat",
+    "iozone": "\tIozone: Performance Test of File I/O",
+    "hackbench": "Running in process mode with 10 groups using 40 file descriptors each (== 400 tasks)",
 }
 
 
@@ -41,6 +45,14 @@ class OtherToolsTest(directories.DirectoryCase):
         for name, line in LINES.items():
             with self.subTest(name):
                 self.assertIn(f"lines of {name}, too", self.said(f"{text}\n{line}\n"))
+
+    def test_a_refusal_names_the_tool(self):
+        for name, line in LINES.items():
+            with self.subTest(name):
+                error = self.assertRaises(
+                    base.BenchmarkOutputError, plugins.recognise, f"{line}\n"
+                )
+                self.assertIn(f": it is of {name}; ", str(error))
 
     def test_a_tool_that_another_reader_reads_is_named(self):
         [path] = FIELD.glob("135-*.txt")

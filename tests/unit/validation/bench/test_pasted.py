@@ -31,6 +31,11 @@ def _wrapped(line, width):
     return "\n".join(lines)
 
 
+def _edited(text):
+    """Return a text as a word processor writes it."""
+    return text.replace("-", "\u2013").replace('"', "\u201d").replace("'", "\u2019")
+
+
 #: Name of a form -> what makes it of a text.
 FORMS = {
     "grep -n": _each(lambda at, line: f"{at}:{line}"),
@@ -68,6 +73,12 @@ FORMS = {
     "level and stream": _each(lambda at, line: f"12:06:53 DEBUG| [stdout] {line}"),
     "iperf3 -T": _each(lambda at, line: f"run-7:  {line}"),
     "line ends of a transcript": lambda text: text.replace("\n", "\r\r\n"),
+    "a block of Markdown": lambda text: f"I ran this:\n\n> ```text\n{text}\n> ```\n",
+    "empty lines between": lambda text: text.replace("\n", "\n\n"),
+    "line ends of HTML": lambda text: f"<pre>{text}".replace("\n", "<br>\n"),
+    "a prompt behind": lambda text: f"{text.rstrip()}\nuser@host:~$ ",
+    "thin spaces": lambda text: text.replace("  ", "\u2009\u2009"),
+    "dashes and quotes of an editor": _edited,
 }
 
 
