@@ -10,7 +10,12 @@ import sys
 
 SHORT = ("host", "agent", "fleet")
 ON_DEMAND = (
-    *("burst", "free_pages", "interference", "kit", "monte_carlo", "nova_xml"),
+    "burst",
+    "free_pages",
+    "interference",
+    "kit",
+    "monte_carlo",
+    "nova_xml",
     "sosreport",
 )
 
