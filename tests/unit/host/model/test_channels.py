@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of channels names what there is: facts, sets of the plan, settings, rules, and its page."""
 
+import dataclasses
 import pathlib
+import re
 
 from nova_perf_tuning.host.audit import runner
 from nova_perf_tuning.host.kinds import registry
@@ -10,6 +12,8 @@ from nova_perf_tuning.host.model.channels import CHANNELS, Channel, ComparedBy
 from nova_perf_tuning.host.plan import proof, reach
 from tests.support import hosts, testcase
 
+#: A name in a page: of a rule, a fact or a test.
+NAME = re.compile("``([^`]+)``")
 DOCUMENTATION = pathlib.Path(__file__).parents[4] / "doc" / "source"
 
 
@@ -45,6 +49,40 @@ class TableTest(testcase.TestCase):
             title = row.title.replace("*", "\\*")
             self.assertIn(f"   * - {number}\n     - {title}\n", page)
         self.assertIn("reference/channels", (DOCUMENTATION / "index.rst").read_text())
+
+
+class TestsTest(testcase.TestCase):
+    """The table for contributors: each channel with its fact, rules, tests and page."""
+
+    def setUp(self):
+        super().setUp()
+        page = DOCUMENTATION / "contributor" / "channels.rst"
+        self.rows = page.read_text().split("\n   * - ")[2:]
+
+    def test_each_channel_has_its_row(self):
+        facts = {field.name for field in dataclasses.fields(host_model.HostFacts)}
+        self.assertEqual(len(CHANNELS), len(self.rows))
+        for number, (text, row) in enumerate(zip(self.rows, CHANNELS, strict=True), 1):
+            with self.subTest(row.channel):
+                first, its_facts, proof, whats, _tests, page = text.split("\n     - ")
+                self.assertEqual((str(number), row.proof.value), (first, proof))
+                self.assertEqual([*row.kinds, *row.rules], NAME.findall(whats))
+                self.assertLessEqual(set(NAME.findall(its_facts)), facts)
+                if row.proof is ComparedBy.PLAN:
+                    self.assertNotEqual([], NAME.findall(its_facts))
+                name = page.strip().removeprefix(":doc:`").removesuffix("`")
+                self.assertTrue((DOCUMENTATION / "contributor" / f"{name}.rst").exists(), name)
+
+    def test_the_tests_are_there(self):
+        for text in self.rows:
+            tests = NAME.findall(text.split("\n     - ")[4])
+            self.assertNotEqual([], tests)
+            for dotted in tests:
+                with self.subTest(dotted):
+                    module, case, test = dotted.rsplit(".", 2)
+                    path = DOCUMENTATION.parents[1] / f"{module.replace('.', '/')}.py"
+                    _before, _line, body = path.read_text().partition(f"\nclass {case}(")
+                    self.assertIn(f"    def {test}(self)", body.partition("\nclass ")[0])
 
 
 class ReachTest(testcase.TestCase):
