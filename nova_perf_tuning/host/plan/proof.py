@@ -117,6 +117,8 @@ def _of_threads(
 
 def _without_left(what: str, users: _Users, left: Collection[str]) -> dict[str, _Users]:
     """Return users as ``what``, and as ``left`` those that the operator wants left alone."""
+    if not left:
+        return {what: users}
     others: dict[str, list[str]] = {}
     alone: dict[str, list[str]] = {}
     for text, names in users.items():
