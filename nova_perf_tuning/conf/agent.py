@@ -71,8 +71,8 @@ queues' masks (XPS and RPS) and its NAPI threads alone, too.
 
 Name here what another program places: a systemd ``.link`` file with ``IRQAffinity=``, a vendor's script, a storage
 appliance. ``nova-perf plan``, ``apply`` and ``audit`` of this host obey it too, and say which interrupts it names,
-and which patterns name nothing on this host (a typing error, or a device that comes later). What the agent had moved
-before is put back. ``apply --from FILE`` writes what the file says.
+and which patterns name nothing on this host (a typing error, or a device that comes later). With ``--sysroot`` they
+do not read it. What the agent had moved before is put back. ``apply --from FILE`` writes what the file says.
 """,
     ),
     cfg.FloatOpt(
