@@ -50,7 +50,10 @@ class _Formatter(logging.Formatter):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the agent and return its exit code: 0 when it was asked to stop, 3 when it cannot work."""
     streams.prepare()
-    args = _parser().parse_args(argv)
+    try:
+        args = _parser().parse_args(argv)
+    except SystemExit as stop:  # after --help
+        raise SystemExit(streams.exit_code("nova-perf-agent", int(stop.code or 0))) from None
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Formatter("%(levelname)s %(message)s"))
     logging.basicConfig(level=logging.DEBUG if args.debug else logging.INFO, handlers=[handler])

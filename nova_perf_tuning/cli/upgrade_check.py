@@ -188,6 +188,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     streams.prepare()
     try:
         code = _run(argv)
+    except SystemExit as stop:  # after --help
+        raise SystemExit(streams.exit_code("nova-perf-status", int(stop.code or 0))) from None
     except Exception as error:  # Python would end with 1: something to look at
         code = _broken(error)
     return streams.exit_code("nova-perf-status", code)

@@ -28,12 +28,14 @@ class ClosedTest(directories.DirectoryCase):
         budget = self.write_file(
             "budget.yaml", "budgets: [{benchmark: iperf3, arm: tuned, max_loss: 0.05}]"
         )
-        status = (sys.executable, "-m", "nova_perf_tuning.cli.upgrade_check", "upgrade", "check")
+        status = (sys.executable, "-m", "nova_perf_tuning.cli.upgrade_check")
         commands = (
             (*program.COMMAND, "evaluate", results, "--budget", budget, "--junit", junit),
             (*program.COMMAND, "plan", "--help"),
             (*program.COMMAND, "--version"),
-            status,
+            (*status, "upgrade", "check"),
+            (*status, "--help"),
+            (sys.executable, "-m", "nova_perf_tuning.agent.main", "--help"),
         )
         endings = {
             ">&-": (3, ": standard output: Bad file descriptor\n"),
