@@ -7,7 +7,7 @@ import dataclasses
 import difflib
 import functools
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import cpulist, errors, rules
@@ -352,6 +352,16 @@ class Host:
             if setting is not None:
                 settings.append(dataclasses.replace(setting, rule=rule))
         return settings
+
+    def has_planned(self, kind: str, targets: Collection[str]) -> bool:
+        """Whether all ``targets`` have the values already that the planner wants."""
+        if self.plan is None:
+            return False
+        there: set[str] = set()
+        for setting in self.plan.settings:
+            if setting.kind == kind and (kind, setting.target) not in self.planned:
+                there.add(setting.target)
+        return there.issuperset(targets)
 
     @functools.cached_property
     def left(self) -> frozenset[int]:

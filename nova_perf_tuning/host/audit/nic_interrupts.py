@@ -26,6 +26,10 @@ _NOWHERE: Final = (
     "first leave the host a housekeeping CPU (rule nova-cpu-sets); 'nova-perf plan{given}' says "
     "what stops it"
 )
+#: The kernel accepts a mask at once and moves the interrupt when it fires.
+_PENDING: Final = (
+    "nothing to write: their masks are right, and each moves when it fires the next time"
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -187,6 +191,8 @@ class NicInterruptRule(HostRule):
         remedy = judged.by_hand
         if wrong.isdisjoint(setting.target for setting in settings):
             settings = []
+        if host.has_planned("irq_affinity", wrong):
+            remedy = _PENDING
         if settings:
             remedy = f"nova-perf apply --rule {self.id}{GIVEN}  # 'nova-perf plan --all{GIVEN}' shows where to"
         speed = f"{nic.speed_mbps} Mbit/s" if nic.speed_mbps else "speed unknown"

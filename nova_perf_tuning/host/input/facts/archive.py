@@ -300,7 +300,10 @@ def _text(field: bytes) -> str:
 
 def _number(field: bytes) -> int:
     """:raises ValueError: it is no octal number; GNU tar writes no other below 8 GiB."""
-    return int(field.strip(b"\0 ") or b"0", 8)
+    digits = field.strip(b"\0 ") or b"0"
+    if digits.translate(None, b"01234567"):
+        raise ValueError("bad header")
+    return int(digits, 8)
 
 
 def _content(stream: BinaryIO, size: int) -> bytes:

@@ -42,6 +42,12 @@ class UnknownNamesTest(testcase.TestCase):
             with self.subTest(rule, cpus=cpus):
                 self.assertEqual(expected, self.verdict(rule, *cpus))
 
+    def test_an_interrupt_that_has_not_fired_since_its_mask_was_written(self) -> None:
+        moving: hosts.Tree = {"proc/irq/40/effective_affinity_list": "2\n"}
+        (finding,) = audit_cases.judge("nic-irq-on-dedicated", moving).findings
+        self.assertIn("each moves when it fires the next time", finding.remedy)
+        self.assertEqual((), tuple(finding.settings))
+
     def test_a_nic_without_interrupts_is_unknown(self) -> None:
         for rule in ("nic-irq-on-dedicated", "nic-irq-on-cpu0", "nic-irq-remote-node"):
             with self.subTest(rule):

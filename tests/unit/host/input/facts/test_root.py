@@ -272,6 +272,12 @@ class TestArchive(testcase.TestCase):
                 error = self.assertRaises(FactsError, reader.read_host, good)
                 self.assertNotIn("\n", str(error))
 
+    def test_a_file_of_another_kind_is_refused_without_words_of_python(self) -> None:
+        path = self.make([("sys/value", b"1")])
+        pathlib.Path(path).write_bytes(b"mGnBAPEq" * 200)
+        error = str(self.assertRaises(FactsError, archive.ArchiveRoot, path))
+        self.assertIn("no recorded host or sosreport, or damaged (bad header)", error)
+
     def test_huge_archive_is_refused(self) -> None:
         self.assertEqual(256 << 20, archive.MAX_BYTES)
         path = self.make([("sys/value", b"7\n")], "w")
