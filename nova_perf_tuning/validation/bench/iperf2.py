@@ -18,6 +18,10 @@ _CONNECTED: Final = re.compile(
     r" port ([0-9]{1,5})\b"
 )
 _SERVER_REPORT: Final = re.compile(r"^\[[ ]*(\*?[0-9]{1,5})\] Server Report:")
+#: A line of figures, whether or not they can be read.
+_ANY_ROW: Final = re.compile(
+    r"^\[[ ]*(?:\*?[0-9]{1,5}|SUM)\][ ]+[0-9.]{3,12}[ ]*-[ ]*[0-9.]{3,12}[ ]+sec[ ]"
+)
 _DATAGRAM: Final = re.compile(r"^(?:Sending|Receiving) ([0-9]{1,6}) byte datagrams")
 _FAILED: Final = re.compile(r"^.{0,80}(?:connect failed|bind failed|tcp connect failed).{0,160}$")
 #: A row of -y C: time, both ends, stream, interval, bytes; since 2.1.9 with a zone, since 2.2 with a head.
@@ -176,6 +180,8 @@ class Iperf2(base.ForeignTool):
                 continue
             row = iperf_rows.row(line)
             if row is None:
+                if reported and _ANY_ROW.match(line):
+                    raise self.fault(f"the server's report has no rate: '{one_line(line, 100)}'")
                 continue
             name = of_stream.get(row.stream, _FORWARD)
             direction = by_name.setdefault(name, _Direction(name))
@@ -219,6 +225,11 @@ class Iperf2(base.ForeignTool):
         if counts:
             lost = sum(lost for _jitter, lost, _counted in counts)
             counted = sum(counted for _jitter, _lost, counted in counts)
+            if lost > counted:
+                raise self.fault(
+                    f"{lost:.0f} datagrams of {counted:.0f} are lost: the server's report"
+                    " contradicts itself"
+                )
             readings.append(base.Reading("lost", "datagrams", "lower", lost))
             if counted:
                 share = self.check_number("lost", 100 * lost / counted)
@@ -279,9 +290,10 @@ class Iperf2(base.ForeignTool):
     def _check_sum(self, direction: _Direction, total: IperfRow, rows: Sequence[IperfRow]) -> None:
         """Refuse a sum that is not that of its streams, as servers of iperf 2 before 2.1 print it."""
         single = [row for row in rows if row.stream != iperf_rows.SUM]
-        if total.stream != iperf_rows.SUM or len(single) < direction.streams:
+        ended = [row for row in single if row.end > 0.9 * total.end]
+        if total.stream != iperf_rows.SUM or len(ended) < direction.streams:
             return
-        amount = sum(row.amount for row in single)
+        amount = sum(row.amount for row in ended)
         if abs(total.amount - amount) > _SUM_AGREES * amount:
             raise self.fault(
                 f"[SUM] has {total.amount / 1e6:g} MB, and its streams together {amount / 1e6:g} MB:"

@@ -179,6 +179,12 @@ def read_cyclictest(tool: base.Benchmark, text: str) -> Cyclictest:
         )
     if not threads:
         raise tool.fault(f"the output is cut off: no line of a thread{tool.wanted_form()}")
+    summed_up = len(summaries.get("Max Latencies", ()))
+    if summed_up > len(threads):
+        raise tool.fault(
+            f"the output is cut off: lines of {len(threads)} of the {summed_up} threads that stand"
+            " below the histogram"
+        )
     numbers = sorted(int(thread.number) for thread in threads)
     if numbers != list(range(len(threads))):
         raise tool.fault(f"threads are missing: {len(threads)} lines, the last of {numbers[-1]}")

@@ -134,6 +134,10 @@ class Sysbench(base.Benchmark):
         """Return the figure of the one line ``name: FORM``; ``form`` is a pattern with one group."""
         return self.labelled(text, rf"^[ \t]*{name}:[ \t]*{form}", name)
 
+    def has_time(self, text: str) -> bool:
+        """Return whether a report says how long its run was."""
+        return True
+
     def seconds(self, text: str) -> float:
         """Return the length of the run; sysbench 1.1 gives it another name than 1.0."""
         form = rf"^[ \t]*(?:total time|time elapsed):[ \t]*{base.NUMBER}s{END}"
@@ -213,7 +217,8 @@ class Sysbench(base.Benchmark):
             value = pasted.option(words, *options)
             if value is not None:
                 workload.setdefault(name, one_line(value, 60))
-        workload["seconds"] = f"{self.seconds(text):g}"
+        if self.has_time(text):
+            workload["seconds"] = f"{self.seconds(text):g}"
         return workload
 
     def transactions(self, text: str) -> list[base.Reading]:

@@ -122,6 +122,17 @@ class FileIo(_Report):
     needed = ("pattern", "block size", "total size")
     reads_old = True
 
+    def check(self, text: str) -> None:
+        if self.has_time(text):
+            super().check(text)
+        else:
+            self.check_output(text)
+
+    def has_time(self, text: str) -> bool:
+        """Return whether a report says how long its run was; that of 1.1 has neither time nor events."""
+        timed = re.search(r"^[ \t]*(?:total time|time elapsed):", text, re.MULTILINE)
+        return timed is not None or not _NEW_IO.search(text)
+
     def parse(self, output: str) -> list[base.Reading]:
         self.check(output)
         if re.search(_OLD_COUNTS, output, re.MULTILINE):
@@ -188,6 +199,8 @@ class FileIo(_Report):
         rows = _NEW_IO.findall(text)
         rates = {way: float(rate) for way, rate, _moved in rows}
         moved = {way: float(amount) for way, _rate, amount in rows if amount}
+        if len(rows) > 3:
+            raise self.fault(f"the text has {len(rows) // 3} reports of sysbench; keep one")
         if set(rates) != {"read", "write", "fsync"} or len(rows) != 3:
             raise self.fault(f"the output is cut off: {len(rows)} of 3 lines with IOPS")
         return rates, moved

@@ -21,6 +21,21 @@ IPERF2_SUM = """Server listening on TCP port 5001
 [  4]  0.0- 4.0 sec  825856 KBytes  1690728 Kbits/sec
 [SUM]  0.0- 4.0 sec  1057980 KBytes  2165942 Kbits/sec
 """
+#: Of iperf 2.1, which sums up the streams alone.
+IPERF2_UDP = """Client connecting to 192.0.2.1, UDP port 5201 to 5202
+Sending 1470 byte datagrams, IPG target: 1127.27 us (kalman adjust)
+[  1] local 192.0.2.2 port 52714 connected with 192.0.2.1 port 5201
+[  2] local 192.0.2.2 port 52715 connected with 192.0.2.1 port 5202
+[ ID] Interval            Transfer     Bandwidth       Write/Err/Timeo
+[  1]  0.00-1.00 sec  0.875 MBytes  7.34 Mbits/sec  625/0/0
+[  2]  0.00-1.00 sec  0.875 MBytes  7.34 Mbits/sec  625/0/0
+[SUM]  0.00-10.00 sec  16.7 MBytes  14.0 Mbits/sec  11907/0/0
+[  1] Server Report:
+[ ID] Interval            Transfer     Bandwidth        Jitter   Lost/Total  Datagrams
+[  1]  0.00-10.03 sec  5.14 MBytes  4.30 Mbits/sec  10.088 ms 2461/6129 (40%)
+[  2] Server Report:
+[  2]  0.00-10.03 sec  4.63 MBytes  3.87 Mbits/sec   5.422 ms 2481/5780 (43%)
+"""
 IPERF3_CPU = """[  5] local 192.0.2.1 port 5901 connected to 192.0.2.2 port 37988
 Starting Test: protocol: TCP, 1 streams, 131072 byte blocks, omitting 0 seconds, 10 second test
 [ ID] Interval           Transfer     Bitrate
@@ -72,6 +87,36 @@ General statistics:        -- of the run
 Threads fairness:                -- how even
     events (avg/stddev):           2461.8320/34.60      -- each
     execution time (avg/stddev):   3601.1239/0.63    -- each
+"""
+SYSBENCH_FILES = """  sysbench 1.1.0-df89d34 (using bundled LuaJIT 2.1.0-beta3)
+
+  Number of threads: 128
+  64GiB total file size
+  Block size 16KiB
+  Doing sequential write (creation) test
+
+  Throughput:
+           read:  IOPS=0.00 0.00 MiB/s (0.00 MB/s)
+           write: IOPS=31961.19 499.39 MiB/s (523.65 MB/s)
+           fsync: IOPS=327500.24
+
+  Latency (ms):
+           min:                                  0.00
+           avg:                                  0.33
+           max:                                920.89
+           95th percentile:                      0.33
+           sum:                            71212319.19
+"""
+CYCLICTEST = """T: 0 (148604) P:98 I:1000 C:    261 Min:     10 Act:   17 Avg:   16 Max:      12
+T: 1 (148605) P:98 I:1000 C:    263 Min:     10 Act:   14 Avg:   14 Max:      11
+# Histogram
+000010 000011   000005
+000011 000250   000258
+000012 000001   000000
+# Min Latencies: 00010 00010
+# Avg Latencies: 00016 00014
+# Max Latencies: 00012 00011
+# Histogram Overflows: 00000 00000
 """
 TIMERLAT = """# RTLA timerlat histogram
 # Time unit is microseconds (us)
@@ -129,6 +174,25 @@ class FoundFormsTest(testcase.TestCase):
         _report, figures = read(right)
         self.assertEqual(1690.728, figures["throughput"])
 
+    def test_reports_of_servers_of_iperf_2(self):
+        _report, figures = read(IPERF2_UDP)
+        self.assertAlmostEqual(8.17, figures["throughput"])
+        self.assertEqual((14, 4942), (figures["sent_throughput"], figures["lost"]))
+        more = IPERF2_UDP.replace("2461/6129", "26461/6129")
+        self.assert_refused(more, "28942 datagrams of 11909 are lost")
+        none = IPERF2_UDP.replace("4.63 MBytes  3.87 Mbits/sec", "0.000 Bytes  -nan bits/sec")
+        self.assert_refused(none, "the server's report has no rate: '[ 2] 0.00-10.03 sec")
+
+    def test_files_of_sysbench_1_1(self):
+        """Its report ends with the latencies: it has no time and no number of events."""
+        report, figures = read(SYSBENCH_FILES)
+        self.assertEqual(
+            (31_961.19, 0.33), (figures["requests_per_second"], figures["latency_p95"])
+        )
+        self.assertEqual("128", report.workload["threads"])
+        self.assertNotIn("seconds", report.workload)
+        self.assert_refused(SYSBENCH_FILES * 2, "2 reports of sysbench")
+
     def test_whose_cpu_a_text_of_iperf3_has(self):
         server = "Server listening on 5901\nAccepted connection from 192.0.2.2, port 37974\n"
         _report, figures = read(server + IPERF3_CPU)
@@ -175,6 +239,19 @@ class FoundFormsTest(testcase.TestCase):
             tuple(figures[name] for name in ("transactions_per_second", "latency_mean")),
         )
         self.assertEqual(3265.01, figures["latency_p99"])
+
+    def test_a_thread_that_stands_below_the_histogram_alone(self):
+        _report, figures = read(CYCLICTEST)
+        self.assertEqual(12, figures["latency_max"])
+        lines = CYCLICTEST.split("\n")
+        self.assert_refused("\n".join(lines[:1] + lines[2:]), "lines of 1 of the 2 threads")
+
+    def test_the_last_interval_of_tpcc_is_not_the_run(self):
+        interval = " 360, trx: 675, 95%: 136.871, 99%: 165.425, max_rt: 249.625, 673|147.049\n"
+        _report, figures = read(interval + TPCC)
+        self.assertNotIn("new_order_latency_p95", figures)
+        _report, figures = read(interval.replace("trx: 675", "trx: 16605") + TPCC)
+        self.assertEqual(136.871, figures["new_order_latency_p95"])
 
     def test_wide_buckets_of_timerlat(self):
         report, figures = read(TIMERLAT)
