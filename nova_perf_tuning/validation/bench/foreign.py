@@ -55,6 +55,7 @@ UNREAD: Final[Mapping[str, str]] = {
     "wrk": r"Running [0-9]{1,6}[smh] test @ ",
     "redis-benchmark": r"====== [A-Z]{3,20}.{0,80} ======$|\"test\",\"rps\",",
     "CoreMark": r"CoreMark Size ",
+    "nuttcp": r"[ ]*[0-9.]{1,12} MB /[ ]+[0-9.]{1,9} sec =",
     "memtier_benchmark": r"ALL STATS$",
     "DiskSpd": r".{0,200}\bdiskspd\b",
     "iozone": r"[ \t]*Iozone: Performance Test of File I/O",

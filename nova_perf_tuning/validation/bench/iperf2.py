@@ -18,6 +18,8 @@ _CONNECTED: Final = re.compile(
     r" port ([0-9]{1,5})\b"
 )
 _SERVER_REPORT: Final = re.compile(r"^\[[ ]*(\*?[0-9]{1,5})\] Server Report:")
+#: Writes and retransmits behind the figures of -e.
+_RETRIES: Final = re.compile(r"^[0-9]{1,12}/[0-9]{1,9}[ ]+([0-9]{1,9})(?:[ ]|$)")
 #: A line of figures, whether or not they can be read.
 _ANY_ROW: Final = re.compile(
     r"^\[[ ]*(?:\*?[0-9]{1,5}|SUM)\][ ]+[0-9.]{3,12}[ ]*-[ ]*[0-9.]{3,12}[ ]+sec[ ]"
@@ -155,7 +157,8 @@ class Iperf2(base.ForeignTool):
             shown.remarks["both_directions"] = "the test has both directions: none is judged"
         if any(direction.by_sender and not direction.reports for direction in directions):
             shown.left_out.append("what the receiver counted: iperf 2's sender does not print it")
-        if any(" Rtry" in line for line in lines):
+        again = any(reading.metric.endswith("retransmits") for reading in shown.readings)
+        if not again and any(" Rtry" in line for line in lines):
             shown.left_out.append("retransmits (Rtry)")
         self._add_rate(shown, lines, directions)
         if any(len(direction.reports) > 1 for direction in directions):
@@ -220,6 +223,11 @@ class Iperf2(base.ForeignTool):
         if reports:
             readings.append(base.Reading("sent_throughput", "Mbit/s", "higher", total.rate / 1e6))
         readings.append(base.Reading("transferred", "Gbit", "higher", total.amount * 8 / 1e9))
+        again = _RETRIES.match(total.rest)
+        # A number at the end of a text may be cut off.
+        whole = iperf_rows.row(lines[-1]) != total
+        if again and whole and any(" Rtry" in line for line in lines):
+            readings.append(base.Reading("retransmits", "segments", "lower", float(again[1])))
         if len(counts) == 1:
             readings.append(base.Reading("jitter", "ms", "lower", counts[0][0]))
         if counts:

@@ -5,7 +5,10 @@ _DD = ("no flag", "oflag=direct", "conv=fsync", "conv=fdatasync", "oflag=sync")
 
 #: Case -> kind, and the metric of each of the answer's figures.
 READ = {
-    "outputs5/134": ("iperf2", {"sent throughput (client to server)": "throughput"}),
+    "outputs5/134": (
+        "iperf2",
+        {"sent throughput (client to server)": "throughput", "TCP retries": "retransmits"},
+    ),
     "outputs5/137": (
         "netperf",
         {
@@ -52,7 +55,6 @@ READ = {
 }
 #: Figures of an answer that a remark has, or that are left out by name.
 LEFT_OUT = {
-    "outputs5/134": ("TCP retries",),
     "outputs5/139": ("events per second",),
     "outputs5/143": ("histogram overflows",),
 }
@@ -71,7 +73,7 @@ REMARKS = {
 }
 #: Case -> words of what is named as left out.
 NAMED = {
-    "outputs5/134": ("retransmits (Rtry)", "round trip times"),
+    "outputs5/134": ("round trip times",),
     "outputs5/139": ("'events_per_second'",),
     "outputs5/143": ("percentiles",),
 }

@@ -404,7 +404,9 @@ class Iperf2Test(testcase.TestCase):
             self.HEADS.partition("\n")[2] + self.OUT + rows.replace("bits/sec", "bits/sec 9/0  2")
         )
         report, figures = shown(text, "iperf2")
-        self.assertEqual(65.1, figures["throughput"])
+        self.assertEqual((65.1, 2), (figures["throughput"], figures["retransmits"]))
+        report, figures = shown(text.replace("9/0  2", "9/0"), "iperf2")
+        self.assertNotIn("retransmits", figures)
         self.assertIn("retransmits (Rtry)", report.left_out)
 
     def test_a_rate_is_reached_or_not(self):

@@ -26,6 +26,7 @@ LINES = {
     "wrk": "Running 30s test @ http://192.0.2.7/",
     "redis-benchmark": "====== SET ======",
     "CoreMark": "CoreMark Size    : 666",
+    "nuttcp": "2197.0657 MB /  10.00 sec = 1842.3790 Mbps 8 %TX 90 %RX 90 retrans 0.50 msRTT",
     "memtier_benchmark": "ALL STATS",
     "DiskSpd": "Command Line: diskspd.exe -b8K -r -o32 file.dat",
     "iozone": "\tIozone: Performance Test of File I/O",
