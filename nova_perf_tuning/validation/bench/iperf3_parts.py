@@ -13,6 +13,9 @@ SENDER: Final = "sender"
 RECEIVER: Final = "receiver"
 #: Before the totals of iperf3 3.0 and its versions before.
 SUMMARY: Final = "Test Complete. Summary Results:"
+DONE: Final = "iperf Done."
+#: Before what the server has printed (--get-server-output), which follows the totals of each direction.
+SERVER_OUTPUT: Final = "Server output:"
 #: What ``-T`` puts before each line of figures.
 TITLED: Final = re.compile(r"^([\w.-]{1,40}):[ ]+(?=\[)")
 
@@ -23,7 +26,7 @@ def command(text: str) -> list[str]:
 
 def tests(text: str) -> list[list[str]]:
     """Return the lines of each test, of a client with the command line before it."""
-    lines = unwrapped(pasted.lines_of(text))
+    lines = _of_one_side(unwrapped(pasted.lines_of(text)))
     starts: list[int] = []
     # A command begins a test, unless another command follows before any figure.
     begun = False
@@ -47,6 +50,22 @@ def tests(text: str) -> list[list[str]]:
         return [lines]
     ends = [*starts[1:], len(lines)]
     return [lines[begin:end] for begin, end in zip(starts, ends, strict=True)]
+
+
+def _of_one_side(lines: Sequence[str]) -> list[str]:
+    """Return a client's lines without those that the server has sent it, but the line before them."""
+    kept: list[str] = []
+    of_server = False
+    for line in lines:
+        row = iperf_rows.row(line)
+        if line == DONE or (row is not None and row.role.endswith("C")):
+            of_server = False
+        elif CONNECTING.match(line) or "-c" in command(line):
+            of_server = False
+        if not of_server:
+            kept.append(line)
+        of_server = of_server or line == SERVER_OUTPUT
+    return kept
 
 
 def titled(text: str) -> dict[str, list[str]]:

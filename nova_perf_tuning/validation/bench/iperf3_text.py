@@ -15,6 +15,7 @@ _MARKS: Final = re.compile(
     r"|Server listening on [0-9]{1,5}.*"
     r"|\[ ?ID\](?:\[Role\])?[ ]+Interval[ ]+Transfer[ ]+Bitrate.*"
     r"|Test Complete\. Summary Results:"
+    r"|\[[ ]*(?:[0-9]{1,5}|SUM)\]\[[TR]X-[CS]\][ ].*"
     r"|\[[ ]*(?:[0-9]{1,5}|SUM)\].{1,200}[ ](?:sender|receiver))$",
     re.MULTILINE,
 )
@@ -47,7 +48,6 @@ _HEADING: Final = re.compile(
 _STOPPED: Final = re.compile(
     r"^iperf3: (?:interrupt - )?(the (?:client|server) has terminated.{0,80})$"
 )
-_SERVER_OUTPUT: Final = "Server output:"
 #: What iperf3 sends of UDP where -b does not say it.
 _DEFAULT_RATE: Final = "1M"
 
@@ -171,8 +171,10 @@ def _test_text(lines: Sequence[str]) -> _TestText:
     client: bool | None = None
     if any(iperf3_parts.ACCEPTED.match(line) or _LISTENING.match(line) for line in lines):
         client = False
+    if any(row.role.endswith("S") for row in map(iperf_rows.row, lines) if row is not None):
+        client = False
     words = iperf3_parts.command("\n".join(lines))
-    done = any(iperf3_parts.CONNECTING.match(line) or line == "iperf Done." for line in lines)
+    done = any(iperf3_parts.CONNECTING.match(line) or line == iperf3_parts.DONE for line in lines)
     if done or pasted.option(words, "-c", "--client") is not None:
         client = True
     found = _TestText(list(lines), client)
@@ -206,8 +208,8 @@ def _report_test(tool: base.Benchmark, lines: Sequence[str]) -> base.BenchmarkRe
     if is_udp(text) != udp:
         raise tool.fault("the output is of a test of the other protocol (TCP or UDP)")
     shown = base.BenchmarkReport()
-    if _SERVER_OUTPUT in lines:
-        lines = lines[: lines.index(_SERVER_OUTPUT)]
+    if iperf3_parts.SERVER_OUTPUT in lines:
+        lines = [line for line in lines if line != iperf3_parts.SERVER_OUTPUT]
         shown.left_out.append("the server's own output (--get-server-output)")
     test = _test_text(lines)
     directions = _directions(tool, test)
@@ -425,7 +427,7 @@ def _direction(
 def _old_udp(tool: base.Benchmark, test: _TestText) -> _Direction | None:
     """Return the total of iperf3 3.0 and 3.1, which print one line: the sender's rate, the receiver's losses."""
     lines = test.lines
-    if "iperf Done." not in lines and iperf3_parts.SUMMARY not in lines:
+    if iperf3_parts.DONE not in lines and iperf3_parts.SUMMARY not in lines:
         return None
     if iperf3_parts.SUMMARY in lines:
         lines = lines[lines.index(iperf3_parts.SUMMARY) :]
@@ -498,7 +500,7 @@ def _cpu(test: _TestText) -> list[base.Reading]:
     roles = {row.role[-1:] for row in map(iperf_rows.row, test.lines) if row is not None}
     if test.client or "C" in roles:
         here, there = "client_cpu", "server_cpu"
-    elif test.client is False or "S" in roles:
+    elif test.client is False:
         here, there = "server_cpu", "client_cpu"
     for line in test.lines:
         found = _CPU.match(line)

@@ -36,6 +36,33 @@ Sending 1470 byte datagrams, IPG target: 1127.27 us (kalman adjust)
 [  2] Server Report:
 [  2]  0.00-10.03 sec  4.63 MBytes  3.87 Mbits/sec   5.422 ms 2481/5780 (43%)
 """
+IPERF3_SERVER = """[SUM][RX-S]   0.00-18.00  sec  1.50 GBytes   715 Mbits/sec
+    receiver
+
+[SUM][TX-S]   0.00-18.00  sec  1.55 GBytes   742 Mbits/sec  6996
+     sender
+"""
+#: Of --bidir and --get-server-output: what the server printed follows the totals of each direction.
+IPERF3_BOTH = """Connecting to host 192.0.2.84, port 30002
+[  5] local 192.0.2.1 port 46792 connected to 192.0.2.84 port 30002
+[  7] local 192.0.2.1 port 46798 connected to 192.0.2.84 port 30002
+[ ID][Role] Interval           Transfer     Bitrate         Retr
+[  5][TX-C]   0.00-10.00  sec   596 MBytes  499988 Kbits/sec    3             sender
+[  5][TX-C]   0.00-10.00  sec   596 MBytes  499977 Kbits/sec                  receiver
+
+Server output:
+Accepted connection from 192.0.2.1, port 46786
+[  5] local 192.0.2.84 port 30002 connected to 192.0.2.1 port 46792
+[  8] local 192.0.2.84 port 30002 connected to 192.0.2.1 port 46798
+[ ID][Role] Interval           Transfer     Bitrate         Retr  Cwnd
+[  5][RX-S]   0.00-10.00  sec   596 MBytes  499970 Kbits/sec                  receiver
+[  8][TX-S]   0.00-10.00  sec   596 MBytes  499971 Kbits/sec    7             sender
+
+[  7][RX-C]   0.00-10.00  sec   596 MBytes  499990 Kbits/sec    1             sender
+[  7][RX-C]   0.00-10.00  sec   596 MBytes  499982 Kbits/sec                  receiver
+
+iperf Done.
+"""
 IPERF3_CPU = """[  5] local 192.0.2.1 port 5901 connected to 192.0.2.2 port 37988
 Starting Test: protocol: TCP, 1 streams, 131072 byte blocks, omitting 0 seconds, 10 second test
 [ ID] Interval           Transfer     Bitrate
@@ -192,6 +219,19 @@ class FoundFormsTest(testcase.TestCase):
         self.assertEqual("128", report.workload["threads"])
         self.assertNotIn("seconds", report.workload)
         self.assert_refused(SYSBENCH_FILES * 2, "2 reports of sysbench")
+
+    def test_roles_say_which_side_printed_a_text_of_iperf3(self):
+        _report, figures = read(IPERF3_SERVER)
+        self.assertEqual(715, figures["client_to_server_throughput"])
+        self.assertEqual(742, figures["server_to_client_sent_throughput"])
+        self.assertEqual(6996, figures["server_to_client_retransmits"])
+
+    def test_both_directions_around_the_server_s_own_output(self):
+        report, figures = read(IPERF3_BOTH)
+        self.assertEqual(499.977, figures["client_to_server_throughput"])
+        self.assertEqual(499.982, figures["server_to_client_throughput"])
+        self.assertEqual(1, figures["server_to_client_retransmits"])
+        self.assertIn("the server's own output (--get-server-output)", report.left_out)
 
     def test_whose_cpu_a_text_of_iperf3_has(self):
         server = "Server listening on 5901\nAccepted connection from 192.0.2.2, port 37974\n"
