@@ -14,7 +14,7 @@ import types
 from nova_perf_tuning.agent import metrics
 from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.host.transaction import apply
-from tests.support import agent_samples, directories, patience, sysroots, testcase
+from tests.support import agent_samples, directories, patience, program, sysroots, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 BIN = pathlib.Path(sys.executable).parent
@@ -143,6 +143,46 @@ class PlaybooksTest(directories.DirectoryCase):
         )
         self.assertFalse(any(path.exists() for path in self.config.values()))
         self.assertEqual({"canary": 0}, self.play("rollback", "--limit", "canary")[2])
+
+    def run_agent(self, host, mode):
+        """Start an agent on a host and wait for its first pass; return it and what it says of itself."""
+        config = self.write_file("agent.conf", f"[agent]\nmode = {mode}\n")
+        root = ["--sysroot", self.roots[host]]
+        argv = [sys.executable, "-m", "nova_perf_tuning.agent.main", *root]
+        process = subprocess.Popen([*argv, "--config-file", config], stderr=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+
+        def state():
+            return program.document(self, "status", *root)["agent"]
+
+        patience.until(lambda: (state() or {}).get("mode") == mode, f"an agent that {mode}s")
+        return process, state()
+
+    def test_observation_shows_what_would_change_and_writes_no_setting(self):
+        before, files = self.hosts(), self.written()
+        code, output, changed = self.play("observe", "--check", "--limit", "canary")
+        self.assertEqual((0, files), (code, self.written()), output)
+        self.assertIn("canary: no agent observes; the plan would change 9 of 9 settings: ", output)
+        code, output, changed = self.play("observe")
+        self.assertEqual((0, {"canary", "other"}), (code, set(changed)), output)
+        self.assertEqual(before, self.hosts())
+        self.assertTrue(all(path.exists() for path in self.config.values()))
+        process, state = self.run_agent("canary", "observe")
+        code, output, changed = self.play("observe", "--limit", "canary")
+        self.assertEqual((0, {"canary": 0}), (code, changed), output)
+        count, rules = sum(state["would_change"].values()), sorted(state["would_change"].items())
+        shown = ", ".join(f"{rule} {number}" for rule, number in rules)
+        whole = f"canary: the agent would change {count} of {count} settings for 2 guests: {shown}"
+        self.assertIn(whole, " ".join(output.split()))
+        process.terminate()
+        process.wait()
+        self.assertEqual(before, self.hosts())
+        self.run_agent("canary", "enforce")
+        files = self.written()
+        code, output, changed = self.play("observe", "--limit", "canary")
+        self.assertEqual((2, {"canary": 0}), (code, changed), output)
+        self.assertIn("nova-perf-agent keeps canary tuned; to observe instead", output)
 
     def agent_of(self, host, *, fought):
         """Serve the metrics of an agent of a host; return their address.
