@@ -6,7 +6,7 @@
     doc/make_reference.py --check    name the pages that are behind the code, and end with 1
 
 A part stands in a page between two comments, of which the first names it. The modules in doc/generators make the
-parts. It needs the extras agent, validation and cloud.
+parts. It needs the extras agent, validation, cloud and test.
 """
 
 import argparse
@@ -22,6 +22,7 @@ import command_reference  # noqa: E402
 import metric_reference  # noqa: E402
 import placement_figures  # noqa: E402
 import published_figures  # noqa: E402
+import sosreport_rules  # noqa: E402
 
 PARTS = {
     **code_reference.PARTS,
@@ -29,6 +30,7 @@ PARTS = {
     **metric_reference.PARTS,
     **placement_figures.PARTS,
     **published_figures.PARTS,
+    **sosreport_rules.PARTS,
 }
 END = ".. end of what doc/make_reference.py made"
 #: A part that was not made yet has no end; the next one is not taken for it.

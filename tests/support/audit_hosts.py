@@ -58,9 +58,16 @@ def changed(tree: Tree, changes: Tree) -> dict[str, str | None]:
 
 def grow(test: testcase.TestCase, tree: Tree) -> str:
     """Write a host into a directory that is removed after ``test``, and return its root."""
-    return trees.grow(
-        test, {path: None if text == DIRECTORY else text for path, text in tree.items()}, end=""
-    )
+    return trees.grow(test, _plain(tree), end="")
+
+
+def write(directory: str, tree: Tree) -> None:
+    """Write a host into a directory."""
+    trees.write(directory, _plain(tree), end="")
+
+
+def _plain(tree: Tree) -> Tree:
+    return {path: None if text == DIRECTORY else text for path, text in tree.items()}
 
 
 def content(root: str) -> dict[str, bytes | None]:

@@ -23,6 +23,12 @@ def grow(test: testcase.TestCase, tree: Tree, end: str = "\n") -> str:
     directory = test.enterContext(
         tempfile.TemporaryDirectory(prefix="nova-perf-tree-", dir=workplace())
     )
+    write(directory, tree, end)
+    return directory
+
+
+def write(directory: str, tree: Tree, end: str = "\n") -> None:
+    """Write ``tree`` into a directory, see :func:`grow`."""
     for path, text in tree.items():
         place = os.path.join(directory, path)
         os.makedirs(place if text is DIRECTORY else os.path.dirname(place), exist_ok=True)
@@ -33,7 +39,6 @@ def grow(test: testcase.TestCase, tree: Tree, end: str = "\n") -> str:
         else:
             with open(place, "w") as file:
                 file.write(text + end)
-    return directory
 
 
 def cpus(count: int) -> dict[str, str | None]:

@@ -69,7 +69,7 @@ class ReferencePagesTest(directories.DirectoryCase):
         self.assertEqual(journal.AGENT_KINDS, agents)
 
     def test_a_part_that_is_behind_is_named_and_written_and_others_stay(self):
-        for name in ("doc/generators", "doc/make_reference.py", "nova_perf_tuning"):
+        for name in ("doc/generators", "doc/make_reference.py", "nova_perf_tuning", "tests"):
             (self.directory / name).parent.mkdir(exist_ok=True)
             if name.endswith(".py"):
                 shutil.copy(TOP / name, self.directory / name)
@@ -104,7 +104,7 @@ class ReferencePagesTest(directories.DirectoryCase):
         data = self.directory / "doc/source/data"
         data.mkdir(parents=True)
         (data / "placement.json").write_text(json.dumps(results))
-        for name in ("doc/generators", "nova_perf_tuning"):
+        for name in ("doc/generators", "nova_perf_tuning", "tests"):
             (self.directory / name).symlink_to(TOP / name)
         shutil.copy(PROGRAM, self.directory / "doc")
         page = self.directory / "doc/source/page.rst"

@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import tempfile
 
+from nova_perf_tuning import rules
+from nova_perf_tuning.host.audit import runner
 from nova_perf_tuning.host.input.facts import reader
 from nova_perf_tuning.host.model import host_model
 from tests.support import patience, program, sos_program, testcase
@@ -90,3 +92,21 @@ class SosreportTest(testcase.TestCase):
         ]
         self.assertEqual(found[0], found[1])
         self.assertEqual(documents[0]["clean"], documents[1]["clean"])
+
+    def test_each_rule_is_judged_or_says_what_is_lacking(self) -> None:
+        done = program.nova_perf("audit", "--sysroot", self.archive, "-f", "json")
+        document = program.json.loads(done.stdout)
+        judged = {finding["rule"] for finding in document["findings"]} | set(document["clean"])
+        unjudged = {unknown["rule"]: unknown for unknown in document["unknown"]}
+        self.assertEqual({rule.id for rule in runner.load()}, judged | set(unjudged))
+        self.assertEqual([], document["failed"])
+        lacking: list[str] = []
+        for rule, unknown in unjudged.items():
+            if unknown["code"] == rules.NoDataError.code:
+                lacking.append(rule)
+                self.assertRegex(unknown["reason"], "nova-perf record FILE|give --rtt", rule)
+        rest = len(unjudged) - len(lacking)
+        print(
+            f"NOTE: sosreport of this machine: {len(judged)} rules judged, {rest} do not apply, "
+            f"{len(lacking)} lack their data: {', '.join(sorted(lacking))}"
+        )
