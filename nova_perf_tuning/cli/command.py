@@ -23,6 +23,8 @@ _FIELD, _WHOLE_FIELD = 60, 2000
 #: On a terminal: least width of a column of longer texts; longest word that widens its column, and
 #: the last column, where longer ones are not broken.
 _NARROW, _WORD, _LAST_WORD = 10, 36, 20
+#: A field without a value.
+_NOTHING = "-"
 #: Between two columns.
 _GAP = "  "
 
@@ -149,7 +151,8 @@ def print_table(
 
     On a terminal columns are narrowed until the table fits, and a field that is wider than its
     column goes on below itself. Columns for which there is no room follow in a second
-    table, again after the first column. Elsewhere each row is one line.
+    table, again after the first column, without rows that have nothing there. Elsewhere each row
+    is one line.
 
     cliff's table serves the commands of the openstack program, where its frames are usual. It
     cannot serve here: it continues a wide field in the next line after any hyphen, so that a range
@@ -183,7 +186,7 @@ def print_known(
     """Print a table without the columns, but the first, that have nothing in any row."""
     places = [0]
     for place in range(1, len(head)):
-        if any(row[place] not in (None, "", "-") for row in rows):
+        if any(row[place] not in (None, "", _NOTHING) for row in rows):
             places.append(place)
     shown: list[list[object]] = []
     for row in rows:
@@ -203,6 +206,8 @@ def _print_folded(lines: Sequence[Sequence[str]], prefix: str) -> None:
         shown = [columns[place] for place in places]
         widths = _widths(shown, [floors[place] for place in places], room)
         for line in lines:
+            if number and all(line[place] == _NOTHING for place in places[1:]):
+                continue
             cells = []
             for place, width in zip(places, widths, strict=True):
                 cells.append(_wrapped(line[place], width, last=place == places[-1]))
@@ -288,14 +293,14 @@ def print_rows(
 
 
 class _Lines(textwrap.TextWrapper):
-    """Breaks between words and between the CPUs of a list."""
+    """Breaks between words and between the CPUs of a list, but not in 1,000."""
 
-    wordsep_simple_re = re.compile(r"(\s+|(?<=,)(?=[\da-f]))")
+    wordsep_simple_re = re.compile(r"(\s+|(?<=,)(?=[\da-f])(?!\d{3}(?:\s|$)))")
 
 
 def _field(field: object) -> str:
     if field is None:
-        return "-"
+        return _NOTHING
     text = printable(str(field))
     if len(text) <= _WHOLE_FIELD:
         return text

@@ -350,7 +350,7 @@ def _nic_rows(facts: host_model.HostFacts) -> list[tuple[object, ...]]:
         queues = None  # each has one at least: none is seen where the record lacks them
         if nic.rx_queues or nic.tx_queues:
             queues = f"{nic.rx_queues}/{nic.tx_queues}"
-        interrupts = "none"
+        interrupts = None
         if nic.irqs:
             interrupts = _interrupts(facts, nic)
         row = (
