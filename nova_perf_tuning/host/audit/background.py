@@ -79,10 +79,7 @@ class RpsOnDedicated(BackgroundRule):
 
     id = "rps-on-dedicated"
     why = "The work on each packet preempts a vCPU, and an interrupt from CPU to CPU announces it."
-    source = (
-        f"{_SCALING}; measured on two CPUs: a busy CPU lost 13.3 % of its events to 80,000 packets "
-        "a second, 43.5 % to a flood (documentation: What placement is worth)"
-    )
+    source = f"{_SCALING}; measured on two CPUs: documentation, What placement is worth"
 
     def check(self, host: Host) -> Iterator[Finding]:
         reserved = _reserved(host)
