@@ -12,11 +12,13 @@ from nova_perf_tuning.guest import parsing as guest_parsing
 from nova_perf_tuning.guest.domain import LeftOut
 from nova_perf_tuning.specs import crosscheck, host_needs, parsing, profiles, request, vocabulary
 
-#: The guest that shows what a spec does to XML: two disks, an interface and a balloon as Nova
-#: writes them.
+#: The guest that shows what a spec does to XML: two disks, an interface, a balloon and a PCI device
+#: as Nova writes them, on two nodes.
 _SAMPLE: Final = (
     importlib.resources.files(__package__).joinpath("sample.xml").read_text(encoding="utf-8")
 )
+#: The node of its PCI device.
+_SAMPLE_NODES: Final = {"0000:82:00.0": 1}
 #: NICs of the guest that shows what many of them cost.
 _MANY_NICS: Final = 8
 
@@ -28,7 +30,7 @@ class Row:
     :ivar origin: ``flavor``, ``image`` or ``profile NAME``.
     :ivar reason: why the profile has this value; None for a spec stated by flavor or image.
     :ivar native: Nova's own specs it stands for or needs; ``xml``: lines that a guest with two
-        disks and one interface gets; ``left_out``: what of it such a guest cannot have; ``host``:
+        disks, an interface and a PCI device gets; ``left_out``: what of it such a guest cannot have; ``host``:
         what the agent sets; ``cost``: of queues, what they cost guests with one NIC and with many.
     """
 
@@ -147,7 +149,7 @@ def _sample(alone: request.Request, vcpus: int) -> tuple[tuple[str, ...], tuple[
     """Return the lines that one spec adds to a sample guest, and what it leaves out there."""
     root = guest_parsing.parse_xml(_SAMPLE.format(vcpus=vcpus))
     before = frozenset(transform.text(root).splitlines())
-    left_out = transform.write(root, alone)
+    left_out = transform.write(root, alone, device_nodes=_SAMPLE_NODES)
     for metadata in root.findall("metadata"):
         root.remove(metadata)
     lines = [line.strip() for line in transform.text(root).splitlines() if line not in before]

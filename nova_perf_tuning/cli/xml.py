@@ -10,8 +10,10 @@ from typing import Final
 
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.cli.options import flavor as flavor_options
-from nova_perf_tuning.guest import parsing, queue_total, transform
+from nova_perf_tuning.guest import parsing, pci_topology, queue_total, transform
 from nova_perf_tuning.guest.domain import Domain
+from nova_perf_tuning.host.input.facts import devices
+from nova_perf_tuning.host.input.facts.root import Root
 from nova_perf_tuning.printing import printable
 from nova_perf_tuning.rules import Finding
 from nova_perf_tuning.specs import crosscheck, profiles, request, vocabulary
@@ -29,7 +31,7 @@ class Xml(command.PerfCommand):
 
     Without --profile, --spec and --image-property the request comes from the domain's metadata:
     this project's element, else Nova's. Anything left out is named on stderr; --diff shows what
-    changes.
+    changes. perf:pci_topology=numa takes the NUMA nodes of the domain's devices from this machine.
 
     Example: virsh dumpxml --inactive web1 | nova-perf xml --spec perf:profile=storage --diff -
     """
@@ -51,7 +53,7 @@ class Xml(command.PerfCommand):
         try:
             guest = parsing.parse_domain(data)
             wanted, warnings = _request(guest, specs, properties, own_profiles)
-            result = transform.transform(data, wanted)
+            result = transform.transform(data, wanted, device_nodes=_device_nodes(data, wanted))
         except parsing.DomainError as error:
             raise options.OptionError(f"{args.domain}: {error}") from None
         notes = []
@@ -86,6 +88,13 @@ class Xml(command.PerfCommand):
             sys.stdout.write(_shown(result.xml))
         for _code, text in notes:
             print(printable(text), file=sys.stderr)
+
+
+def _device_nodes(data: bytes, wanted: request.Request) -> dict[str, int]:
+    """Return PCI address -> NUMA node of the devices that are passed through, by this machine."""
+    if wanted.pci_topology != "numa":
+        return {}
+    return devices.read_nodes(Root(), pci_topology.addresses(parsing.parse_tree(data)))
 
 
 def _diff(before: Sequence[str], after: Sequence[str], path: str) -> Iterator[str]:

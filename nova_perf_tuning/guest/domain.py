@@ -205,6 +205,10 @@ class Omission(enum.StrEnum):
     NOTHING_TO_SERVE = "nothing_to_serve"
     IDLE_THREADS = "idle_threads"
     ONE_THREAD = "one_thread"
+    NOT_PCI_EXPRESS = "not_pci_express"
+    NO_CELLS = "no_cells"
+    NODE_UNKNOWN = "node_unknown"
+    NODE_WITHOUT_CELL = "node_without_cell"
 
 
 #: The text of each code, with fields of what is left out.
@@ -235,14 +239,24 @@ _TEXTS: Final[Mapping[Omission, str]] = {
         "I/O thread {detail} serves no disk: there are fewer disks, or they have too few queues"
     ),
     Omission.ONE_THREAD: "{device} has one I/O thread; several for one such device need {detail}",
+    Omission.NOT_PCI_EXPRESS: (
+        "PCI devices have no NUMA node: the machine type is {detail}, expander buses need q35 or virt"
+    ),
+    Omission.NO_CELLS: (
+        "PCI devices have no NUMA node: the guest has no NUMA cells with memory on a node of the host"
+    ),
+    Omission.NODE_UNKNOWN: "{device} has no NUMA node in the guest: its node on the host is unknown",
+    Omission.NODE_WITHOUT_CELL: (
+        "{device} has no NUMA node in the guest: it is on node {detail} of the host, and the guest is on others"
+    ),
 }
 
 
 class LeftOut(NamedTuple):
     """A part of a request that a guest does not get.
 
-    :ivar device: ``interface MAC``, ``disk vda``, ``scsi controller 0``; empty for the whole
-        guest.
+    :ivar device: ``interface MAC``, ``disk vda``, ``scsi controller 0``, ``PCI device
+        0000:82:10.0``; empty for the whole guest.
     :ivar detail: what its XML says, fit to be shown.
     """
 

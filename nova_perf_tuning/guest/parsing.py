@@ -169,7 +169,7 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
         iothread_pins=_pins(tuning, "iothread", MAX_IOTHREADS),
         memory_nodes=_memory_nodes(numatune),
         interfaces=tuple(map(_interface, grandchildren(root, "devices", "interface"))),
-        hostdevs=tuple(_pci_address(address.attrib) for address in hostdevs),
+        hostdevs=tuple(pci_address(address.attrib) for address in hostdevs),
         dedicated=_is_dedicated(specs, count, pins),
         request=request,
         domain_id=domain_id,
@@ -528,7 +528,8 @@ def _device_name(name: str | None) -> str | None:
     return name
 
 
-def _pci_address(attrs: _Attributes) -> str:
+def pci_address(attrs: _Attributes) -> str:
+    """Return the PCI address that an ``<address>`` has as ``0000:82:10.0``; DomainError: it has none."""
     try:
         values = [int(attrs.get(key, "0"), 0) for key in ("domain", "bus", "slot", "function")]
     except ValueError:

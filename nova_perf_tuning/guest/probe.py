@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what a guest says of itself (clock source, queues ...) and compares it with its request.
+"""Reads what a guest says of itself (clock source, queues, nodes of devices ...) and compares it with its request.
 
 The guest runs :data:`SCRIPT`, which needs a shell, grep and, for offloads, ethtool; its output is
 foreign text.
@@ -24,6 +24,9 @@ ARGV: Final = ("sh", "-c", f"{{ {SCRIPT} }} 2>/dev/null")
 
 _MAX_TEXT: Final = 256 * 1024
 _MAX_DEVICES: Final = 64
+_MAX_PCI_DEVICES: Final = 1024
+
+_PCI_NODE: Final = re.compile(r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (-1|[0-9]{1,4})")
 
 #: Signature of CPUID leaf 0x40000000 -> mode.
 _SIGNATURES: Final = {"KVMKVMKVM": "kvm", "TCGTCGTCGTCG": "qemu"}
@@ -108,7 +111,7 @@ class ProbeResult:
 
     :ivar virtualization: ``none`` (bare metal), ``kvm``, ``qemu`` (emulation, TCG) or ``unknown``.
     :ivar evidence: what shows it.
-    :ivar disks: disk -> hardware queues.
+    :ivar disks: disk -> hardware queues; :ivar pci_nodes: PCI device -> its NUMA node, -1 for none.
     """
 
     virtualization: str
@@ -116,6 +119,7 @@ class ProbeResult:
     clocksource: str
     nics: Mapping[str, GuestNic]
     disks: Mapping[str, int]
+    pci_nodes: Mapping[str, int]
 
 
 def parse(text: str) -> ProbeResult:
@@ -130,7 +134,12 @@ def parse(text: str) -> ProbeResult:
             nics[device] = _nic(lines, parts.get(f"offload {device}", []))
         elif kind == "disk" and len(disks) < _MAX_DEVICES:
             disks[device] = sum(line.isdecimal() for line in lines)
-    return ProbeResult(mode, evidence, _first(parts, "clock"), nics, disks)
+    pci_nodes: dict[str, int] = {}
+    for line in parts.get("pci", []):
+        match = _PCI_NODE.fullmatch(line)
+        if match and len(pci_nodes) < _MAX_PCI_DEVICES:
+            pci_nodes[match[1]] = int(match[2])
+    return ProbeResult(mode, evidence, _first(parts, "clock"), nics, disks, pci_nodes)
 
 
 def resolved(request: Request, xml: str, vcpus: int) -> Request:

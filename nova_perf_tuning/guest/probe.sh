@@ -12,5 +12,6 @@ n=${d##*/}; [ -e "$d/device" ] || continue
 s "nic $n"; ls "$d/queues"; ethtool -l "$n"
 s "offload $n"; ethtool -k "$n"
 done
+s pci; for d in /sys/bus/pci/devices/*; do echo "${d##*/} $(cat "$d/numa_node")"; done
 for d in /sys/block/*; do [ -d "$d/mq" ] && { s "disk ${d##*/}"; ls "$d/mq"; }; done
 exit 0

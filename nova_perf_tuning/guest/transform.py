@@ -2,11 +2,11 @@
 """Domain XML and request to domain XML: all that a guest sees of its request. No system is touched."""
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from lxml import etree
 
-from nova_perf_tuning.guest import network, parsing, storage
+from nova_perf_tuning.guest import network, parsing, pci_topology, storage
 from nova_perf_tuning.guest.domain import VIRTIO_MODELS, LeftOut, Omission
 from nova_perf_tuning.specs import vocabulary
 from nova_perf_tuning.specs.request import Request
@@ -26,14 +26,15 @@ def transform(
     *,
     housekeeping_cpus: int | None = None,
     spread: Collection[str] = (),
+    device_nodes: Mapping[str, int] | None = None,
 ) -> Transformed:
     """Write a request into a domain's XML. Doing it twice changes nothing more; an empty one changes no byte.
 
-    :param housekeeping_cpus, spread: as of :func:`write`.
+    :param housekeeping_cpus, spread, device_nodes: as of :func:`write`.
     :raises DomainError: not the XML of a KVM or QEMU domain, or hostile.
     """
     root = parsing.parse_xml(xml)
-    left_out = write(root, request, housekeeping_cpus, spread)
+    left_out = write(root, request, housekeeping_cpus, spread, device_nodes)
     if not request:
         return Transformed(xml if isinstance(xml, str) else xml.decode(), ())
     return Transformed(text(root), left_out)
@@ -50,6 +51,7 @@ def write(
     request: Request,
     housekeeping_cpus: int | None = None,
     spread: Collection[str] = (),
+    device_nodes: Mapping[str, int] | None = None,
 ) -> tuple[LeftOut, ...]:
     """Write a request into a ``<domain>``; return what was left out and why.
 
@@ -59,6 +61,7 @@ def write(
     :param housekeeping_cpus: host CPUs that may serve this guest's queues, None when not known.
     :param spread: tags of the devices that several I/O threads can serve, see
         :func:`.storage.spreadable`.
+    :param device_nodes: PCI address -> host node of passed-through devices; others are unknown.
     :raises DomainError: not a KVM or QEMU domain, or an impossible value.
     """
     if domain.tag != "domain":
@@ -76,6 +79,8 @@ def write(
     for interface in parsing.grandchildren(domain, "devices", "interface"):
         left_out += network.write(interface, request, vcpus, kind == "kvm", housekeeping_cpus)
     left_out += storage.write(domain, request, vcpus, spread)
+    if request.pci_topology == "numa":
+        left_out += pci_topology.write(domain, device_nodes or {})
     left_out += _write_balloon(domain, request.free_page_reporting)
     specs = request.extra_specs()
     if specs:

@@ -21,7 +21,14 @@ from oslo_log import log as logging
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.conf import nova as options
-from nova_perf_tuning.guest import network, parsing, queue_total, storage, transform
+from nova_perf_tuning.guest import (
+    network,
+    parsing,
+    pci_topology,
+    queue_total,
+    storage,
+    transform,
+)
 from nova_perf_tuning.guest.domain import LeftOut
 from nova_perf_tuning.nova import (
     ConfigObject,
@@ -75,10 +82,10 @@ class PerfVIFDriver(vif.LibvirtGenericVIFDriver):
         """Return Nova's config object; of an interface that is plugged in, with ``format_dom`` of it replaced."""
         conf = super().get_config(instance, vif, image_meta, flavor, virt_type, *args, **kwargs)
         plugged = isinstance(vif, PluggedVIF)
-        virtio = isinstance(conf, vconfig.LibvirtConfigGuestInterface) and conf.model == "virtio"
-        if not virtio or not (plugged or virt_type == "qemu") or not error_policy.asks(instance):
+        if not (plugged or virt_type == "qemu") or not error_policy.asks(instance):
             return conf
-        if virt_type == "qemu" and conf.vhost_queues is None:
+        virtio = isinstance(conf, vconfig.LibvirtConfigGuestInterface) and conf.model == "virtio"
+        if virtio and virt_type == "qemu" and conf.vhost_queues is None:
             # Nova makes the tap device for several queues whatever the type, but asks libvirt for
             # them with kvm only; such a device cannot be opened with one, and the guest would not
             # start.
@@ -167,11 +174,31 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         spread: frozenset[str] = frozenset()
         if request.iothreads:
             spread = storage.spreadable(connection.getLibVersion(), connection.getVersion())
-        left_out = transform.write(domain, request, self._housekeeping(nodes, request), spread)
+        device_nodes: dict[str, int] = {}
+        if request.pci_topology == "numa":
+            device_nodes = self._device_nodes(pci_topology.addresses(domain))
+        housekeeping = self._housekeeping(nodes, request)
+        left_out = transform.write(domain, request, housekeeping, spread, device_nodes)
         queues = queue_total.of_domain(domain)
         if queues.is_large:
             LOG.warning("%s", queues.text, instance=instance)
         return left_out
+
+    def _device_nodes(self, addresses: Iterable[str]) -> dict[str, int]:
+        """Return PCI address -> NUMA node of the devices of the host whose node libvirt knows."""
+        nodes: dict[str, int] = {}
+        for address in addresses:
+            name = "pci_" + address.replace(":", "_").replace(".", "_")
+            try:
+                xml = self._host.device_lookup_by_name(name).XMLDesc(0)
+            except driver.libvirt.libvirtError:
+                continue
+            node = parsing.parse_xml(xml).find("capability/numa")
+            if node is not None:
+                nodes[address] = parsing.number(
+                    node.get("node", ""), 0, 1 << 16, f"node of {name}"
+                )
+        return nodes
 
     def _emulator_cpus(self, nodes: frozenset[int], instance: Instance = None) -> frozenset[int]:
         """Return the CPUs of an emulator whose guest asks for its own nodes; none where there are none."""
@@ -293,9 +320,18 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         topology = instance.numa_topology
         nodes = frozenset(cell.id for cell in topology.cells) if topology else None
         kvm = CONF.libvirt.virt_type == "kvm"
-        return network.write(
-            interface, request, instance.flavor.vcpus, kvm, self._housekeeping(nodes, request)
-        )
+        left_out: list[LeftOut] = []
+        addresses: list[str] = []
+        if pci_topology.is_passed_through(interface):
+            addresses = [pci_topology.host_address(interface)]
+        else:
+            housekeeping = self._housekeeping(nodes, request)
+            left_out += network.write(interface, request, instance.flavor.vcpus, kvm, housekeeping)
+        if request.pci_topology == "numa":
+            running = self._host.get_guest(instance).get_xml_desc()
+            device_nodes = self._device_nodes(addresses)
+            left_out += pci_topology.write_plugged(interface, running, device_nodes)
+        return left_out
 
     def _check_discard_for_attach_volume(
         self, conf: ConfigObject, instance: Instance, *args: object, **kwargs: object
@@ -308,9 +344,16 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
     def _write_disk(
         self, disk: etree._Element, instance: Instance, request: Request
     ) -> Iterable[LeftOut]:
-        if not (request.iothreads or request.disk_queues):
+        placed = request.pci_topology == "numa"
+        if not (request.iothreads or request.disk_queues or placed):
             return ()
-        return storage.write_plugged(disk, self._host.get_guest(instance).get_xml_desc(), request)
+        running = self._host.get_guest(instance).get_xml_desc()
+        left_out: list[LeftOut] = []
+        if request.iothreads or request.disk_queues:
+            left_out += storage.write_plugged(disk, running, request)
+        if placed:
+            left_out += pci_topology.write_plugged(disk, running, {})
+        return left_out
 
     # ---- live migration ----
 

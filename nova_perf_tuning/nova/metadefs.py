@@ -24,6 +24,7 @@ _TITLE_WORDS: Final = {
     "rx": "receive",
     "tx": "transmit",
     "irq": "interrupt",
+    "pci": "PCI",
     "iothreads": "I/O threads",
 }
 

@@ -155,6 +155,7 @@ def _with_novas(facts: SpecFacts) -> Iterator[Finding]:
     for name, rule, otherwise, level in (
         ("emulator_placement", "emulator-numa-needs-topology", "default", Level.ERROR),
         ("vhost_placement", "vhost-numa-without-topology", "none", Level.WARNING),
+        ("pci_topology", "pci-topology-needs-cells", "flat", Level.ERROR),
     ):
         if getattr(request, name) == "numa" and not facts.has_nodes:
             yield wrong(
@@ -165,6 +166,15 @@ def _with_novas(facts: SpecFacts) -> Iterator[Finding]:
                 "host.",
                 level,
             )
+    machine = facts.image_properties.get("hw_machine_type", "q35")
+    if request.pci_topology == "numa" and not vocabulary.PCI_EXPRESS.fullmatch(machine):
+        yield wrong(
+            "pci-topology-machine",
+            f"{facts.stated('pci_topology')} has no effect on hw_machine_type={vocabulary.shown(machine)}",
+            "set hw_machine_type=q35 (x86) or virt (Arm) on the image",
+            "Only PCI Express machines have expander buses that have a NUMA node.",
+            Level.WARNING,
+        )
     confined = facts.pinned and facts.native(EMULATOR) != "share"
     if confined and request.vhost_placement in ("numa", "spread"):
         yield wrong(

@@ -20,6 +20,7 @@ class NeedCode(enum.Enum):
 
     DRIVER = "driver"
     AGENT = "agent"
+    MACHINE = "machine_type"
     DEDICATED_SET = "cpu_dedicated_set"
     SHARED_SET = "cpu_shared_set"
     HUGE_PAGES = "huge_pages"
@@ -34,6 +35,9 @@ TEXTS: Final = {
         "nova.conf of nova-compute: [DEFAULT] compute_driver = perf_tuning.PerfTuningLibvirtDriver"
     ),
     NeedCode.AGENT: "nova-perf-agent, or nova-perf apply after each boot of a guest: for {value}",
+    NeedCode.MACHINE: (
+        "nova.conf: [libvirt] hw_machine_type = x86_64=q35, or hw_machine_type=q35 on the image: for {value}"
+    ),
     NeedCode.DEDICATED_SET: "nova.conf: [compute] cpu_dedicated_set, the CPUs that guests own",
     NeedCode.SHARED_SET: (
         "nova.conf: [compute] cpu_shared_set, the CPUs of emulator threads and unpinned vCPUs"
@@ -91,6 +95,8 @@ def _of_ours(specs: Mapping[str, str]) -> Iterator[Need]:
             placed.append(key)
     if written:
         yield Need(NeedCode.DRIVER)
+    if specs.get("perf:pci_topology") == "numa":
+        yield Need(NeedCode.MACHINE, "perf:pci_topology")
     if placed:
         yield Need(NeedCode.AGENT, ", ".join(placed))
 

@@ -32,6 +32,7 @@ class Request:
     emulator_placement: str | None = None
     vhost_placement: str | None = None
     irq_placement: str | None = None
+    pci_topology: str | None = None
     budget: str | None = None
     native: Mapping[str, str] = dataclasses.field(default_factory=dict)
 

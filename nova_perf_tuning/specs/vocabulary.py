@@ -32,6 +32,9 @@ MAX_IOTHREADS: Final = 16
 #: image_iothreads).
 IMAGE_IOTHREADS: Final = 4
 
+#: Machine types that have PCI Express with expander buses, and their versions.
+PCI_EXPRESS: Final = re.compile(r"((pc-)?q35|virt)(-.*)?")
+
 #: Names of profiles and budgets: safe as a file name, in a shell and in a message.
 NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 

@@ -20,7 +20,7 @@ WRONG_OPTIONS = [
             ("perf:iothreads=1\n2", "perf:iothreads=1?2"),
             ("perf:vif_queues=\x1b[2J", "perf:vif_queues=?[2J"),
             ("perf:vif_queues=8", "at most 4"),
-            ("perf:profile=nothing", "there are balanced"),
+            ("perf:profile=nothing", "there are ai, balanced"),
         )
     ),
 ]
@@ -179,6 +179,16 @@ class XmlTest(CommandTest):
             (0, "", ["no_disk"]), (code, err, [note["code"] for note in document["notes"]])
         )
         self.assertIn('iothread="1"', document["xml"])
+
+    def test_devices_that_this_machine_does_not_have(self):
+        path = self.xml_file(corpus.text("hostdev.xml"))
+        code, out, _err = program.run(
+            "xml", path, "--spec", "perf:pci_topology=numa", "-f", "json"
+        )
+        document = json.loads(out)
+        codes = [note["code"] for note in document["notes"]]
+        self.assertEqual((0, ["node_unknown"] * 2), (code, codes))
+        self.assertIn("pcie-expander-bus", document["xml"])
 
     def test_many_queues_are_a_warning(self):
         interface = "<interface type='bridge'><model type='virtio'/></interface>"

@@ -34,6 +34,13 @@ class TruthTest(testcase.TestCase):
         )
         self.assertEqual({"vda": 2}, result.disks)
 
+    def test_nodes_of_devices(self):
+        text = "== pci\n0000:00:1f.2 -1\n0000:41:00.0 0\n0000:81:00.0 1\nfe:1 0\n0000:82:00.0 x\n"
+        self.assertEqual(
+            {"0000:00:1f.2": -1, "0000:41:00.0": 0, "0000:81:00.0": 1}, probe.parse(text).pci_nodes
+        )
+        self.assertEqual({}, probe.parse("").pci_nodes)
+
     def codes(self, text, accelerator="none", **wanted):
         results = probe.findings(
             probe.parse(text), request.Request(**wanted), accelerator, vcpus=4

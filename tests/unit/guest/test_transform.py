@@ -265,6 +265,26 @@ class StorageTest(testcase.TestCase):
         self.assertIn(needed, left_out)
 
 
+class PciTopologyTest(testcase.TestCase):
+    """The request decides; what is written is shown in test_pci_topology."""
+
+    def test_numa_alone_writes_expanders(self):
+        for value, expected in (("numa", 1), ("flat", 0)):
+            with self.subTest(value):
+                lines, left_out = changed(
+                    "hostdev.xml",
+                    {"perf:pci_topology": value},
+                    device_nodes={"0000:82:10.1": 0, "0000:84:00.0": 0},
+                )
+                self.assertEqual([], left_out)
+                self.assertEqual(expected, sum("pcie-expander-bus" in line for line in lines))
+
+    def test_no_known_node_leaves_each_device_flat(self):
+        _lines, left_out = changed("hostdev.xml", {"perf:pci_topology": "numa"})
+        devices = ["PCI device 0000:82:10.1", "PCI device 0000:84:00.0"]
+        self.assertEqual([LeftOut(Omission.NODE_UNKNOWN, device) for device in devices], left_out)
+
+
 class BalloonTest(testcase.TestCase):
     def test_reporting_is_written_as_nova_32_writes_it(self):
         for text, line in (
@@ -307,6 +327,11 @@ def _disk(parts, **attributes):
 _VIRTIO = "<model type='virtio'/>"
 _SCSI = "<controller type='scsi' index='0' model='lsilogic'/>"
 _VDA = "<target dev='vda' bus='virtio'/>"
+_HOSTDEV = "<hostdev type='pci'><source><address bus='0x82'/></source></hostdev>"
+_CELL = (
+    "<cpu><numa><cell id='0'/></numa></cpu><numatune><memnode cellid='0' nodeset='0'/></numatune>"
+)
+_NUMA = {"pci_topology": "numa"}
 #: What the guest has, what its flavor asks for, and why it does not get it.
 OMISSIONS = {
     Omission.PASSED_THROUGH: (_interface("hostdev", _VIRTIO), {"vif_queues": 2}),
@@ -326,7 +351,19 @@ OMISSIONS = {
     Omission.NOTHING_TO_SERVE: ("", {"iothreads": 1}),
     Omission.IDLE_THREADS: (_disk(_VDA, type="file"), {"iothreads": 2}),
     Omission.ONE_THREAD: (_disk(_VDA, type="file"), {"iothreads": 2}),
+    Omission.NOT_PCI_EXPRESS: ("", _NUMA),
+    Omission.NO_CELLS: ("", _NUMA),
+    Omission.NODE_UNKNOWN: (_HOSTDEV, _NUMA),
+    Omission.NODE_WITHOUT_CELL: (_HOSTDEV, _NUMA),
 }  # fmt: skip
+_Q35 = "<os><type machine='q35'>hvm</type></os>"
+#: What such a guest has outside of its devices.
+HEADS = {
+    Omission.THREADS_NUMBERED: "<iothreadids><iothread id='7'/></iothreadids>",
+    Omission.NO_CELLS: _Q35,
+    Omission.NODE_UNKNOWN: _Q35 + _CELL,
+    Omission.NODE_WITHOUT_CELL: _Q35 + _CELL,
+}
 
 
 class OmissionTest(testcase.TestCase):
@@ -334,16 +371,13 @@ class OmissionTest(testcase.TestCase):
         self.assertEqual(set(Omission), set(OMISSIONS))
         for omission, (devices, wanted) in OMISSIONS.items():
             with self.subTest(omission.name):
-                ids = (
-                    "<iothreadids><iothread id='7'/></iothreadids>"
-                    if omission.name == "THREADS_NUMBERED"
-                    else ""
-                )
+                head = HEADS.get(omission, "")
                 xml = (
-                    f"<domain type='kvm'><name>a</name><memory>1</memory><vcpu>4</vcpu>{ids}"
+                    f"<domain type='kvm'><name>a</name><memory>1</memory><vcpu>4</vcpu>{head}"
                     f"<devices>{devices}</devices></domain>"
                 )
-                done = transform.transform(xml, request.Request(**wanted))
+                nodes = {"0000:82:00.0": 1} if omission is Omission.NODE_WITHOUT_CELL else None
+                done = transform.transform(xml, request.Request(**wanted), device_nodes=nodes)
                 self.assertIn(omission, {part.omission for part in done.left_out})
 
 

@@ -56,6 +56,24 @@ BROKEN = {
     "vhost-numa-without-topology": [
         ({"perf:vhost_placement": "numa"}, {}, None, "perf:vhost_placement=none")
     ],
+    "pci-topology-needs-cells": [
+        ({"perf:pci_topology": "numa"}, {}, None, "hw:numa_nodes=1"),
+        ({}, {"hw_perf_pci_topology": "numa"}, 4, "hw_perf_pci_topology=numa"),
+    ],
+    "pci-topology-machine": [
+        (
+            {"perf:pci_topology": "numa", **PINNED},
+            {"hw_machine_type": "pc"},
+            4,
+            "hw_machine_type=q35",
+        ),
+        (
+            {"perf:pci_topology": "numa", **PINNED},
+            {"hw_machine_type": "pc-i440fx-7.2"},
+            4,
+            "no effect",
+        ),
+    ],
     "emulator-numa-or-isolate": [
         (
             {"perf:emulator_placement": "numa", "hw:emulator_threads_policy": "isolate", **PINNED},
@@ -97,6 +115,10 @@ FITTING = [
     ({"perf:emulator_placement": "numa", **PINNED}, {"hw_emulator_threads_policy": "isolate"}, 4),
     ({"perf:vhost_placement": "numa", **PINNED, "hw:emulator_threads_policy": "share"}, {}, 4),
     ({"perf:vhost_placement": "spread"}, {}, 4),
+    ({"perf:pci_topology": "flat"}, {"hw_machine_type": "pc"}, 4),
+    ({"perf:pci_topology": "numa", "hw:numa_nodes": "2"}, {}, 4),
+    ({"perf:pci_topology": "numa", **PINNED}, {"hw_machine_type": "pc-q35-9.2"}, 4),
+    ({"perf:pci_topology": "numa", **PINNED}, {"hw_machine_type": "virt-9.2"}, 4),
     ({"perf:iothreads": "1"}, {"hw_emulator_threads_policy": "none"}, 4),
     ({"perf:vif_host_offload.csum": "off", "perf:vif_host_offload.tso4": "off"}, {}, 4),
 ]

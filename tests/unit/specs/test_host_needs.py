@@ -25,6 +25,11 @@ class HostNeedsTest(testcase.TestCase):
             ("perf:iothreads", "1"): [Need(NeedCode.DRIVER)],
             ("perf:vhost_placement", "numa"): [Need(NeedCode.AGENT, "perf:vhost_placement")],
             ("perf:vhost_placement", "none"): [],
+            ("perf:pci_topology", "numa"): [
+                Need(NeedCode.DRIVER),
+                Need(NeedCode.MACHINE, "perf:pci_topology"),
+            ],
+            ("perf:pci_topology", "flat"): [Need(NeedCode.DRIVER)],
             ("perf:budget", "web"): [],
         }
         for (key, value), needs in cases.items():

@@ -66,6 +66,7 @@ class ShippedTest(testcase.TestCase):
             "compute",
             "windows",
             "balanced",
+            "ai",
         }
         self.assertEqual(expected, set(profiles.shipped()))
 
@@ -84,7 +85,7 @@ class ShippedTest(testcase.TestCase):
             for name, profile in profiles.shipped().items()
             if "hw:cpu_policy" in profile.specs
         }
-        self.assertEqual({"compute", "network-latency"}, own)
+        self.assertEqual({"ai", "compute", "network-latency"}, own)
         for name in own:
             self.assertIs(False, parsing.parse({"perf:profile": name}).free_page_reporting, name)
 

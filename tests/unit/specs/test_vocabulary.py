@@ -46,6 +46,7 @@ class VocabularyTest(testcase.TestCase):
             "emulator_placement": {"default": "default", "numa": "numa"},
             "vhost_placement": {"none": "none", "numa": "numa", "spread": "spread"},
             "irq_placement": {"vcpu": "vcpu"},
+            "pci_topology": {"flat": "flat", "numa": "numa"},
             "budget": {"gold-1.5": "gold-1.5"},
             "profile": {"storage": "storage"},
         }
@@ -69,6 +70,7 @@ class VocabularyTest(testcase.TestCase):
             "vif_host_offload": ["", "maybe", "2", "enabled"],
             "iothreads": ["17", "-1", "auto"],
             "emulator_placement": ["NUMA", "", "isolate"],
+            "pci_topology": ["", "NUMA", "true"],
             "profile": ["", "../etc/passwd", "a b", "-x", "x" * 64, "a\n"],
             "budget": [".hidden", "a/b"],
         }

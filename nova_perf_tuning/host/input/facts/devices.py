@@ -91,6 +91,17 @@ def read_devices(root: Root) -> dict[str, PciDevice]:
     return devices
 
 
+def read_nodes(root: Root, addresses: Iterable[str]) -> dict[str, int]:
+    """Return address -> NUMA node of the PCI devices of these addresses whose node is known."""
+    nodes: dict[str, int] = {}
+    bus = root.directory(_BUS)
+    for address in addresses:
+        node = _node_of(root, root.child(bus, address))
+        if node is not None:
+            nodes[address] = node
+    return nodes
+
+
 def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, host_model.Irq]:
     """Return every interrupt by its number; ``devices`` are their owners.
 

@@ -223,6 +223,18 @@ def _irq(
     return tree | {f"{directory}/{name}": DIRECTORY for name in names}
 
 
+class TestNodes(testcase.TestCase):
+    def test_nodes_of_devices_that_are_known(self) -> None:
+        devices_here = {"0000:81:00.0": "1", "0000:82:00.0": "-1", "0000:83:00.0": "0"}
+        tree = {
+            f"sys/bus/pci/devices/{address}/numa_node": f"{node}\n"
+            for address, node in devices_here.items()
+        }
+        root = Root(trees.grow(self, tree))
+        asked = ["0000:81:00.0", "0000:82:00.0", "0000:ff:00.0"]
+        self.assertEqual({"0000:81:00.0": 1}, devices.read_nodes(root, asked))
+
+
 class TestQuietNics(testcase.TestCase):
     def read(self, counts: dict[str, int], cpus: int = 2) -> dict[str, bool]:
         tree: dict[str, str | None] = dict(trees.cpus(cpus))
