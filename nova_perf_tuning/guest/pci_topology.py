@@ -66,14 +66,14 @@ class _Buses:
 
         :raises DomainError: there is none.
         """
-        if cell is None:
-            free, where = self.free_flat(), "pcie.0"
-            remedy = "raise [libvirt] num_pcie_ports and hard reboot the guest"
-        else:
+        where, free = "pcie.0", self.free_flat()
+        if cell is not None:
+            where = f"guest cell {cell}"
             free = [bus for bus in self.ports.get(cell, ()) if bus not in self.taken]
-            where, remedy = f"guest cell {cell}", "a hard reboot makes new ones"
         if not free:
-            raise parsing.DomainError(f"{_REQUEST}: no PCI port of {where} is free; {remedy}")
+            raise parsing.DomainError(
+                f"{_REQUEST}: no PCI port of {where} is free; a hard reboot of the guest makes new ones"
+            )
         self.taken.add(free[0])
         return free[0]
 
@@ -271,11 +271,13 @@ def _add_flat_ports(
     domain: etree._Element, buses: _Buses, placed: Collection[etree._Element]
 ) -> None:
     """Add root ports on pcie.0, so that there is one for each device whose address libvirt chooses."""
-    needed = _FLAT_SPARE
+    needed = 0
     for device in domain.iterfind("devices/*"):
         if _may_need_port(device) and _bus_of(device) is None and device not in placed:
             needed += 1
     lacking = needed - len(buses.free_flat())
+    if buses.expander is None:
+        lacking += _FLAT_SPARE
     if lacking <= 0:
         return
     if buses.expander is not None:

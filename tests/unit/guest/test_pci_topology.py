@@ -226,9 +226,9 @@ def guests(draw: strategies.DrawFn) -> tuple[etree._Element, dict[str, int]]:
 
 
 class PropertyTest(testcase.TestCase):
-    @hypothesis.given(guests())
+    @hypothesis.given(guests(), strategies.integers(0, 6))
     def test_a_domain_as_libvirt_returns_it(
-        self, case: tuple[etree._Element, dict[str, int]]
+        self, case: tuple[etree._Element, dict[str, int]], added: int
     ) -> None:
         """Only devices of a cell are on its expander, also of those that libvirt places; it stays as it is."""
         root, nodes = case
@@ -236,6 +236,8 @@ class PropertyTest(testcase.TestCase):
         once = written(root)
         self.assertEqual(left_out, pci_topology.write(root, nodes))
         self.assertEqual(once, written(root))
+        for _number in range(added):  # devices that libvirt adds itself
+            etree.SubElement(root.find("devices"), "rng", model="virtio")
         root = assigned(root)
         flat = {part.device.removeprefix("PCI device ") for part in left_out}
         host_node = {
@@ -289,6 +291,19 @@ class PluggedTest(testcase.TestCase):
         root = guest(devices)
         pci_topology.write(root, {address(0): 1})
         return assigned(root)
+
+    def test_a_device_without_address_beside_expanders(self) -> None:
+        """It would get a port of an expander, once those before it are taken."""
+        root = self.running()
+        devices = root.find("devices")
+        for number in range(1, 8):
+            device = etree.SubElement(devices, "rng", model="virtio")
+            if number < 7:
+                etree.SubElement(device, "address", type="pci", bus=f"0x{number:02x}")
+        error = self.assertRaises(parsing.DomainError, pci_topology.write, root, {})
+        self.assertIn("remove these controllers", str(error))
+        devices.remove(device)
+        self.assertEqual([], pci_topology.write(root, {}))
 
     def test_ports_used_up(self) -> None:
         root = self.running(hostdev(0))
