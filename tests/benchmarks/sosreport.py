@@ -2,8 +2,8 @@
 """What it costs to read a sosreport's archive: ``python -m tests.benchmarks sosreport``.
 
 CPU time (user + system) and memory of reading the facts' files out of an archive, beside the CPU
-time of ``xz -dc | tar t`` on it, in turn. The archive is made as sos makes it (one directory, pax
-headers with fractions of seconds, xz with preset 3): a generated host of 64 CPUs, 36,000 other
+time of ``xz -dc | tar t`` on it, in turn. The archive is like those of sos (one directory, pax
+headers with fractions of seconds, xz): a generated host of 64 CPUs, 36,000 other
 small files and 240 MB of logs.
 """
 
