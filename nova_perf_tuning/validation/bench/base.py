@@ -141,6 +141,10 @@ class Step:
     timeout_s: float
 
 
+#: What to do with a list of documents.
+ONE_OF_LIST: Final = "give one document of it, as jq '.[0]' prints it"
+
+
 def percentile_name(share: float) -> str:
     """Return the name of a percentile of latencies: ``latency_p99``, ``latency_p999`` for 99.9."""
     if share == 99.9:
@@ -398,6 +402,8 @@ class Benchmark(abc.ABC):
         """Return all JSON objects that begin on a line of their own, at least one."""
         self.check_length(text)
         start = _OBJECT.search(text)
+        if start is None and text.lstrip().startswith("["):
+            raise self.fault(f"the output is a list of JSON: {ONE_OF_LIST}")
         if start is None:
             raise self.fault(
                 f"no JSON in the output, it begins '{one_line(text[:300], 60)}'{self.wanted_form()}"
@@ -448,7 +454,9 @@ class Benchmark(abc.ABC):
                 data = data[key]
             except (LookupError, TypeError):
                 name = ".".join(map(str, path))
-                problem = f"the output has no '{name}': it is a part of a document"
+                problem = (
+                    f"the output has no '{name}': it is a part of a document, or lies in another"
+                )
                 raise self.fault(problem + self.wanted_form()) from None
         return data
 

@@ -81,6 +81,7 @@ class JobGroup:
     """One job, or a group of jobs that fio has added up (group_reporting).
 
     :ivar verifies: whether a job that writes may read back what it has written.
+    :ivar run: number of its run where a text has several; 0: there is one.
     :ivar jobs: how many jobs are added up; :ivar old_units: KB is 1,024 bytes there.
     :ivar missing: what the output does not say of the workload, as lines for a person.
     """
@@ -89,6 +90,7 @@ class JobGroup:
     ways: list[Way] = dataclasses.field(default_factory=list)
     sync: Times | None = None
     workload: dict[str, str] = dataclasses.field(default_factory=dict)
+    run: int = 0
     jobs: int = 1
     old_units: bool = False
     verifies: bool = True
@@ -124,13 +126,24 @@ def report(tool: base.Benchmark, groups: Sequence[JobGroup]) -> base.BenchmarkRe
     if len(groups) == 1:
         return _of_group(tool, groups[0])
     parts = {}
-    prefixes = pasted.distinct([group.name for group in groups])
+    names = [group.name for group in groups]
+    runs = {group.run for group in groups}
+    if len(runs) > 1:
+        names = [f"run{group.run}_{group.name}" for group in groups]
+    if len(runs) == len(groups):
+        names = [f"run{group.run}" for group in groups]
+    prefixes = pasted.distinct(names)
     for prefix, group in zip(prefixes, groups, strict=True):
         parts[prefix] = _of_group(tool, group)
     shown = base.several(parts)
-    shown.remarks["several_groups"] = (
-        f"{len(groups)} jobs are reported one by one: none of them is judged"
-    )
+    if len(runs) > 1:
+        shown.remarks["several_runs"] = (
+            f"the text has {len(runs)} runs of fio: none of them is judged"
+        )
+    else:
+        shown.remarks["several_groups"] = (
+            f"{len(groups)} jobs are reported one by one: none of them is judged"
+        )
     if any(group.name == ALL_CLIENTS for group in groups):
         shown.remarks["all_clients"] = f"'{ALL_CLIENTS}' is the sum of the other reports"
     return shown

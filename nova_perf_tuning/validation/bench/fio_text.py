@@ -119,8 +119,13 @@ def read(tool: base.Benchmark, text: str) -> list[JobGroup]:
     tool.check_length(text)
     lines = _unwrapped(pasted.lines_of(text))
     groups = []
-    for run in _runs(lines):
-        groups += _read_run(tool, run)
+    runs = _runs(lines)
+    for number, run in enumerate(runs, start=1):
+        found = _read_run(tool, run)
+        for group in found:
+            if len(runs) > 1:
+                group.run = number
+        groups += found
     return groups
 
 

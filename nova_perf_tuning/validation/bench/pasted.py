@@ -119,6 +119,10 @@ _BRACKETS: Final = re.compile(r"[\[\]{},\s]*")
 _IN_STRING: Final = re.compile(
     r'^[ \t]*(?:"(?:[^"\\\n]|\\.){0,400}",?$|\{[ ]?"[^"\n]{1,40}":[ ]?"(?:[^"\\\n]|\\.){0,400}\\n")'
 )
+#: Keys of fio, iperf3 and rt-tests as Python prints them.
+_PYTHON: Final = re.compile(
+    r"'(?:fio version|jobname|iodepth_level|test_start|sum_received|bits_per_second|num_threads)': "
+)
 #: A length of time: days and hours as rtla prints them, or a number as options and reports have it.
 _CLOCK: Final = re.compile(r"(?:([0-9]{1,5}) )?([0-9]{1,4}):([0-9]{2}):([0-9]{2})")
 _LENGTH: Final = re.compile(
@@ -265,7 +269,22 @@ def _without(lines: Sequence[str], prefix: re.Pattern[str]) -> list[str]:
     return [prefix.sub("", line, count=1) for line in lines]
 
 
-def is_in_strings(text: str) -> bool:
+def around_json(text: str) -> str:
+    """Return why a text that holds an output in a form of JSON is not read; empty: it does not."""
+    if _is_in_strings(text):
+        return (
+            "the output stands in strings of JSON, line ends included, as a log or a tool has"
+            " recorded it; give the text in them, as 'jq -r' prints it"
+        )
+    if _PYTHON.search(text):
+        return (
+            "the JSON of the output was printed by Python, with single quotes; give the file that"
+            " the tool has written"
+        )
+    return ""
+
+
+def _is_in_strings(text: str) -> bool:
     """Return whether most lines are strings of JSON, or line ends are written as ``\\n``."""
     lines = [line for line in text.split("\n") if not _BRACKETS.fullmatch(line)]
     within = [line for line in lines if _IN_STRING.match(line)]

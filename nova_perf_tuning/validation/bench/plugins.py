@@ -117,7 +117,10 @@ def recognise(text: str) -> base.Benchmark:
         )
     if readers:
         return readers[0]
-    if refusals and not pasted.is_in_strings(text):
+    said = pasted.around_json(text)
+    if said:
+        raise base.BenchmarkOutputError(said)
+    if refusals:
         raise next(iter(refusals.values()))
     raise _read_by_none(text)
 
@@ -160,11 +163,6 @@ def _program(tool: base.Benchmark) -> str:
 
 def _read_by_none(text: str) -> base.BenchmarkOutputError:
     """Return the error of a text that has no marks of an output that is read."""
-    if pasted.is_in_strings(text):
-        return base.BenchmarkOutputError(
-            "the output stands in strings of JSON, line ends included, as a log or a tool has"
-            " recorded it; give the text in them, as 'jq -r' prints it"
-        )
     for program, kind in foreign.COMMANDS.items():
         if program not in text:
             continue
@@ -183,7 +181,9 @@ def _read_by_none(text: str) -> base.BenchmarkOutputError:
     ]
     own = ""
     unread = _unread(text)
-    if unread:
+    if re.match(r"\s*\[\s*\{", text):
+        own = f": it is a list of JSON, {base.ONE_OF_LIST}"
+    elif unread:
         own = f": it is of {' and '.join(unread)}"
     elif len(named) == 1:
         reader = load_reader(foreign.COMMANDS[named[0]])

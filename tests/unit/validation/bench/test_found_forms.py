@@ -315,6 +315,12 @@ class FoundFormsTest(testcase.TestCase):
             with self.subTest(text[:40]):
                 self.assert_refused(text, "stands in strings of JSON")
 
+    def test_json_that_another_program_has_printed(self):
+        document = {"fio version": "fio-3.19", "jobs": [{"jobname": "a", "error": 0}]}
+        self.assert_refused(repr(document), "was printed by Python")
+        self.assert_refused(json.dumps([document]), "is a list of JSON: give one document")
+        self.assert_refused(json.dumps({"fio": document}), "or lies in another")
+
     def test_refusals_that_name_the_tool(self):
         self.assert_refused(UNIXBENCH, "unixbench: the report is cut off or of few tests")
         self.assert_refused(

@@ -465,7 +465,7 @@ class FioTest(testcase.TestCase):
     def test_two_runs(self):
         text = f"{self.HEAD}Starting 1 process\n{self.JOB}"
         shown = figures(fio.Fio(), text + text.replace("iops=483", "iops=500"))
-        self.assertEqual((483, 500), (shown["job_1_iops"], shown["job_2_iops"]))
+        self.assertEqual((483, 500), (shown["run1_iops"], shown["run2_iops"]))
         cut = text + text[: text.index("clat percentiles")]
         self.assertRaisesRegex(base.BenchmarkOutputError, "cut off", fio.Fio().parse, cut)
 
