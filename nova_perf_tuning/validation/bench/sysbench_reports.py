@@ -55,28 +55,37 @@ class MemoryReport(_Report):
     summary = "memory throughput as 'sysbench memory' prints it"
     primary = ("throughput", "MiB/s", "higher")
     form = "sysbench memory run"
-    marks = r"^[ \t]*(?:Running memory speed test|Total operations: [0-9])|MiB transferred \("
-    needed = ("operation", "block size")
-    options = (
-        ("block size", rf"^[ \t]*block size:[ \t]*{_SIZE}"),
-        ("total size", rf"^[ \t]*total size:[ \t]*{_SIZE}"),
-        ("operation", r"^[ \t]*operation:[ \t]*(\w{1,20})"),
-        ("access", r"^[ \t]*access mode:[ \t]*(\w{1,20})"),
-        ("scope", r"^[ \t]*scope:[ \t]*(\w{1,20})"),
+    marks = (
+        r"^[ \t]*(?:Running memory speed test|Total operations: [0-9]|Doing memory operations speed"
+        r"|Operations performed: [0-9]{1,15} \()|Mi?B transferred \("
     )
+    needed = ("operation", "block size")
+    #: Versions before 1.0 have other names.
+    options = (
+        ("block size", r"^[ \t]*(?:Memory )?block size:[ \t]*([0-9]{1,15}[KMGT]?(?:iB)?)$"),
+        (
+            "total size",
+            r"^[ \t]*(?:total|Memory transfer) size:[ \t]*([0-9]{1,15}[KMGT]?(?:iB)?)$",
+        ),
+        ("operation", r"^[ \t]*(?:operation|Memory operations type):[ \t]*(\w{1,20})"),
+        ("access", r"^[ \t]*access mode:[ \t]*(\w{1,20})"),
+        ("scope", r"^[ \t]*(?:scope|Memory scope type):[ \t]*(\w{1,20})"),
+    )
+    reads_old = True
 
     def parse(self, output: str) -> list[base.Reading]:
         self.check(output)
         rate = self.labelled(
             output,
-            rf"^[ \t]*[0-9.]{{1,20}} MiB transferred \({base.NUMBER} MiB/sec\)",
+            rf"^[ \t]*[0-9.]{{1,20}} Mi?B transferred \({base.NUMBER} Mi?B/sec\)",
             "MiB transferred",
         )
         if rate == 0:
             raise self.fault("nothing was transferred (0 MiB/s)")
         operations = self.labelled(
             output,
-            rf"^[ \t]*Total operations: [0-9]{{1,15}} \([ ]*{base.NUMBER} per second\)",
+            r"^[ \t]*(?:Total operations|Operations performed): [0-9]{1,15}"
+            rf" \([ ]*{base.NUMBER} (?:per second|ops/sec)\)",
             "Total operations",
         )
         readings = [
@@ -85,6 +94,12 @@ class MemoryReport(_Report):
             *self.latencies(output),
         ]
         return self.without_speed(output, readings)
+
+    def remarks(self, output: str) -> dict[str, str]:
+        remarks = super().remarks(output)
+        if " MB transferred (" in output:
+            remarks["old_units"] = "sysbench before version 1.0 prints MB for 1024 x 1024 bytes"
+        return remarks
 
 
 class FileIo(_Report):

@@ -134,6 +134,39 @@ SYSBENCH_FILES = """  sysbench 1.1.0-df89d34 (using bundled LuaJIT 2.1.0-beta3)
            95th percentile:                      0.33
            sum:                            71212319.19
 """
+SYSBENCH_MEMORY = """sysbench 0.4.12:  multi-threaded system evaluation benchmark
+
+Running the test with following options:
+Number of threads: 1
+
+Doing memory operations speed test
+Memory block size: 1K
+
+Memory transfer size: 102400M
+
+Memory operations type: read
+Memory scope type: global
+Threads started!
+Done.
+
+Operations performed: 104857600 (1309869.52 ops/sec)
+
+102400.00 MB transferred (1279.17 MB/sec)
+
+
+Test execution summary:
+    total time:                          80.0519s
+    total number of events:              104857600
+    total time taken by event execution: 61.4019
+    per-request statistics:
+         min:                                  0.00ms
+         avg:                                  0.00ms
+         max:                                  4.37ms
+         approx.  95 percentile:               0.00ms
+
+Threads fairness:
+    events (avg/stddev):           104857600.0000/0.00
+"""
 CYCLICTEST = """T: 0 (148604) P:98 I:1000 C:    261 Min:     10 Act:   17 Avg:   16 Max:      12
 T: 1 (148605) P:98 I:1000 C:    263 Min:     10 Act:   14 Avg:   14 Max:      11
 # Histogram
@@ -209,6 +242,19 @@ class FoundFormsTest(testcase.TestCase):
         self.assert_refused(more, "28942 datagrams of 11909 are lost")
         none = IPERF2_UDP.replace("4.63 MBytes  3.87 Mbits/sec", "0.000 Bytes  -nan bits/sec")
         self.assert_refused(none, "the server's report has no rate: '[ 2] 0.00-10.03 sec")
+
+    def test_memory_of_sysbench_0_4(self):
+        report, figures = read(SYSBENCH_MEMORY)
+        self.assertEqual(
+            (1279.17, 1_309_869.52), (figures["throughput"], figures["operations_per_second"])
+        )
+        work = report.workload
+        self.assertEqual(
+            ("1K", "read", "102400M"), (work["block size"], work["operation"], work["total size"])
+        )
+        self.assertIn("old_units", report.remarks)
+        _report, figures = read(SYSBENCH_MEMORY * 2)
+        self.assertEqual(1279.17, figures["run2_memory_throughput"])
 
     def test_files_of_sysbench_1_1(self):
         """Its report ends with the latencies: it has no time and no number of events."""

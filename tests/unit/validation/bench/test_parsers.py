@@ -502,7 +502,7 @@ class SysbenchTest(testcase.TestCase):
             with self.subTest(head):
                 error = self.assertRaises(
                     base.BenchmarkOutputError,
-                    sysbench_reports.MemoryReport().parse,
+                    sysbench_reports.Several().parse,
                     f"{head}\n\ntotal time: 1s\n",
                 )
                 self.assertIn(head.partition(":")[0], str(error))
