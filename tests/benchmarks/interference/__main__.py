@@ -136,7 +136,7 @@ def show(results: dict[str, Any]) -> None:
     print(
         f"{len(results['rounds'])} rounds, {results['discarded']} of them discarded for steal; "
         f"losses are medians, in percent of the guest's events without a load in the same state;"
-        f" memory: those of events that touch 4 MiB; packets: worked on by CPU 1; times in ms"
+        f" memory: those of events that touch 1 MiB; packets: worked on by CPU 1; times in ms"
     )
     for state, notes in results["notes"].items():
         for text, times in collections.Counter(notes).items():
