@@ -2,6 +2,7 @@
 """Command lines are taken by the letter: no word is completed, and an unknown one is refused with a hint."""
 
 import argparse
+import contextlib
 import difflib
 import functools
 import sys
@@ -24,6 +25,8 @@ def strict(parser: argparse.ArgumentParser) -> None:
     parser.error = functools.partial(refuse, parser.prog)  # type: ignore[method-assign]
     known: Callable[..., _Parsed] = parser.parse_known_args
     parser.parse_known_args = functools.partial(_parse, parser, known)  # type: ignore[method-assign,assignment]
+    print_message: Callable[..., None] = parser._print_message
+    parser._print_message = functools.partial(_print_message, print_message)  # type: ignore[method-assign]
     for subparser in subparsers(parser):
         strict(subparser)
 
@@ -44,6 +47,15 @@ def _parse(
     if unknown:
         parser.error(unknown_word(unknown[0], parser))
     return parsed, []
+
+
+def _print_message(print_message: Callable[..., None], message: str, file: object = None) -> None:
+    """Do as argparse of later releases than Debian 12's Python 3.11.2: a failed write is no error.
+
+    The stream remembers it (:mod:`nova_perf_tuning.streams`).
+    """
+    with contextlib.suppress(OSError):
+        print_message(message, file)
 
 
 def unknown_word(word: str, parser: argparse.ArgumentParser) -> str:
