@@ -205,8 +205,10 @@ def tracing(cpus: frozenset[int]) -> Iterator[TraceSession]:
     session = TraceSession(path, cpus)
     try:
         try:
-            privileged.make_trace(path)
-            session.start()
+            # A signal within a write would leave its file open, and the instance in use.
+            with signals.deferred():
+                privileged.make_trace(path)
+                session.start()
         except OSError as error:
             raise _refusal(path, error) from None
         yield session
