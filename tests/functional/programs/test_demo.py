@@ -42,7 +42,7 @@ class OptionsTest(testcase.TestCase):
     def test_wrong_options_are_refused_in_both_places(self):
         for place in ("--cloud", "--local"):
             self.refused(
-                "there is no profile 'nosuch'; profiles are balanced ",
+                "there is no profile 'nosuch'; profiles are ai balanced ",
                 place,
                 "--profile",
                 "nosuch",
