@@ -64,9 +64,9 @@ class TestsTest(testcase.TestCase):
         self.assertEqual(len(CHANNELS), len(self.rows))
         for number, (text, row) in enumerate(zip(self.rows, CHANNELS, strict=True), 1):
             with self.subTest(row.channel):
-                first, its_facts, proof, whats, _tests, page = text.split("\n     - ")
+                first, its_facts, proof, texts, _tests, page = text.split("\n     - ")
                 self.assertEqual((str(number), row.proof.value), (first, proof))
-                self.assertEqual([*row.kinds, *row.rules], NAME.findall(whats))
+                self.assertEqual([*row.kinds, *row.rules], NAME.findall(texts))
                 self.assertLessEqual(set(NAME.findall(its_facts)), facts)
                 if row.proof is ComparedBy.PLAN:
                     self.assertNotEqual([], NAME.findall(its_facts))
