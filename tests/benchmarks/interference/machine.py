@@ -4,7 +4,7 @@
 import glob
 import os
 import pathlib
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 #: Masks of interrupts, of unbound work, and of RPS; those of single interrupts come first.
 _INTERRUPTS = "/proc/irq/[0-9]*/smp_affinity"
@@ -59,13 +59,18 @@ def state() -> dict[str, str]:
     return found
 
 
+#: What comes and goes without the benchmark.
+_PASSING: Final = ("thread ", "/sys/class/net/")
+
+
 def differences(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    """Return what is not as it was; threads of the kernel come and go."""
+    """Return what is not as it was; threads of the kernel, and devices with their queues, come and go."""
     found = []
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) == after.get(name):
             continue
-        if name.startswith("thread ") and not (name in before and name in after):
+        is_lasting = name in before and name in after
+        if name.startswith(_PASSING) and not is_lasting:
             continue
         found.append(f"{name}: {before.get(name)} before, {after.get(name)} after")
     return found
