@@ -53,10 +53,10 @@ class Cost:
 def cost(trial: model.Trial) -> Cost:
     total = trial.host_cpu_s.get("total")
     vcpu = trial.host_cpu_s.get("vcpu")
+    if total is not None and total <= 0 and (vcpu is None or vcpu <= 0):
+        return Cost(None, None, None, None, reason(_C.COUNTERS_STILL))
     if total is None or vcpu is None:
         return Cost(total, None, None, None, None)
-    if total <= 0 and vcpu <= 0:
-        return Cost(None, None, None, None, reason(_C.COUNTERS_STILL))
     share = wait_share(trial)
     fault = _contradiction(trial, vcpu, total)
     if fault is not None:

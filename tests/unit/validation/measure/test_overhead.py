@@ -30,6 +30,8 @@ CASES = (
         C.VCPUS_WAITED,
     ),
     ({"host_cpu_s": {"vcpu": 0.0, "total": 0.0}}, None, None, C.COUNTERS_STILL),
+    # The host's own arm in a window shorter than a tick: not measured, and not free.
+    ({"host_cpu_s": {"total": 0.0}, "guest_cpu_s": None}, None, None, C.COUNTERS_STILL),
     ({"host_cpu_s": {"vcpu": 5.0, "total": 4.0}}, None, None, C.COUNTERS_VCPU),
     ({"host_cpu_s": {**_CPU, "softirq": 9.0}}, 1.0, 1.5, None),  # no part of the total
     ({"guest_cpu_s": 8.0}, None, None, C.COUNTERS_GUEST),
