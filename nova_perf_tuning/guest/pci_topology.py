@@ -10,13 +10,13 @@ in carries an address.
 """
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Final
 
 from lxml import etree
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.guest import parsing
+from nova_perf_tuning.guest import network, parsing
 from nova_perf_tuning.guest.domain import LeftOut, Omission
 from nova_perf_tuning.specs import vocabulary
 
@@ -127,10 +127,17 @@ def write(domain: etree._Element, device_nodes: Mapping[str, int]) -> list[LeftO
             left_out.append(objection)
         elif cell is not None and _bus_of(device) not in buses.ports.get(cell, ()):
             near[cell].append(device)
-    placed = [device for devices in near.values() for device in devices]
-    _add_flat_ports(domain, buses, placed)
+    placed = frozenset(device for devices in near.values() for device in devices)
+    lacking = _others(domain, placed) - len(buses.free_flat())
     if buses.expander is None:
+        _add_flat_ports(domain, lacking + _FLAT_SPARE)
+        buses = _read(domain)
         _add_expanders(domain, buses, {cell: len(devices) for cell, devices in near.items()})
+    elif lacking > 0:
+        raise parsing.DomainError(
+            f"{_REQUEST}: devices without an address would get ports of the expander buses that the domain has; "
+            "remove these controllers, or give the devices addresses"
+        )
     for cell, devices in near.items():
         for device in devices:
             _place(device, buses.take(cell))
@@ -233,8 +240,8 @@ def _controllers(domain: etree._Element) -> list[tuple[int, etree._Element]]:
                 index = parsing.number(text, 0, _ALL_BUS_NUMBERS - 1, "pci controller index")
                 indexed.append((index, controller))
     used = {index for index, _controller in indexed}
+    index = 0
     for controller in others:
-        index = 0
         while index in used:
             index += 1
         used.add(index)
@@ -267,31 +274,21 @@ def _read(domain: etree._Element) -> _Buses:
     return buses
 
 
-def _add_flat_ports(
-    domain: etree._Element, buses: _Buses, placed: Collection[etree._Element]
-) -> None:
-    """Add root ports on pcie.0, so that there is one for each device whose address libvirt chooses."""
-    needed = 0
+def _others(domain: etree._Element, placed: Set[etree._Element]) -> int:
+    """Return the number of devices that may need a port and have no address, but for those that get one."""
+    number = 0
     for device in domain.iterfind("devices/*"):
         if _may_need_port(device) and _bus_of(device) is None and device not in placed:
-            needed += 1
-    lacking = needed - len(buses.free_flat())
-    if buses.expander is None:
-        lacking += _FLAT_SPARE
-    if lacking <= 0:
-        return
-    if buses.expander is not None:
-        raise parsing.DomainError(
-            f"{_REQUEST}: devices without an address would get ports of the expander buses that the domain has; "
-            "remove these controllers, or give the devices addresses"
-        )
-    devices = domain.find("devices")
+            number += 1
+    return number
+
+
+def _add_flat_ports(domain: etree._Element, number: int) -> None:
+    """Add root ports on pcie.0; without an index, they have the lowest free ones."""
+    devices = network.child(domain, "devices")
     if not _controllers(domain):
         etree.SubElement(devices, "controller", type="pci", index="0", model="pcie-root")
-    for _number in range(lacking):
-        buses.highest += 1
-        buses.flat.append(buses.highest)
-        # without an index, which is the lowest free one then
+    for _number in range(number):
         etree.SubElement(devices, "controller", type="pci", model="pcie-root-port")
 
 
@@ -300,7 +297,7 @@ def _add_expanders(domain: etree._Element, buses: _Buses, wanted: Mapping[int, i
 
     :param wanted: guest cell -> devices that get a port of it.
     """
-    devices = domain.find("devices")
+    devices = network.child(domain, "devices")
     numbers = min(_BUS_NUMBERS, _ALL_BUS_NUMBERS // (len(wanted) + 1))
     _check("pcie.0", len(buses.flat), numbers - 1)
     buses.expander = buses.highest + 1

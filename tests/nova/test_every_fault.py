@@ -34,6 +34,7 @@ EVERYTHING = base.TUNED | {
     "perf:profile": "own",
     "perf:vif_queues": "auto",
     "perf:disk_queues": "auto",
+    "perf:pci_topology": "numa",
 }
 
 
@@ -66,6 +67,7 @@ class EveryFaultTestCase(base.PerfTestCase):
                 "name: own\ndescription: x\nspecs:\n  'perf:vhost_placement': {value: numa, reason: y}\n"
             )
         self.flags(profile_dir=directory, group="nova_perf_tuning")
+        self.flags(hw_machine_type=["x86_64=q35"], group="libvirt")
         self.points = self.useFixture(fault_points.FaultPoints())
 
     def ignore(self):
@@ -102,7 +104,12 @@ class EachFunctionTest(EveryFaultTestCase):
         "specs.profiles.load",
     )
     #: How the request comes into the whole domain.
-    way = ("guest.transform.write", "guest.network.write", "guest.storage.write")
+    way = (
+        "guest.transform.write",
+        "guest.network.write",
+        "guest.storage.write",
+        "guest.pci_topology.write",
+    )
 
     def setUp(self):
         super().setUp()

@@ -2,6 +2,7 @@
 """Live migration: what the guest sees stays as it runs, what names CPUs of the source does not arrive."""
 
 import fixtures
+from lxml import etree
 from nova.tests.functional.libvirt import base as nova_base
 from nova.virt.libvirt import migration as nova_migration
 
@@ -93,6 +94,17 @@ class LiveMigrationTest(LiveMigrationTestCase):
         self.assertEqual(
             {"name": "vhost", "queues": "2", "rx_queue_size": "512"}, dict(driver.attrib)
         )
+
+    def test_expander_buses_arrive_as_they_are(self):
+        """They name the guest's cell, which stays, and no node of a host."""
+        self.flags(hw_machine_type=["x86_64=q35"], group="libvirt")
+        self.boot_on_a(base.PLAIN | {"perf:pci_topology": "numa"})
+        controllers = []
+        for domain in (self.domain(self.server, "host_a"), self.migrate()):
+            elements = domain.findall("devices/controller[@type='pci']")
+            controllers.append([etree.tostring(element).strip() for element in elements])
+        self.assertTrue([text for text in controllers[0] if b"pcie-expander-bus" in text])
+        self.assertEqual(*controllers)
 
     def test_guest_of_before_migrates_as_it_runs(self):
         """Booted without the hook, its flavor has a request: the running guest's devices are what counts."""

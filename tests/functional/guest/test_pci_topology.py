@@ -5,13 +5,17 @@ No host here has devices to pass through, nor two nodes: emulated NICs take the 
 devices, after the XML is written.
 """
 
+import collections
+import pathlib
 import re
+import subprocess
+import threading
 
 from lxml import etree
 
-from nova_perf_tuning.guest import parsing, pci_topology, transform
+from nova_perf_tuning.guest import parsing, pci_topology, probe, transform
 from nova_perf_tuning.specs import parsing as spec_parsing
-from tests.support import corpus, embedded_libvirt
+from tests.support import corpus, embedded_libvirt, patience, rig
 
 NUMA = {"perf:pci_topology": "numa"}
 #: Host nodes of devices 0000:82:00.0 and so on; the guest's cells 0 and 1 are on host nodes 1 and 0.
@@ -19,6 +23,11 @@ NODES = {"0000:82:00.0": 0, "0000:83:00.0": 1, "0000:84:00.0": 0}
 CELLS = {"0000:82:00.0": 1, "0000:83:00.0": 0, "0000:84:00.0": 1}
 #: A device whose node nobody knows.
 UNKNOWN = "0000:85:00.0"
+NUMATUNE = (
+    "<numatune><memnode cellid='0' mode='strict' nodeset='1'/>"
+    "<memnode cellid='1' mode='strict' nodeset='0'/></numatune>"
+)
+VIRTIO = "<interface type='user'><model type='virtio'/></interface>"
 
 
 def hostdev(address):
@@ -33,12 +42,21 @@ def guest(devices, system="", features=""):
     """Return a q35 guest with two cells, each on the host node of the other's number."""
     return (
         f"<domain type='qemu'><name>{embedded_libvirt.NAME}</name><memory unit='MiB'>256</memory><vcpu>2</vcpu>"
-        "<numatune><memnode cellid='0' mode='strict' nodeset='1'/><memnode cellid='1' mode='strict' nodeset='0'/>"
-        f"</numatune><os><type arch='x86_64' machine='q35'>hvm</type>{system}</os><features><acpi/>{features}"
+        f"{NUMATUNE}<os><type arch='x86_64' machine='q35'>hvm</type>{system}</os><features><acpi/>{features}"
         "</features><cpu><numa><cell id='0' cpus='0' memory='128' unit='MiB'/>"
         "<cell id='1' cpus='1' memory='128' unit='MiB'/></numa></cpu><on_reboot>destroy</on_reboot>"
         f"<devices>{devices}</devices></domain>"
     )
+
+
+def emulated(device):
+    """Return a NIC of QEMU with the address of a passed-through device."""
+    nic = etree.Element("interface", type="user")
+    etree.SubElement(nic, "model", type="e1000e")
+    address = device.find("address")
+    if address is not None:
+        nic.append(address)
+    return nic
 
 
 def cell_of(root, device):
@@ -118,3 +136,131 @@ class AddressTest(embedded_libvirt.EmbeddedCase):
                     if device.get("type") != "pci" or device.tag != "controller":
                         passed = pci_topology.is_passed_through(device)
                         self.assertEqual(0 if passed else None, cell_of(root, device))
+
+
+#: First program of the guest: it probes again and again, with what is plugged in meanwhile.
+FIRST = """#!/bin/busybox sh
+/bin/busybox --install -s /bin
+mkdir -p /proc /sys
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+n=0
+while n=$((n + 1)); do
+    echo "begin $n"
+    sh /probe.sh 2>/dev/null
+    echo "end $n"
+    sleep 1
+done
+"""
+#: As the launcher starts emulated guests.
+CMDLINE = "console=ttyS0 loglevel=3 panic=1 tsc=unstable no_timer_check mitigations=off cryptomgr.notests rdinit=/first"
+
+
+class InsideTest(embedded_libvirt.EmbeddedCase):
+    """A guest of two cells under TCG, and what its kernel says of its devices."""
+
+    def files(self):
+        """Return kernel and initrd: those of the guest image, with the two programs before it."""
+        image = pathlib.Path(rig.build_image())
+        programs = self.directory / "programs"
+        programs.mkdir()
+        for name, text in (("first", FIRST), ("probe.sh", probe.SCRIPT)):
+            (programs / name).write_text(text, encoding="utf-8")
+            (programs / name).chmod(0o755)
+        kernel, initrd = self.directory / "vmlinuz", self.directory / "initrd"
+        kernel.write_bytes((image / "vmlinuz").read_bytes())
+        argv = ["cpio", "--quiet", "-o", "-H", "newc", "-F", initrd]
+        subprocess.run(argv, cwd=programs, input="first\nprobe.sh\n", text=True, check=True)
+        with open(initrd, "ab") as file:
+            file.write((image / "initrd").read_bytes())
+        return kernel, initrd
+
+    def start(self, xml):
+        """Start a guest in a virsh that takes further commands."""
+        path = self.write("guest.xml", xml)
+        argv, options = self.embedded()
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        self.shell = subprocess.Popen(argv, text=True, **pipes, **options)
+        self.addCleanup(self.end)
+        timer = threading.Timer(3 * patience.LIMIT_S, self.shell.kill)
+        timer.start()
+        self.addCleanup(timer.cancel)
+        self.command(f"define --validate {path}")
+        self.command(f"start {embedded_libvirt.NAME}")
+
+    def command(self, text):
+        self.shell.stdin.write(f"{text}\n")
+        self.shell.stdin.flush()
+
+    def end(self):
+        """Destroy the guest; libvirt must have refused no command."""
+        self.command(f"destroy {embedded_libvirt.NAME}")
+        self.command(f"undefine {embedded_libvirt.NAME}")
+        _out, err = self.shell.communicate(timeout=patience.LIMIT_S)
+        self.assertEqual("", err)
+
+    def running(self):
+        """Return the XML of the running guest."""
+        self.command(f"dumpxml {embedded_libvirt.NAME}")
+        lines = []
+        for line in self.shell.stdout:
+            if lines or line.lstrip().startswith("<domain"):
+                lines.append(line)
+            if line.startswith("</domain>"):
+                break
+        return "".join(lines)
+
+    def plug(self, xml):
+        """Plug a device in as the driver does: with the address of a port where it belongs."""
+        device = parsing.parse_xml(xml)
+        running = self.running().replace("<os>", f"{NUMATUNE}<os>", 1)
+        pci_topology.write_plugged(device, running, NODES)
+        if pci_topology.is_passed_through(device):
+            device = emulated(device)
+        path = self.write("device.xml", etree.tostring(device, encoding="unicode"))
+        self.command(f"attach-device {embedded_libvirt.NAME} {path}")
+
+    def nodes(self, devices):
+        """Wait for so many devices behind ports; return how many of them are on each of the guest's nodes."""
+
+        def answer():
+            text = ""
+            if self.console.exists():
+                text = self.console.read_text(encoding="utf-8", errors="replace")
+            for _number, part in re.findall(r"begin (\d+)\s(.*?)end \1\s", text, re.DOTALL)[-2:]:
+                nodes = probe.parse(part).pci_nodes
+                behind = {
+                    address: nodes[address] for address in nodes if self.is_behind_port(address)
+                }
+                if len(behind) == devices:
+                    return behind
+            return None
+
+        found = patience.until(answer, f"{devices} devices behind ports")
+        return collections.Counter(found.values())
+
+    def is_behind_port(self, address):
+        """Return whether a device is on none of the root buses."""
+        return int(address.split(":")[1], 16) not in (0, 64, 128)
+
+    def test_the_guest_knows_the_node_of_each_device(self):
+        kernel, initrd = self.files()
+        self.console = self.directory / "console"
+        system = f"<kernel>{kernel}</kernel><initrd>{initrd}</initrd><cmdline>{CMDLINE}</cmdline>"
+        devices = f"<serial type='file'><source path='{self.console}'/></serial>{VIRTIO}"
+        devices += "<controller type='usb' model='none'/><memballoon model='none'/>"
+        devices += "".join(map(hostdev, ("0000:82:00.0", "0000:83:00.0", UNKNOWN)))
+        xml = transform.transform(
+            guest(devices, system), spec_parsing.parse(NUMA), device_nodes=NODES
+        ).xml
+        root = parsing.parse_xml(xml)
+        root.remove(root.find("numatune"))  # this host has no second node
+        for device in list(root.find("devices")):
+            if pci_topology.is_passed_through(device):
+                device.getparent().replace(device, emulated(device))
+        self.start(etree.tostring(root, encoding="unicode"))
+        self.assertEqual({-1: 2, 0: 1, 1: 1}, self.nodes(4))
+        self.plug(hostdev("0000:84:00.0"))
+        self.assertEqual({-1: 2, 0: 1, 1: 2}, self.nodes(5))
+        self.plug(VIRTIO)
+        self.assertEqual({-1: 3, 0: 1, 1: 2}, self.nodes(6))

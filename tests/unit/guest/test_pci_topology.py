@@ -171,6 +171,24 @@ class WriteTest(testcase.TestCase):
         self.assertEqual("1", cell_of(root, devices_of(root)[address(0)]))
         self.assertEqual(21, min(map(int, root.xpath("devices/controller[target]/@index"))))
 
+    def test_indexes_that_are_not_in_a_row(self) -> None:
+        """libvirt gives those without an index the free ones, and makes a bus of its own for each that is left."""
+        numbered = "".join(
+            f"<controller type='pci' index='{index}' model='{model}'/>"
+            for index, model in ((0, "pcie-root"), (3, "pcie-root-port"), (6, "pcie-root-port"))
+        )
+        root = guest(numbered + hostdev(0))
+        pci_topology.write(root, {address(0): 1})
+        found = controllers(root)
+        self.assertEqual(list(range(len(found))), sorted(found))
+        self.assertEqual("1", cell_of(root, devices_of(root)[address(0)]))
+
+    def test_a_domain_without_devices(self) -> None:
+        root = guest("")
+        root.remove(root.find("devices"))
+        self.assertEqual([], pci_topology.write(root, {}))
+        self.assertEqual(2, written(root).count("pcie-expander-bus"))
+
     def test_valid_for_libvirt(self) -> None:
         root = parsing.parse_xml(corpus.text("hostdev.xml"))
         pci_topology.write(root, {"0000:82:10.1": 0, "0000:84:00.0": 0})
