@@ -103,7 +103,6 @@ class IrqAffinity(base.Attribute):
         The way to the affinity leads through it: it is there, or opening fails.
         """
         files: list[str] = []
-        effective_files: list[str] = []
         for setting in settings:
             try:
                 irq = host_model.IrqTarget.parse(setting.target, setting.identity)
@@ -111,16 +110,29 @@ class IrqAffinity(base.Attribute):
                 return [False] * len(settings)  # the files alone do not show it
             way = f"{irq.number}/{irq.action}/.." if irq.action else str(irq.number)
             files.append(f"{way}/smp_affinity_list")
-            effective_files.append(f"{irq.number}/effective_affinity_list")
         affinities = bounded_read.kernel_pages(self.prefix, "/proc/irq", files)
-        effective = bounded_read.kernel_pages(self.prefix, "/proc/irq", effective_files)
         held: list[bool] = []
-        for content, cpus, setting in zip(affinities, effective, settings, strict=True):
-            holds = content == f"{setting.value}\n".encode("ascii", "replace")
-            if holds and cpus not in (b"", content):
-                holds = _fires_on(cpus.decode("ascii", "replace"), setting.value)
-            held.append(holds)
+        for content, setting in zip(affinities, settings, strict=True):
+            held.append(content == f"{setting.value}\n".encode("ascii", "replace"))
         return held
+
+    def survey(self, settings: Sequence[host_model.Setting]) -> list[base.Observation]:
+        """Look also at where interrupts fire whose affinity holds: it may not be in effect yet."""
+        observations = super().survey(settings)
+        held: list[int] = []
+        files: list[str] = []
+        for index, observation in enumerate(observations):
+            if observation is base.HELD:
+                held.append(index)
+                number = host_model.IrqTarget.parse(settings[index].target).number
+                files.append(f"{number}/effective_affinity_list")
+        effective = bounded_read.kernel_pages(self.prefix, "/proc/irq", files)
+        for index, content in zip(held, effective, strict=True):
+            setting = settings[index]
+            cpus = content.decode("ascii", "replace").strip()
+            if cpus and cpus != setting.value and not _fires_on(cpus, setting.value):
+                observations[index] = self.observe(setting)
+        return observations
 
 
 def _fires_on(effective: str, value: str) -> bool:

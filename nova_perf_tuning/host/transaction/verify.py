@@ -47,11 +47,17 @@ def verify(
 def drifted(
     settings: Sequence[host_model.Setting], kinds: Mapping[str, base.SettingKind]
 ) -> list[host_model.Setting]:
-    """Return those settings that :func:`verify` finds drifted."""
+    """Return those settings that :func:`verify` finds drifted, kind by kind.
+
+    What holds has not drifted, in effect or not yet: fewer files are read than by :func:`verify`.
+    """
     drifted: list[host_model.Setting] = []
-    for setting, observation in zip(settings, verify(settings, kinds), strict=True):
-        if is_drift(setting, observation, kinds):
-            drifted.append(setting)
+    for name, members in grouped((setting.kind, setting) for setting in settings).items():
+        if name not in kinds:  # nobody can read it
+            continue
+        for setting, holds in zip(members, kinds[name].holding(members), strict=True):
+            if not holds and is_drift(setting, kinds[name].observe(setting), kinds):
+                drifted.append(setting)
     return drifted
 
 

@@ -400,6 +400,15 @@ class SurveyTest(testcase.TestCase):
         ]
         self.assertEqual(drifted, verify.drifted(settings, self.kinds))
 
+    def test_drift_is_found_without_the_file_of_what_is_in_effect(self):
+        settings = self.settings["irq_affinity"]
+        with mock.patch.object(os, "open", wraps=os.open) as opening:
+            self.assertEqual([], verify.drifted(settings, self.kinds))
+        opened = [str(call.args[0]) for call in opening.call_args_list]
+        affinities = [path for path in opened if path.endswith("smp_affinity_list")]
+        self.assertEqual(len(settings), len(affinities))
+        self.assertEqual([], [path for path in opened if "effective" in path])
+
     def test_pending_and_gone(self):
         number = IrqTarget.parse(self.settings["irq_affinity"][0].target).number
         pathlib.Path(self.root, f"proc/irq/{number}/effective_affinity_list").write_text("3\n")
