@@ -183,13 +183,12 @@ def _recorded_page(prefix: str, directory: str, path: str, dir_fd: int) -> bytes
     """Return the first page of one of very many files below ``prefix``, in ``directory``, which is ``dir_fd``.
 
     They have names that only the kernel gives, so a look beforehand is enough where
-    :func:`open_plain` finds a file by O_PATH: no device elsewhere is called so.
+    :func:`open_plain` finds a file by O_PATH: no device elsewhere is called so. A link or a pipe
+    that comes later is not followed, or not waited for.
 
     :raises OSError: as :func:`recorded_bytes`.
     """
-    above, _, _name = path.rpartition("/")
-    mode = os.stat(path, dir_fd=dir_fd, follow_symlinks=False).st_mode
-    if not stat.S_ISREG(mode) or not _is_inside(prefix, f"{directory}/{above}"):
+    if not _is_plain_inside(prefix, directory, path):
         return recorded_bytes(prefix, f"{directory}/{path}", _PAGE)
     descriptor = os.open(path, _KERNEL_FLAGS | os.O_NOFOLLOW, dir_fd=dir_fd)
     try:
@@ -199,15 +198,21 @@ def _recorded_page(prefix: str, directory: str, path: str, dir_fd: int) -> bytes
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _is_inside(prefix: str, directory: str) -> bool:
-    """Whether a directory below ``prefix`` is inside it with all links followed, when it is first looked at."""
-    path = f"{prefix}{directory}"
+def _is_plain_inside(prefix: str, directory: str, path: str) -> bool:
+    """Whether a path is a plain file, and its directory inside ``prefix``, when it is first looked at.
+
+    An agent reads the same files every minute; those of the live host need no look at all.
+    """
+    file = f"{prefix}{directory}/{path}"
+    above = os.path.dirname(file)
     try:
-        found = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.lstat(file).st_mode):
+            return False
+        found = os.open(above, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        check_open(found, path, prefix)
+        check_open(found, above, prefix)
     except OSError:
         return False
     finally:

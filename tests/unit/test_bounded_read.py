@@ -96,6 +96,26 @@ class ReadTest(directories.DirectoryCase):
                 [b""], bounded_read.kernel_pages(str(root), "/elsewhere", ["24/smp_affinity_list"])
             )
 
+    def test_many_files_are_looked_at_once_and_a_link_that_comes_later_is_not_followed(self):
+        root = self.directory / "root"
+        (root / "irq/24").mkdir(parents=True)
+        plain = root / "irq/24/smp_affinity_list"
+        plain.write_text("irq\n")
+        reading = str(root), "/irq", ["24/smp_affinity_list"]
+        self.assertEqual([b"irq\n"], bounded_read.kernel_pages(*reading))
+        again = AssertionError("looked at again")
+        with (
+            mock.patch.object(os, "stat", side_effect=again),
+            mock.patch.object(os, "lstat", side_effect=again),
+        ):
+            self.assertEqual([b"irq\n"], bounded_read.kernel_pages(*reading))
+            plain.unlink()
+            plain.symlink_to(self.file)
+            self.assertEqual([b""], bounded_read.kernel_pages(*reading))
+            plain.unlink()
+            os.mkfifo(plain)
+            self.assertEqual([b""], bounded_read.kernel_pages(*reading))
+
     def test_who_allows_no_link_or_nothing_outside_gets_none(self):
         inside = self.directory / "inside"
         inside.mkdir()
