@@ -328,9 +328,12 @@ def serve(
             f"[agent] metrics_address {address}, metrics_port {port}: {error.strerror}: it must be "
             "an address of this host and a free port from 1024 on"
         ) from None
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    # Without an interval it sleeps until a client comes: by default it wakes twice a second.
+    waiting = {"poll_interval": None}
+    threading.Thread(target=server.serve_forever, kwargs=waiting, daemon=True).start()
 
     def end() -> None:
+        server.socket.shutdown(socket.SHUT_RDWR)  # wakes it
         server.shutdown()
         server.server_close()
 

@@ -2,6 +2,7 @@
 """The port for Prometheus: it answers, and who says nothing there costs the agent little."""
 
 import socket
+import time
 import types
 import urllib.request
 from unittest import mock
@@ -32,6 +33,15 @@ class PortTest(testcase.TestCase):
         with mock.patch.object(socket, "getfqdn", side_effect=AssertionError("asked")):
             self.serve()
             self.assertIn("nova_perf_up 0.0", self.fetch())
+
+    def test_it_sleeps_while_nobody_asks(self):
+        with mock.patch.object(metrics._Server, "service_actions") as awake:
+            self.serve()
+            self.fetch()
+            patience.until(lambda: awake.called, "it has begun to wait again")
+            awake.reset_mock()
+            time.sleep(0.7)
+            awake.assert_not_called()
 
     def test_a_client_that_never_ends_its_question_is_sent_away(self):
         """One that sends a byte now and then is never silent."""
