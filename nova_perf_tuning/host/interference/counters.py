@@ -13,6 +13,8 @@ from nova_perf_tuning.host.interference import tables
 #: Tables of a host with hundreds of CPUs and thousands of interrupts have several megabytes.
 _MAX_TABLE: Final = 64 << 20
 _MAX_RECORD: Final = 4096
+#: A row of /proc/interrupts has 11 bytes for each CPU, which is more than Python's buffer.
+_BUFFER: Final = 1 << 16
 _INTERRUPTS: Final = "/proc/interrupts"
 _SOFTNET: Final = "/proc/net/softnet_stat"
 #: PF_KTHREAD of include/linux/sched.h, in the field "flags" of stat.
@@ -72,7 +74,7 @@ def read_changes(
     """
     with open(_SOFTNET, "rb") as file:
         softnet = file.read(_MAX_TABLE).decode("ascii", "replace")
-    with open(_INTERRUPTS, "rb") as rows:
+    with open(_INTERRUPTS, "rb", _BUFFER) as rows:
         return changes.read(rows, softnet, cpus)
 
 

@@ -149,9 +149,8 @@ def _changed(
 
     :param cpus: those of the columns.
     """
-    name, _, rest = after.decode("ascii", "replace").partition(":")
-    rest_before = before.decode("ascii", "replace").partition(":")[2]
-    columns = _changed_columns(rest_before, rest, len(cpus))
+    begin = after.find(b":") + 1
+    columns = _changed_columns(before[begin:], after[begin:], len(cpus))
     if columns is None:
         return None
     old: dict[int, int] = {}
@@ -161,14 +160,18 @@ def _changed(
         if cpu in wanted:
             old[cpu] = count_before
             new[cpu] = count_after
-    about = " ".join(rest[len(cpus) * _WIDTH :].split())
-    return {name.strip(): (about, old)}, {name.strip(): (about, new)}
+    name = after[: begin - 1].decode("ascii", "replace").strip()
+    words = after[begin + len(cpus) * _WIDTH :].decode("ascii", "replace").split()
+    about = " ".join(words)
+    return {name: (about, old)}, {name: (about, new)}
 
 
-def _changed_columns(before: str, after: str, number: int) -> list[tuple[int, int, int]] | None:
+def _changed_columns(
+    before: bytes, after: bytes, number: int
+) -> list[tuple[int, int, int]] | None:
     """Return columns and their counts that differ, by halves; None: not as wide as they should be."""
-    for text in (before, after):
-        if text[: number * _WIDTH : _WIDTH] != " " * number:
+    for row in (before, after):
+        if row[: number * _WIDTH : _WIDTH] != b" " * number:
             return None
     found: list[tuple[int, int, int]] = []
     parts = [(0, number)]
@@ -181,7 +184,7 @@ def _changed_columns(before: str, after: str, number: int) -> list[tuple[int, in
         if end - first > 1:
             middle = (first + end) // 2
             parts += (first, middle), (middle, end)
-        elif part_before.strip().isdecimal() and part_after.strip().isdecimal():
+        elif part_before.strip().isdigit() and part_after.strip().isdigit():
             found.append((first, int(part_before), int(part_after)))
         else:
             return None

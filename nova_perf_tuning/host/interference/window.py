@@ -111,7 +111,7 @@ def _interrupts(
             continue
         channel, source = known
         _about, old = before.interrupts.get(name, ("", {}))
-        for cpu in sorted(cpus & counts.keys()):
+        for cpu in sorted(cpus.intersection(counts)):
             # An interrupt without a line before was made meanwhile, and began at 0.
             count, again = tables.growth(old.get(cpu, 0), counts[cpu])
             if again:
@@ -137,7 +137,7 @@ def _softirqs(
 ) -> Iterator[_Counted]:
     """Yield the softirqs; of NET_RX those for which another CPU woke this one are RPS."""
     woken: dict[int, int] = {}
-    for cpu in sorted(cpus & after.received_rps.keys() & before.received_rps.keys()):
+    for cpu in sorted(cpus.intersection(after.received_rps, before.received_rps)):
         woken[cpu], again = tables.growth(before.received_rps[cpu], after.received_rps[cpu])
         if again:
             reset.add("received_rps")
@@ -146,7 +146,7 @@ def _softirqs(
     for name, (_about, counts) in after.softirqs.items():
         channel, source = attribute.softirq(name)
         _about, old = before.softirqs.get(name, ("", {}))
-        for cpu in sorted(cpus & counts.keys() & old.keys()):
+        for cpu in sorted(cpus.intersection(counts, old)):
             count, again = tables.growth(old[cpu], counts[cpu])
             if again:
                 reset.add(source)
