@@ -2,6 +2,7 @@
 """The pipeline stays a pipeline: imports point left to right, and the pure packages touch no system."""
 
 import ast
+import functools
 import graphlib
 import pathlib
 
@@ -87,10 +88,14 @@ TIME_AND_THREADS = {"datetime", "queue", "selectors", "signal", "threading", "ti
 READERS = {"specs/profiles.py"}
 
 
+@functools.cache
 def modules():
-    """Yield (path relative to the package, syntax tree) of every module."""
+    """Return (path relative to the package, syntax tree) of every module."""
+    found = []
     for path in sorted(PACKAGE.rglob("*.py")):
-        yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        found.append((path.relative_to(PACKAGE).as_posix(), tree))
+    return found
 
 
 def imports(tree):
