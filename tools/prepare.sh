@@ -6,7 +6,8 @@
 #
 # Debian packages come from bindep.txt (the profile's lines and those without one), Python packages from
 # requirements.txt and the extras of pyproject.toml. Nothing is done twice: an environment whose stamp matches
-# those files is left as it is. As a user who is not root it only says which packages are missing.
+# those files, with these extras or more, is left as it is. As a user who is not root it only says which packages
+# are missing.
 set -euo pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -95,7 +96,16 @@ if [[ ! -x $venv/bin/python ]] || ! "$venv/bin/python" -c '' 2>/dev/null; then
     "$python" -m venv "$venv"
 fi
 stamp=$(cd "$top" && cat requirements.txt setup.cfg setup.py pyproject.toml tools/{prepare,python_packages}.sh | sha256sum | cut -c1-16)
-stamp="$stamp $extras $top"
+# serves: whether what is installed is of these files, with these extras or more.
+serves() {
+    local files had place extra
+    [[ -e $venv/.stamp ]] || return 1
+    read -r files had place <"$venv/.stamp"
+    [[ "$files $place" == "$stamp $top" ]] || return 1
+    for extra in ${extras//,/ }; do
+        [[ ,$had, == *",$extra,"* ]] || return 1
+    done
+}
 # What packages are there is asked again when one was installed or removed, or bindep.txt has changed.
 packages=$venv/.packages-$profile
 asked=$(cd "$top" && { stat -c %.9Y /var/lib/dpkg/status; sha256sum bindep.txt; })
@@ -118,7 +128,7 @@ if ((packages_only)); then
     exit
 fi
 
-if [[ $(cat "$venv/.stamp" 2>/dev/null) != "$stamp" ]]; then
+if ! serves; then
     say "Python packages: nova-perf-tuning[$extras]"
     choose_installer "$venv"
     if ! { watched install_packages "$venv" 'setuptools>=64' wheel 'pbr>=6.1.1' &&
@@ -129,6 +139,6 @@ if [[ $(cat "$venv/.stamp" 2>/dev/null) != "$stamp" ]]; then
     fi
     # Else every start compiles what it imports where PYTHONDONTWRITEBYTECODE is set or the tree is read-only.
     "$venv/bin/python" -m compileall -q "$top/nova_perf_tuning" || true
-    printf '%s\n' "$stamp" >"$venv/.stamp"
+    printf '%s\n' "$stamp $extras $top" >"$venv/.stamp"
 fi
 rm -f "$log"
