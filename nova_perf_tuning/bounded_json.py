@@ -20,6 +20,8 @@ DEEPEST: Final = 64
 #: the text.
 _STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _OBJECT: Final = re.compile(r"^[ \t]*\{", re.MULTILINE)
+#: Behind the place of an error it shows that the document goes on.
+_CLOSING: Final = re.compile(r"[\]}]")
 _NO_BRACKETS: Final = re.compile(r"[^\[\]{}]+")
 
 
@@ -40,6 +42,10 @@ class Object(dict[str, Any]):
             if self.setdefault(key, value) != value:
                 repeated.add(key)
         self.repeated = frozenset(repeated)
+
+
+class CutError(JsonError):
+    """A text ends within a document of JSON."""
 
 
 class EqualKeysError(JsonError):
@@ -95,6 +101,8 @@ def objects(text: str) -> list[Object]:
         try:
             data, end = decoder.raw_decode(text, begin.end() - 1)
         except (ValueError, RecursionError) as error:
+            if isinstance(error, json.JSONDecodeError) and not _CLOSING.search(text, error.pos):
+                raise CutError(f"it ends within the JSON, in line {error.lineno}") from None
             raise JsonError(f"no acceptable JSON: {printing.one_line(error, 100)}") from None
         found.append(data)
         begin = _OBJECT.search(text, end)

@@ -411,6 +411,8 @@ class Benchmark(abc.ABC):
         if self._document is None or self._document[0] != text:
             try:
                 self._document = (text, bounded_json.objects(text[start.start() :]))
+            except bounded_json.CutError as error:
+                raise self.fault(f"the output is cut off: {error}; give all of it") from None
             except bounded_json.JsonError as error:
                 reason = one_line(error, 80)
                 raise self.fault(f"the output is cut off or no JSON: {reason}") from None

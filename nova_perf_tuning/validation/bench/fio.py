@@ -10,6 +10,8 @@ from nova_perf_tuning.validation.bench import base, fio_figures, fio_json, fio_t
 
 #: Keys of its JSON, also where somebody has cut a part out of it.
 _KEYS: Final = re.compile(r'"(?:fio version|jobname|job options|bw_bytes|clat_ns)"[ ]?:')
+#: A job's line of fio's normal output.
+_REPORT: Final = re.compile(r": \(groupid=[0-9]{1,9}, jobs=[0-9]")
 #: A rate as fio's options have it, of all directions alike; suffixes are powers of 1024.
 _RATE = re.compile("([0-9]{1,12})([kKmMgG]?)(?:i?[bB])?")
 #: A run that comes so near to a rate was held back by it.
@@ -146,6 +148,8 @@ class Fio(base.ReportBenchmark):
             return fio_text.summary(self, text)
         groups = self._groups(text)
         found = fio_figures.report(self, groups)
+        if self.has_json(text) and _REPORT.search(text):
+            found.left_out.append("fio's normal output beside the JSON")
         if any(group.old_units for group in groups):
             found.remarks["old_units"] = "fio before version 3 prints KB for 1024 bytes"
         said = fio_text.stopped(text)

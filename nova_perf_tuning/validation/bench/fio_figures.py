@@ -34,6 +34,8 @@ OWN: Final[Mapping[str, Sequence[str]]] = {
 #: Directions of one job run as long as each other, but for what the last request of each takes.
 _SAME_TIME: Final = 0.1
 _SAME_SECONDS: Final = 0.1
+#: A job of less seconds is over before caches and queues are full.
+_SHORT: Final = 1.0
 #: Engines that wait for each request, so that their depth is 1 whatever was asked for.
 _WAITING: Final = frozenset(
     ("sync", "psync", "vsync", "pvsync", "pvsync2", "mmap", "splice", "falloc", "ftruncate")
@@ -84,6 +86,7 @@ class JobGroup:
     :ivar run: number of its run where a text has several; 0: there is one.
     :ivar jobs: how many jobs are added up; :ivar old_units: KB is 1,024 bytes there.
     :ivar missing: what the output does not say of the workload, as lines for a person.
+    :ivar cached: its options, which are known, let it read and write the page cache.
     """
 
     name: str
@@ -95,6 +98,7 @@ class JobGroup:
     old_units: bool = False
     verifies: bool = True
     missing: list[str] = dataclasses.field(default_factory=list)
+    cached: bool = False
 
     @property
     def verified(self) -> list[Way]:
@@ -232,6 +236,12 @@ def _add_remarks(
         found.remarks["mixed_directions"] = (
             "fio has added up reads and writes (unified_rw_reporting)"
         )
+    if group.cached and group.sync is None:
+        found.remarks["page_cache"] = (
+            "the job had no direct=1 and no sync: its figures may be of the page cache, not of a disk"
+        )
+    if max(way.seconds for way in ways) < _SHORT:
+        found.remarks["short"] = "the job took less than a second: its figures say little"
     if group.verified:
         found.remarks["verify_phase"] = (
             "'verify_read_…' is of the phase that reads back what was written:"

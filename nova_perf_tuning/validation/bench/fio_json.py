@@ -19,6 +19,13 @@ _ERROR: Final = re.compile(r"^fio: pid=.{1,200}, error=(.{1,200})$", re.MULTILIN
 _ONE_MORE: Final = 0.5
 #: Options with which a job takes longer than its requests.
 _LONGER: Final = frozenset(("end_fsync", "fsync_on_close", "ramp_time", "thinktime"))
+#: Options that say what a job does; with one of the others it does not stay in the page cache.
+_PATTERN: Final = frozenset(("rw", "readwrite"))
+_SAFE: Final = ("direct", "sync", "fsync", "fdatasync", "end_fsync", "fsync_on_close")
+#: Engines of files and disks of the kernel that can use the page cache.
+_CACHED_ENGINES: Final = frozenset(
+    ("sync", "psync", "vsync", "pvsync", "pvsync2", "libaio", "io_uring", "posixaio", "mmap")
+)
 _OF_ONE: Final = ("pattern", "block size", "block sizes", "depth", "jobs", "engine", "size")
 #: Options of a job -> their names in the workload.
 _OPTIONS: Final[Mapping[str, str]] = {
@@ -63,6 +70,7 @@ def read(tool: base.Benchmark, text: str) -> list[JobGroup]:
         group = _group(tool, job, version)
         options = _options(common, job.get("job options"))
         group.workload = _workload(options, group, version)
+        group.cached = _is_cached(options)
         _check_pattern(group, options)
         if "group_reporting" in options:
             group.jobs = pasted.whole_number(group.workload.get("jobs")) or 1
@@ -216,6 +224,14 @@ def _options(common: object, own: object) -> dict[str, Any]:
         if isinstance(part, dict):
             options |= part
     return options
+
+
+def _is_cached(options: Mapping[str, Any]) -> bool:
+    """Return whether options let a job use the page cache; they say which they are, or nothing."""
+    engine = str(options.get("ioengine", "psync"))
+    if not set(options) & _PATTERN or engine not in _CACHED_ENGINES:
+        return False
+    return all(str(options.get(name, "0")) == "0" for name in _SAFE)
 
 
 def _check_pattern(group: JobGroup, options: Mapping[str, Any]) -> None:
