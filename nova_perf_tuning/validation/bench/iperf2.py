@@ -24,6 +24,12 @@ _RETRIES: Final = re.compile(r"^[0-9]{1,12}/[0-9]{1,9}[ ]+([0-9]{1,9})(?:[ ]|$)"
 _ANY_ROW: Final = re.compile(
     r"^\[[ ]*(?:\*?[0-9]{1,5}|SUM)\][ ]+[0-9.]{3,12}[ ]*-[ ]*[0-9.]{3,12}[ ]+sec[ ]"
 )
+_HEADING: Final = re.compile(
+    r"^\[ ?ID\][ ]+Interval[ ]+Transfer[ ]+(?:Bandwidth|Bitrate)[ ]+(.{1,200})$"
+)
+#: The name of a column behind the rate; some have a second word.
+_COLUMN: Final = re.compile(r"[A-Z][^ ]{1,40}(?: avg[^ ]{1,40})?")
+_READ_COLUMNS: Final = ("Rtry", "Jitter", "Lost/Total", "Total", "Datagrams")
 _DATAGRAM: Final = re.compile(r"^(?:Sending|Receiving) ([0-9]{1,6}) byte datagrams")
 _FAILED: Final = re.compile(r"^.{0,80}(?:connect failed|bind failed|tcp connect failed).{0,160}$")
 #: A row of -y C: time, both ends, stream, interval, bytes; since 2.1.9 with a zone, since 2.2 with a head.
@@ -70,7 +76,7 @@ class Iperf2(base.ForeignTool):
         r"|Server listening on (?:TCP|UDP) port [0-9]"
         # iperf3 prints times with two decimals.
         r"|\[[ ]*\*?(?:[0-9]{1,5}|SUM)\][ ]+[0-9]{1,9}\.(?:[0-9]|[0-9]{4})[ ]*-[ ]*"
-        r"[0-9]{1,9}\.(?:[0-9]|[0-9]{4})[ ]+sec[ ]"
+        r"[0-9]{1,9}\.(?:[0-9]|[0-9]{4})[ ]+sec[ ]+[0-9.]{1,14}[ ]*[KMGT]?B"
         rf"|{_CSV_ROW})"
     )
 
@@ -88,7 +94,8 @@ class Iperf2(base.ForeignTool):
             raise self.fault(f"the output has no head of iperf 2{self.wanted_form()}")
         clients = [line for line in lines if _CLIENT.match(line)]
         servers = [line for line in lines if _SERVER.match(line)]
-        if not clients and not servers:
+        reported = any(_SERVER_REPORT.match(line) for line in lines)
+        if not clients and not servers and not reported:
             raise self._headless(lines)
         if len(clients) > 2 or (len(clients) == 2 and not servers):
             raise self.fault(f"the text has {len(clients)} tests of iperf 2; keep one")
@@ -98,7 +105,7 @@ class Iperf2(base.ForeignTool):
         _check_sides(self, lines)
         runs = _runs(lines)
         if len(runs) == 1:
-            return self._report_run(lines, bool(clients))
+            return self._report_run(lines, bool(clients) or not servers)
         self.check_runs(len(runs), "tests of iperf 2")
         if clients:
             raise self.fault("the text has several tests of iperf 2 (a stream twice); keep one")
@@ -143,6 +150,11 @@ class Iperf2(base.ForeignTool):
         shown = base.BenchmarkReport()
         for direction in directions:
             readings = self._readings(direction, lines)
+            total = self._total(direction, lines)
+            counted = [row.losses for row in direction.reports or [total] if row.losses]
+            if len(counted) == 1:
+                fault = iperf_rows.jitter_fault(counted[0][0], total.end)
+                shown.left_out += [fault] if fault else []
             if len(directions) > 1:
                 prefix = pasted.metric(direction.name)
                 readings = [
@@ -167,6 +179,7 @@ class Iperf2(base.ForeignTool):
                 "'throughput', 'lost' and 'lost_share' are calculated: the sums of the server's"
                 " reports of all streams"
             )
+        shown.left_out += [*iperf_rows.out_of_order(lines), *_unread_columns(lines)]
         shown.left_out.append("single intervals and streams, windows, round trip times")
         return shown
 
@@ -196,10 +209,13 @@ class Iperf2(base.ForeignTool):
                 direction.rows.append(row)
         if not by_name:
             raise self.fault("the output is cut off: no line of figures")
-        if len(set(of_stream.values())) != len(by_name):
+        if of_stream and len(set(of_stream.values())) != len(by_name):
             raise self.fault("the output is cut off: a direction has no line of figures")
         for direction in by_name.values():
             direction.streams = list(of_stream.values()).count(direction.name)
+            if direction.reports and not of_stream:
+                seen = {row.stream for row in direction.rows}
+                direction.streams = len(seen - {iperf_rows.SUM})
         sums = [row for item in by_name.values() for row in item.rows if row.stream == "SUM"]
         if len(by_name) > 1 and sums:
             raise self.fault("[SUM] of both directions at once is not read; use one stream each")
@@ -228,7 +244,7 @@ class Iperf2(base.ForeignTool):
         whole = iperf_rows.row(lines[-1]) != total
         if again and whole and any(" Rtry" in line for line in lines):
             readings.append(base.Reading("retransmits", "segments", "lower", float(again[1])))
-        if len(counts) == 1:
+        if len(counts) == 1 and not iperf_rows.jitter_fault(counts[0][0], total.end):
             readings.append(base.Reading("jitter", "ms", "lower", counts[0][0]))
         if counts:
             lost = sum(lost for _jitter, lost, _counted in counts)
@@ -321,6 +337,8 @@ class Iperf2(base.ForeignTool):
                 workload.setdefault("protocol", server[1])
             elif datagram:
                 workload["datagram"] = f"{datagram[1]} bytes"
+        if any(direction.reports for direction in directions):
+            workload.setdefault("protocol", "UDP")
         names = [direction.name for direction in directions]
         workload["direction"] = " and ".join(names)
         streams = {row.stream for item in directions for row in item.rows}
@@ -337,6 +355,18 @@ class Iperf2(base.ForeignTool):
         if rate is not None:
             workload["rate asked for"] = one_line(rate, 20)
         return workload
+
+
+def _unread_columns(lines: Sequence[str]) -> list[str]:
+    """Return the columns of -e that are no figure here, as one line; none: there are none."""
+    names: dict[str, None] = {}
+    for heading in map(_HEADING.match, lines):
+        if heading is not None:
+            names.update(dict.fromkeys(_COLUMN.findall(heading[1])))
+    unread = [name for name in names if name not in _READ_COLUMNS]
+    if not unread:
+        return []
+    return [one_line(f"columns of -e: {', '.join(unread)}", 200)]
 
 
 def _check_sides(tool: base.Benchmark, lines: Sequence[str]) -> None:

@@ -26,6 +26,7 @@ _UNLIMITED: Final = "none"
 #: Keys of its JSON, also where somebody has cut a part out of it.
 _KEYS: Final = re.compile(
     r'(?<!\\)"iperf 3\.|"(?:sum_sent|sum_received|test_start|num_streams|bits_per_second)"[ ]?:'
+    r'|"event"[ ]?:[ ]?"(?:start|interval|end|error)"'
 )
 #: Of the sums of the way back in a bidirectional run, since 3.12.
 _REVERSE: Final = "_bidir_reverse"
@@ -115,6 +116,9 @@ class _Iperf(base.Benchmark):
                 "both directions ran at once: none of them is judged"
             )
         self.add_calculated(found, document)
+        said = pasted.own_error(output, self.tool)
+        if said:
+            found.remarks["said"] = f"iperf3 said '{one_line(said, 160)}' beside its JSON"
         found.left_out.append(
             "single intervals and streams, windows, round trip times, order of packets,"
             " CPU of user and system"
@@ -411,10 +415,12 @@ class Packets(_Iperf):
             ),
             base.Reading("throughput", "Mbit/s", "higher", arrived * length * 8 / seconds / 1e6),
             base.Reading("lost_share", "%", "lower", 100 * (1 - arrived / sent)),
-            base.Reading("jitter", "ms", "lower", self.number(end, "sum", "jitter_ms")),
             base.Reading("received", self.work_unit, "higher", arrived / 1e3),
             *self.cpu_shares([end]),
         ]
+        if not self._jitter_fault(document):
+            jitter = self.number(end, "sum", "jitter_ms")
+            readings.append(base.Reading("jitter", "ms", "lower", jitter))
         name = "sum"
         if "sum_sent" in end:
             name = "sum_sent"
@@ -422,7 +428,16 @@ class Packets(_Iperf):
         readings.append(base.Reading("sent_throughput", "Mbit/s", "higher", rate / 1e6))
         return readings
 
+    def _jitter_fault(self, document: Mapping[str, Any]) -> str:
+        """Return why the jitter is none; empty: it is one."""
+        total = self.mapping(document, "end", "sum")
+        jitter, seconds = self.number(total, "jitter_ms"), self.number(total, "seconds")
+        return iperf_rows.jitter_fault(jitter, seconds)
+
     def add_calculated(self, found: base.BenchmarkReport, document: Mapping[str, Any]) -> None:
+        fault = self._jitter_fault(document)
+        if fault:
+            found.left_out.append(fault)
         names = "'packets_per_second', 'sent_per_second', 'received' and 'lost_share' are"
         of = "the bytes that arrived by the size of a datagram and by the receiver's seconds"
         if "sum_received" not in document["end"]:

@@ -41,6 +41,8 @@ _REVERSE: Final = "server to client"
 _ROLES: Final[Mapping[str, str]] = {"TX-C": _FORWARD, "RX-C": _REVERSE}
 #: The end of a total's line, perhaps with somebody's remark behind.
 _ENDED: Final = re.compile(r"(?:^|[ ])(sender|receiver)(?:[ ]+\S.{0,200})?$")
+#: Behind the totals of iperf3 3.0 and 3.1.
+_SENT: Final = re.compile(r"^\[[ ]*[0-9]{1,5}\] Sent [0-9]{1,15} datagrams$")
 _LISTENING: Final = re.compile(r"^Server listening on [0-9]{1,5}\b")
 _HEADING: Final = re.compile(
     r"^\[ ?ID\](?:\[Role\])?[ ]+Interval[ ]+Transfer[ ]+(?:Bitrate|Bandwidth)(.{0,60})$"
@@ -319,6 +321,11 @@ def _add_remarks(
             shown.left_out.append("what the receiver counted: this side did not get it")
         elif item.sent is None and udp and not _side(item.received):
             shown.left_out.append("the receiver's rate: iperf3 3.0 and 3.1 do not print it")
+        losses = item.total.losses
+        if losses is not None:
+            fault = iperf_rows.jitter_fault(losses[0], item.total.end - item.total.begin)
+            shown.left_out += [fault] if fault else []
+    shown.left_out += iperf_rows.out_of_order(test.lines)
     shown.left_out.append(
         "single intervals and streams, windows, round trip times, CPU of user and system"
     )
@@ -427,7 +434,8 @@ def _direction(
 def _old_udp(tool: base.Benchmark, test: _TestText) -> _Direction | None:
     """Return the total of iperf3 3.0 and 3.1, which print one line: the sender's rate, the receiver's losses."""
     lines = test.lines
-    if iperf3_parts.DONE not in lines and iperf3_parts.SUMMARY not in lines:
+    ends = iperf3_parts.DONE in lines or any(_SENT.match(line) for line in lines)
+    if not ends and iperf3_parts.SUMMARY not in lines:
         return None
     if iperf3_parts.SUMMARY in lines:
         lines = lines[lines.index(iperf3_parts.SUMMARY) :]
@@ -489,7 +497,8 @@ def _udp_readings(tool: base.Benchmark, direction: _Direction) -> list[base.Read
     share = 100 * (1 - arrived / sent_count)
     readings.append(base.Reading("lost_share", "%", "lower", share))
     readings.append(base.Reading("lost", "datagrams", "lower", lost))
-    readings.append(base.Reading("jitter", "ms", "lower", jitter))
+    if not iperf_rows.jitter_fault(jitter, seconds):
+        readings.append(base.Reading("jitter", "ms", "lower", jitter))
     readings.append(base.Reading("received", tool.work_unit, "higher", arrived / 1e3))
     return readings
 

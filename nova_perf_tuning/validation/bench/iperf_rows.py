@@ -19,6 +19,10 @@ _LOSSES: Final = re.compile(
 #: A row of datagrams, whether or not its counts can be read.
 _JITTER: Final = re.compile(r"^[ ]*[0-9][0-9.,]{0,20}[ ]*ms(?:[ ]|$)")
 SUM: Final = "SUM"
+_LATE: Final = re.compile(
+    r"^\[[ ]*(\*?[0-9]{1,5}|SUM)\][ ]+[0-9.]{3,14}[ ]*-[ ]*[0-9.]{3,14}[ ]+sec[ ]+([0-9]{1,15})"
+    r" datagrams received out-of-order"
+)
 #: A line of a stream, and one that says which ends a stream has.
 _STREAM: Final = re.compile(r"^\[[ ]*(?:\*?[0-9]{1,5}|SUM)\]")
 _ENDS: Final = re.compile(
@@ -120,6 +124,26 @@ def rate_remarks(asked: float, streams: int, sent: float) -> dict[str, str]:
     if sent >= _REACHED * asked * max(1, streams):
         return {"held_to_a_rate": f"the sender was held to {said}"}
     return {"rate_not_reached": f"a rate of {said} was set, and the sender stayed below it"}
+
+
+def jitter_fault(milliseconds: float, seconds: float) -> str:
+    """Return why a jitter is none: it is longer than its test; empty: it is one."""
+    if milliseconds <= 1e3 * seconds:
+        return ""
+    return f"jitter: {milliseconds:g} ms are more than the test took ({seconds:g} s)"
+
+
+def out_of_order(lines: Sequence[str]) -> list[str]:
+    """Return what to say of datagrams that came late, which were counted as lost before; none: no line has them."""
+    of_stream: dict[str, float] = {}
+    for line in lines:
+        late = _LATE.match(line)
+        if late:
+            of_stream[late[1]] = float(late[2])
+    if not of_stream:
+        return []
+    count = of_stream.get(SUM, sum(of_stream.values()))
+    return [f"{count:.0f} datagrams out of order"]
 
 
 def total(tool: base.Benchmark, rows: Sequence[IperfRow], what: str, streams: int = 1) -> IperfRow:
