@@ -388,13 +388,17 @@ def _udp_stream(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
             ),
             base.Reading("sent_throughput", "Mbit/s", "higher", float(sent[5]) * factor),
             base.Reading("lost_share", "%", "lower", 100 * (1 - arrived / counted)),
+            base.Reading("lost", "messages", "lower", counted - arrived),
+            base.Reading("received", "1,000 messages", "higher", arrived / 1e3),
         ]
         workload = {"protocol": "UDP", "message": f"{sent[1]} bytes", "seconds": sent[2]}
         found = Test(name, figures, workload)
+        found.left_out.append(f"errors of sends ({sent[4]}), socket sizes")
         if sent[6]:
             found.left_out.append("CPU utilisation and service demand")
         found.remarks["lost_computed"] = (
-            "'lost_share' is calculated: messages that did not arrive by those that were sent"
+            "'lost' and 'lost_share' are calculated: messages that did not arrive, and their share"
+            " of those that were sent"
         )
         return found
     raise tool.fault(f"the output is cut off: {name} has no two rows of sender and receiver")

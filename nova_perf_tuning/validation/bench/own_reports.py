@@ -82,6 +82,14 @@ _OTHER: Final = re.compile(
     re.M,
 )
 _PAIR: Final = r"^[ \t]*#[0-9]{1,4} -> #[0-9]{1,4}, Min\b"
+#: Tool of rtla -> words of its output or its command; the last that is found counts.
+_RTLA_NAMES: Final = {
+    "osnoise": "osnoise",
+    "timerlat": "timerlat",
+    "hwnoise": "hwnoise",
+    "osnoise top": "Operating System Noise",
+    "timerlat top": "Timer Latency",
+}
 _RTLA: Final = (
     r"^[ \t]*(?:.{0,80}\brtla[ ]+(?:osnoise|timerlat|hwnoise)\b|Operating System Noise$"
     r"|Timer Latency[ \t]*$|RTLA timerlat|# RTLA (?:osnoise|timerlat))"
@@ -488,8 +496,8 @@ class Rtla(base.ForeignTool):
     def report(self, output: str) -> base.BenchmarkReport:
         self.check_length(output)
         tool = "rtla"
-        for name in ("osnoise", "timerlat", "hwnoise"):
-            if name in output:
+        for name, mark in _RTLA_NAMES.items():
+            if mark in output:
                 tool = f"rtla {name}"
         if not self.printed(output):
             raise self.fault(f"the output is not rtla's{self.wanted_form()}")

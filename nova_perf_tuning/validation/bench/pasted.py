@@ -77,7 +77,7 @@ _ZONE: Final = "(?:UTC|GMT|[CEMP][SD]T|CES?T|EES?T|WES?T|BST|MSK|IST|JST|KST)"
 #: A date and time of syslog, journalctl, ts and date, also with a weekday and a year.
 _SYSLOG: Final = re.compile(
     r"^[ \t]*+(?:<[0-9]{1,3}>)?(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2}[ ]{1,2}[0-9]{1,2} [0-9]{2}:[0-9]{2}:[0-9]{2}"
-    rf"(?:\.[0-9]{{1,9}})?(?: {_ZONE})?(?: [0-9]{{4}})?(?:[ \t]|$)"
+    rf"(?:\.[0-9]{{1,9}})?(?: {_ZONE})?(?: 20[0-3][0-9])?(?:[ \t]|$)"
 )
 #: Another time of day, with what logs put before it; seconds of the kernel's log, and since the epoch.
 _TIME: Final = re.compile(

@@ -24,6 +24,8 @@ _PERCENTILES_COMPUTED: Final = (
     "percentiles and 'wake_ups' are calculated of the histogram of all threads, percentiles"
     " within a bucket by its share"
 )
+#: How far the means of threads, which are rounded, may be from the sum of their wake-ups.
+_ROUNDED: Final = 1.1
 _MEAN_COMPUTED: Final = "'latency_mean' is calculated of the threads' means by their wake-ups"
 #: oslat's buckets may be parts of a microsecond (--bucket-width).
 _LATENCY: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
@@ -180,7 +182,7 @@ class Cyclictest(_RtTests):
         if rt_text.is_fragment(output, "cycles"):
             return True
         if self.has_json(output):
-            return '"num_threads"' in output and "cyclictest" in output
+            return rt_text.has_head(output) and "cyclictest" in output
         return rt_text.is_cyclictest(output)
 
     def parse(self, text: str) -> list[base.Reading]:
@@ -286,7 +288,7 @@ class Cyclictest(_RtTests):
             raise self.fault("no wake-up was counted")
         shown = base.BenchmarkReport(workload=self.json_workload(text))
         if taken:
-            self._add_json_tails(shown, seen, cycles, longest, per_us)
+            self._add_json_tails(shown, seen, cycles, total, longest, per_us)
         else:
             shown.left_out.append("percentiles: the output has no histogram (--histogram=10000)")
         if len(self.mapping(self.load_json(text), "thread")) > 1:
@@ -310,14 +312,25 @@ class Cyclictest(_RtTests):
         shown: base.BenchmarkReport,
         seen: Mapping[float, float],
         cycles: float,
+        total: float,
         longest: float,
         per_us: float,
     ) -> None:
+        """Add percentiles; ``total``: of the times of all wake-ups, as the means of the threads have it."""
         beyond = cycles - sum(seen.values())
         if not seen or beyond < 0:
             raise self.fault(
                 f"{cycles:g} wake-ups were counted, {sum(seen.values()):g} are in the histogram"
             )
+        asked = pasted.command(shown.workload.get("command", ""), self.kind)
+        reach = pasted.whole_number(pasted.option(asked, "-h", "--histogram")) or 1 + max(seen)
+        if beyond * reach > total * _ROUNDED:
+            shown.left_out.append(
+                f"percentiles: {beyond:g} of {cycles:g} wake-ups are not in the histogram, and the"
+                f" mean is too short for them to lie beyond it ({reach / per_us:g} µs):"
+                " entries are missing"
+            )
+            return
         shown.remarks["percentiles_computed"] = _PERCENTILES_COMPUTED
         most = max(longest, 1.0 + max(seen))  # beyond the histogram
         for share in _SHARES:

@@ -43,7 +43,10 @@ _CYCLICTEST: Final = re.compile(
     r"^[ \t]*(?:T:[ ]*[0-9]{1,5} \([ ]*[0-9]{1,9}\) P:|# (?:Min|Max) Latencies:|# /dev/cpu_dma_latency)",
     re.M,
 )
-_OSLAT: Final = re.compile(r"^[ \t]*(?:oslat V [0-9]|Core:\s+[0-9]|core_i:\s+[0-9])", re.MULTILINE)
+_OSLAT: Final = re.compile(
+    r"^[ \t]*(?:oslat V [0-9]|Core:\s+[0-9]|core_i:\s+[0-9]|(?:Maximum|Max-Min):\s+[0-9. ]{1,400}\([mun]s\))",
+    re.MULTILINE,
+)
 #: Rows of oslat before it was a part of rt-tests -> their names today.
 _OLD_ROWS: Final[Mapping[str, str]] = {
     "core_i": "Core",
@@ -65,9 +68,14 @@ def is_cyclictest(text: str) -> bool:
     return _CYCLICTEST.search(text) is not None
 
 
+def has_head(text: str) -> bool:
+    """Return whether a text has the head of rt-tests' JSON: the number of threads, or the unit of its times."""
+    return '"num_threads"' in text or '"resolution_in_ns"' in text
+
+
 def is_fragment(text: str, count: str) -> bool:
     """Return whether a text is a part of rt-tests' JSON without its head; ``count``: a key of its threads."""
-    if '"num_threads"' in text or f'"{count}"' not in text:
+    if has_head(text) or f'"{count}"' not in text:
         return False
     return _FRAGMENT.search(text) is not None
 

@@ -323,6 +323,11 @@ class Several(_Report):
         if names:
             shown = " and ".join(names[:4])
             return self.fault(f"a report of {shown} is not read{self.wanted_form()}")
+        if "sysbench" not in text:
+            return self.fault(
+                "the report is cut off at its beginning: which test of sysbench it was is not known"
+                f"{self.wanted_form()}"
+            )
         return self.fault(
             "the report is cut off, or of a test that is not read (threads, mutex)"
             f"{self.wanted_form()}"
