@@ -13,7 +13,7 @@ import yaml
 from nova_perf_tuning import errors
 from nova_perf_tuning.validation.bench import base, pasted, plugins
 from tests.support import testcase
-from tests.unit.validation.bench import outputs2, outputs5, outputs34
+from tests.unit.validation.bench import outputs2, outputs5, outputs6, outputs34
 
 FIELD = pathlib.Path(__file__).parents[3] / "field"
 #: Unit -> its size in the first of its kind: µs, bit/s; others are compared as they are.
@@ -284,6 +284,7 @@ READ = {
     **outputs2.READ,
     **outputs34.READ,
     **outputs5.READ,
+    **outputs6.READ,
 }
 #: Figures of an answer that it lets be left out.
 LEFT_OUT = {
@@ -291,6 +292,7 @@ LEFT_OUT = {
     **outputs2.LEFT_OUT,
     **outputs34.LEFT_OUT,
     **outputs5.LEFT_OUT,
+    **outputs6.LEFT_OUT,
 }
 #: Case -> how far a figure may be away where the answer allows it (a bin of a histogram).
 TOLERANCE = {
@@ -307,6 +309,7 @@ SEVERAL = (
     | outputs2.SEVERAL
     | outputs34.SEVERAL
     | outputs5.SEVERAL
+    | outputs6.SEVERAL
 )
 #: Case -> code of what the answer wants to be said.
 REMARKS = {
@@ -321,6 +324,7 @@ REMARKS = {
     **outputs2.REMARKS,
     **outputs34.REMARKS,
     **outputs5.REMARKS,
+    **outputs6.REMARKS,
 }
 #: Case -> what the refusal says.
 REFUSED = {
@@ -332,11 +336,12 @@ REFUSED = {
     **outputs2.REFUSED,
     **outputs34.REFUSED,
     **outputs5.REFUSED,
+    **outputs6.REFUSED,
 }
 #: Case -> words of what is named as left out, facts of the workload, values that no figure may have.
-NAMED = {**outputs2.NAMED, **outputs34.NAMED, **outputs5.NAMED}
-WORKLOAD = {**outputs2.WORKLOAD, **outputs34.WORKLOAD, **outputs5.WORKLOAD}
-NEVER = {**outputs2.NEVER, **outputs34.NEVER, **outputs5.NEVER}
+NAMED = {**outputs2.NAMED, **outputs34.NAMED, **outputs5.NAMED, **outputs6.NAMED}
+WORKLOAD = {**outputs2.WORKLOAD, **outputs34.WORKLOAD, **outputs5.WORKLOAD, **outputs6.WORKLOAD}
+NEVER = {**outputs2.NEVER, **outputs34.NEVER, **outputs5.NEVER, **outputs6.NEVER}
 
 
 def case(name):
@@ -383,11 +388,9 @@ class AnswersTest(testcase.TestCase):
     def test_every_case_is_held(self):
         """A case that is answered wrongly is not here: it is in the table of its batch."""
         cases = set()
-        for folder in ("outputs1", "outputs2", "outputs3", "outputs4"):
+        for folder in (f"outputs{batch}" for batch in range(1, 7)):
             for path in (FIELD / folder).glob("*.answer.yaml"):
                 cases.add(f"{folder}/{path.name.partition('-')[0]}")
-        for path in (FIELD / "outputs5").glob("*.answer.yaml"):
-            cases.add(f"outputs5/{path.name.partition('-')[0]}")
         situations = {f"outputs5/{number}" for number, *_rest in outputs5.SITUATIONS}
         held = {*READ, *REFUSED, *situations}
         self.assertEqual(cases, held | outputs5.NOT_RIGHT | outputs5.ABSENT)

@@ -107,6 +107,8 @@ class PastedTest(testcase.TestCase):
             text = pasted.decode(data)
             tool = plugins.load_reader(kind)
             whole = tool.report(text).readings
+            if len(text.split("\n")) < 6:
+                continue  # a prefix shows by its lines
             for form, change in FORMS.items():
                 with self.subTest(name=name, form=form):
                     changed = pasted.decode(change(text).encode())

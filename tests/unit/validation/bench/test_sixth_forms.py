@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kinds that the sixth batch of outputs showed, each with its neighbours."""
+
+import json
+
+from nova_perf_tuning.validation.bench import base, pasted, plugins
+from tests.support import testcase
+from tests.unit.validation.bench import test_field_outputs
+
+
+def shown(text):
+    """Return the report of a text and its figures by their names."""
+    tool = plugins.recognise(pasted.decode(text.encode()))
+    report = plugins.report(tool, pasted.decode(text.encode()))
+    return report, {reading.metric: reading.value for reading in report.readings}
+
+
+def refusal(test, text):
+    error = test.assertRaises(
+        base.BenchmarkOutputError, plugins.recognise, pasted.decode(text.encode())
+    )
+    return str(error)
+
+
+def field(name):
+    return pasted.decode(test_field_outputs.case(f"outputs6/{name}")[0])
+
+
+def fio(seconds=10.0, **options):
+    """Return fio's JSON of a job that writes, with its options."""
+    times = {"min": 1000, "max": 9000, "mean": 2000.0, "percentile": {"99.000000": 8000}}
+    way = {"bw_bytes": 4096000, "iops": 1000.0, "runtime": 1000 * seconds, "total_ios": 9}
+    way |= {"clat_ns": times, "lat_ns": times}
+    job = {"jobname": "j", "error": 0, "job options": options, "write": way}
+    return json.dumps({"fio version": "fio-3.36", "jobs": [job]}, indent=1)
+
+
+class CutJsonTest(testcase.TestCase):
+    def test_wherever_a_document_ends(self):
+        """A document that ends is called cut off, one that is wrong within is not."""
+        for whole in (field("158"), field("176"), fio()):
+            for place in range(len(whole) // 2, len(whole.rstrip()) - 3, 97):
+                with self.subTest(end=whole[place - 20 : place]):
+                    self.assertIn("cut off", refusal(self, whole[:place]))
+        wrong = field("158").replace('"groupid" : 0,', '"groupid" : 0;')
+        self.assertIn("no acceptable JSON", refusal(self, wrong))
+
+    def test_what_to_do(self):
+        self.assertIn("in line 52; give all of it", refusal(self, field("156")))
+
+
+class FioTest(testcase.TestCase):
+    def test_jobs_that_may_stay_in_the_page_cache(self):
+        for options, cached in (
+            ({"rw": "write"}, True),
+            ({"rw": "randread", "ioengine": "io_uring", "direct": "0"}, True),
+            ({"rw": "write", "direct": "1"}, False),
+            ({"rw": "write", "fdatasync": "1"}, False),
+            ({"rw": "write", "end_fsync": "1"}, False),
+            ({"rw": "write", "ioengine": "rbd"}, False),
+            ({}, False),
+        ):
+            with self.subTest(options):
+                self.assertEqual(cached, "page_cache" in shown(fio(**options))[0].remarks)
+
+    def test_jobs_of_less_than_a_second(self):
+        for seconds, short in ((0.598, True), (1.0, False)):
+            self.assertEqual(short, "short" in shown(fio(seconds, rw="write"))[0].remarks)
+
+    def test_the_report_beside_the_json(self):
+        said = "fio's normal output beside the JSON"
+        both = field("157")
+        self.assertIn(said, shown(both)[0].left_out)
+        self.assertNotIn(said, shown(both[: both.index("\n\n") + 1])[0].left_out)
+
+
+class IperfTest(testcase.TestCase):
+    UDP2 = """\
+Client connecting to 192.0.2.1, UDP port 5001
+[  3] local 192.0.2.2 port 40000 connected with 192.0.2.1 port 5001
+[ ID] Interval       Transfer     Bandwidth
+[  3]  0.0-10.0 sec  1.25 MBytes  1.05 Mbits/sec
+[  3] Sent 893 datagrams
+[  3] Server Report:
+[  3]  0.0-10.0 sec  1.25 MBytes  1.05 Mbits/sec   0.050 ms    3/  893 (0.34%)
+[  3]  0.0-10.0 sec  2 datagrams received out-of-order
+"""
+
+    def test_a_jitter_longer_than_its_test_is_none(self):
+        for jitter, there in (("0.050", True), ("10001.0", False)):
+            report, figures = shown(self.UDP2.replace("0.050", jitter))
+            self.assertEqual(there, "jitter" in figures)
+            self.assertEqual(
+                not there, any(line.startswith("jitter:") for line in report.left_out)
+            )
+        self.assertNotIn("jitter", shown(field("159"))[1])
+
+    def test_a_jitter_of_json(self):
+        total = {"packets": 10, "lost_packets": 0, "bytes": 1000, "seconds": 0.1}
+        total |= {"jitter_ms": 28487.0, "bits_per_second": 80000}
+        cpu = {"host_total": 1, "remote_total": 1}
+        test = {"protocol": "UDP", "num_streams": 1, "blksize": 100}
+        start = {"connecting_to": {}, "test_start": test, "version": "iperf 3.1"}
+        end = {"sum": total, "cpu_utilization_percent": cpu}
+        for jitter, there in ((28487.0, False), (0.5, True)):
+            total["jitter_ms"] = jitter
+            report, figures = shown(json.dumps({"start": start, "end": end}))
+            self.assertEqual(there, "jitter" in figures)
+            self.assertEqual(
+                not there, any(line.startswith("jitter:") for line in report.left_out)
+            )
+
+    def test_datagrams_out_of_order(self):
+        """iperf3 prints them as iperf 2 does: they are no other tool's."""
+        report = shown(field("162"))[0]
+        self.assertNotIn("other_tools", report.remarks)
+        self.assertIn("2 datagrams out of order", shown(self.UDP2)[0].left_out)
+
+    def test_a_server_report_is_in_a_clients_text(self):
+        """Without its head, too; but what the sum of several streams lacks, it lacks."""
+        text = self.UDP2
+        headless = text[text.index("[ ID]") :]
+        report, figures = shown(headless)
+        self.assertEqual(shown(text)[1], figures)
+        self.assertEqual("UDP", report.workload["protocol"])
+        rows = headless.replace("[  3]", "[  4]")
+        self.assertIn("no [SUM]", refusal(self, headless + rows))
+        alone = headless[: headless.index("[  3] Server")]
+        self.assertIn("the head is missing", refusal(self, alone))
+
+    def test_columns_of_the_enhanced_output(self):
+        head = "Interval       Transfer     Bandwidth"
+        for columns, said in (
+            (
+                "Write/Err  Rtry     Cwnd/RTT(var)        NetPwr",
+                "Write/Err, Cwnd/RTT(var), NetPwr",
+            ),
+            ("Write/Err  PPS", "Write/Err, PPS"),
+            (
+                "Jitter   Lost/Total Datagrams Latency avg/min/max/stdev PPS",
+                "Latency avg/min/max/stdev, PPS",
+            ),
+        ):
+            text = self.UDP2.replace(head, f"{head}    {columns}")
+            self.assertIn(f"columns of -e: {said}", shown(text)[0].left_out)
+
+    def test_events_without_a_result(self):
+        for event in ("start", "interval", "end"):
+            said = refusal(self, f'{{"event":"{event}","data":{{}}}}\n')
+            self.assertIn("iperf3: the output has no", said)
+
+    def test_what_iperf3_says_beside_its_json(self):
+        rate = {"bits_per_second": 1e9, "bytes": 1e9, "seconds": 8}
+        end = {"sum_sent": rate, "sum_received": rate}
+        end["cpu_utilization_percent"] = {"host_total": 1, "remote_total": 1}
+        start = {"connecting_to": {}, "test_start": {"protocol": "TCP"}}
+        text = json.dumps({"start": start, "end": end}) + "\n"
+        self.assertNotIn("said", shown(text)[0].remarks)
+        error = "iperf3: error - unable to send control message: Broken pipe\n"
+        self.assertIn("Broken pipe", shown(text + error)[0].remarks["said"])
+
+
+class OthersTest(testcase.TestCase):
+    def test_histograms_that_lack_entries(self):
+        """Wake-ups beyond a histogram are late, so that the mean says whether they are there."""
+        whole = field("176")
+        for mean, fits in (("2.0", False), ("3700.0", True)):
+            text = whole.replace('"avg": 2.0', f'"avg": {mean}')
+            report, figures = shown(text)
+            with self.subTest(mean):
+                self.assertEqual(fits, "latency_p99" in figures)
+                self.assertEqual(fits, "beyond_histogram" in report.remarks)
+
+    def test_a_unit_without_the_number_of_threads(self):
+        """Indented as cyclictest prints it, it is no part of a document either."""
+        text = json.dumps(json.loads(field("177")), indent=2)
+        self.assertEqual(shown(field("177"))[1], shown(text)[1])
+
+    def test_tracers_are_named(self):
+        for text, name in (
+            ("Operating System Noise\n", "osnoise top"),
+            ("   Timer Latency\n", "timerlat top"),
+            ("# rtla hwnoise -c 1\n", "hwnoise"),
+        ):
+            self.assertIn(f"rtla {name} is not read", refusal(self, text))
+
+    def test_the_end_of_a_report_of_oslat(self):
+        for line in ("Maximum:\t 37 38 (us)\n", "Max-Min:\t 36 37 (us) <3>\n"):
+            self.assertIn("oslat: ", refusal(self, line))
+
+    def test_reports_of_sysbench_without_their_beginning(self):
+        self.assertIn("which test of sysbench", refusal(self, field("172")))
+        named = "sysbench 1.0.20\n" + field("172")
+        self.assertIn("of a test that is not read", refusal(self, named))
