@@ -155,6 +155,36 @@ def originals():
     return {"irqs": irqs, "masks": masks, "new": get("/proc/irq/default_smp_affinity")}
 
 
+#: What notes writes, see :func:`watch`, and the path of each of its numbers.
+_watch = None
+_watched = {}
+
+
+def watch():
+    """Note from now on every write to a mask of an interrupt or queue that is there; return how many there are."""
+    global _watch
+    import inotify_simple
+
+    if _watch is None:
+        _watch = inotify_simple.INotify()
+    for pattern in ("/proc/irq/*/smp_affinity*", "/sys/class/net/*/queues/*/[rx]ps_cpus"):
+        for path in glob.glob(pattern):
+            try:
+                _watched[_watch.add_watch(path, inotify_simple.flags.MODIFY)] = path
+            except OSError:  # of a guest that is ending
+                pass
+    default = "/proc/irq/default_smp_affinity"
+    _watched[_watch.add_watch(default, inotify_simple.flags.MODIFY)] = default
+    return len(_watched)
+
+
+def writes():
+    """Return the paths that were written since :func:`watch` or since this was asked last."""
+    events = _watch.read(timeout=0)
+    modified = {_watched[event.wd] for event in events if event.mask & 2}  # IN_MODIFY
+    return sorted(modified)
+
+
 def counts(numbers):
     """Return how often each interrupt has fired, CPU by CPU."""
     found = {}
