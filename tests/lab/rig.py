@@ -340,6 +340,14 @@ class LabCase(testcase.TestCase):
         self.lab.ask("console", name, "(sleep 1; reboot -f) & true")
         self.until(lambda: self.begins(name) > begins, f"{name} has booted again", note=False)
 
+    def held(self, guest: str) -> tuple[dict[str, Any], dict[int, list[int]]]:
+        """Return every mask of the host, and where the threads of a guest may run."""
+        threads: dict[int, list[int]] = {}
+        for thread in self.lab.ask("threads", guest):
+            if thread["name"] != "worker":  # QEMU's pool: they come and go
+                threads[thread["tid"]] = thread["cpus"]
+        return self.lab.ask("originals"), threads
+
     def workers(self, name: str = "g1") -> list[dict[str, Any]]:
         """Return the guest's vhost workers."""
         return [thread for thread in self.lab.ask("threads", name) if thread["name"] == "vhost"]
