@@ -193,3 +193,22 @@ class CommandsTest(directories.DirectoryCase):
                 )
                 said = f"{place}\n{text}\n{done.stdout[-2000:]}{done.stderr}"
                 self.assertEqual(code, done.returncode, said)
+
+    def test_each_unit_gets_the_program_of_an_environment_of_its_own(self):
+        page = "doc/source/install.rst"
+        [text] = [text for _place, text in blocks(page) if text.startswith("cd /etc/systemd")]
+        place = self.directory / "etc/systemd/system"
+        place.mkdir(parents=True)
+        (self.directory / "etc/tmpfiles.d").mkdir()
+        lines = re.sub(r"\nsystem.*", "", text).replace("/etc/", f"{self.directory}/etc/")
+        programs = pathlib.Path(sys.executable).parent
+        environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+        done = patience.run(["bash", "-e", "-c", lines], env=environment)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        for unit in (TOP / "etc/systemd").glob("*.service"):
+            starts = re.findall(r"^ExecStart=.*", unit.read_text(), re.MULTILINE)
+            own = ["ExecStart=", starts[0].replace("/usr/bin/", "/opt/nova-perf/bin/")]
+            with self.subTest(unit.name):
+                self.assertEqual(unit.read_text(), (place / unit.name).read_text())
+                drop_in = (place / f"{unit.name}.d/program.conf").read_text()
+                self.assertEqual(["[Service]", *own], drop_in.splitlines())
