@@ -34,6 +34,8 @@ OWN: Final[Mapping[str, Sequence[str]]] = {
 #: Directions of one job run as long as each other, but for what the last request of each takes.
 _SAME_TIME: Final = 0.1
 _SAME_SECONDS: Final = 0.1
+#: With fewer requests for each sync the sync is a part of what a write takes.
+_FEW_SYNCS: Final = 100
 #: A job of less seconds is over before caches and queues are full.
 _SHORT: Final = 1.0
 #: Engines that wait for each request, so that their depth is 1 whatever was asked for.
@@ -86,6 +88,7 @@ class JobGroup:
     :ivar run: number of its run where a text has several; 0: there is one.
     :ivar jobs: how many jobs are added up; :ivar old_units: KB is 1,024 bytes there.
     :ivar missing: what the output does not say of the workload, as lines for a person.
+    :ivar syncs: how many syncs there were; None: the report does not count them.
     :ivar cached: its options, which are known, let it read and write the page cache.
     """
 
@@ -98,6 +101,7 @@ class JobGroup:
     old_units: bool = False
     verifies: bool = True
     missing: list[str] = dataclasses.field(default_factory=list)
+    syncs: float | None = None
     cached: bool = False
 
     @property
@@ -172,9 +176,7 @@ def _of_group(tool: base.Benchmark, group: JobGroup) -> base.BenchmarkReport:
         _add_way(tool, found, way, f"verify_{way.name}_")
     if group.sync is not None:
         found.readings += _of_times(tool, group.sync, "sync_latency")
-        found.remarks["synchronised"] = (
-            "a write is safe after its sync: 'sync_latency' is what an application waits for"
-        )
+        found.remarks.update(_of_syncs(group))
     counts = [way.requests for way in ways if way.requests is not None]
     if len(counts) == len(ways) and at_once:
         found.readings.append(
@@ -188,6 +190,20 @@ def _of_group(tool: base.Benchmark, group: JobGroup) -> base.BenchmarkReport:
         " disk statistics"
     )
     return found
+
+
+def _of_syncs(group: JobGroup) -> dict[str, str]:
+    """Return what to say of the latency of syncs: it is what a write waits for where each has its own."""
+    requests = sum(way.requests or 0.0 for way in group.ways)
+    if group.syncs and _FEW_SYNCS * group.syncs <= requests:
+        return {
+            "few_syncs": f"{requests:g} requests had {group.syncs:g} sync(s): 'sync_latency' is not"
+            " what an application waits for"
+        }
+    return {
+        "synchronised": "a write is safe after its sync: 'sync_latency' is what an application"
+        " waits for"
+    }
 
 
 def _add_engine(found: base.BenchmarkReport) -> None:

@@ -156,7 +156,10 @@ def _group(tool: base.Benchmark, job: dict[str, Any], version: object) -> JobGro
         group.ways.append(Way(name, iops, bandwidth, seconds, requests, completion, total))
     # fio 3.33 counts 0 of them in ``total_ios``: their times count.
     if "sync" in job:
-        group.sync = _times(tool, tool.mapping(job, "sync"), "lat_ns")
+        syncs = tool.mapping(job, "sync")
+        group.sync = _times(tool, syncs, "lat_ns")
+        if group.sync is not None and "N" in tool.mapping(syncs, "lat_ns"):
+            group.syncs = tool.number(syncs, "lat_ns", "N")
     return group
 
 

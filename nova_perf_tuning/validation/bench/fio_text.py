@@ -121,6 +121,12 @@ def read(tool: base.Benchmark, text: str) -> list[JobGroup]:
     groups = []
     runs = _runs(lines)
     for number, run in enumerate(runs, start=1):
+        heads = _heads(run)
+        if len(runs) > 1 and heads and not any(_GROUP.match(line) for line in run):
+            raise tool.fault(
+                f"the output is cut off: '{one_line(heads[0][1], 40)}', run {number} of {len(runs)},"
+                " has its head alone and no result; keep the runs that have ended"
+            )
         found = _read_run(tool, run)
         for group in found:
             if len(runs) > 1:
@@ -450,6 +456,8 @@ class _Section:
         """Give each direction the number of its requests."""
         order = ("read", "write", "trim")
         by_name = dict(zip(order, counts, strict=False))
+        if len(counts) > len(order):
+            self._group.syncs = counts[len(order)]
         shown = {way.name for way in self._group.ways}
         for name, count in by_name.items():
             if count and MIXED not in shown and name not in shown:
