@@ -166,6 +166,11 @@ class UnixBench(base.Benchmark):
             raise self.fault(
                 f"the text has {count} reports{of}; give one, head and score included"
             )
+        if copies and _SCORE in text[: text.index(" parallel cop")]:
+            raise self.fault(
+                f"the text begins within a report, and a run of {copies[0]} copies follows it; give"
+                " one, head and score included"
+            )
         self.check_version(versions)
         rows: dict[str, tuple[float, float]] = {}
         for test, baseline, result in _INDEX.findall(text):
