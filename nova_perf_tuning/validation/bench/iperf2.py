@@ -179,6 +179,10 @@ class Iperf2(base.ForeignTool):
                 "'throughput', 'lost' and 'lost_share' are calculated: the sums of the server's"
                 " reports of all streams"
             )
+        elif any(reading.metric.endswith("lost_share") for reading in shown.readings):
+            shown.remarks["share_computed"] = (
+                "'lost_share' is calculated: datagrams lost by those that were counted"
+            )
         shown.left_out += [*iperf_rows.out_of_order(lines), *_unread_columns(lines)]
         shown.left_out.append("single intervals and streams, windows, round trip times")
         return shown

@@ -416,7 +416,13 @@ def _direction(
             totals[side] = iperf_rows.total(tool, own, f"'{shown}', {side}", streams)
     if test.client is False or test.stopped:
         # 0 of the other side is no count: it was never sent there.
+        counted = iperf3_parts.RECEIVER in totals
         totals = {side: row for side, row in totals.items() if row.rate > 0}
+        if not totals and not counted and not test.stopped:
+            raise tool.fault(
+                f"the output is cut off: no whole line of the receiver of '{shown}', and the other"
+                " side's line is 0 on a server"
+            )
         if not totals:
             raise tool.fault(f"nothing was transferred of '{shown}' (0 bit/s)")
     elif iperf3_parts.RECEIVER not in totals:

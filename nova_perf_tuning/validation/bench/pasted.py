@@ -68,6 +68,8 @@ _SIGNS: Final = str.maketrans(
 #: Line ends and layout of web pages; the lines around a block of Markdown.
 _BREAK: Final = re.compile(r"<br[ ]?/?>", re.IGNORECASE)
 _TAG: Final = re.compile(r"</?(?:pre|code|p|span|div|b)(?: [^<>\n]{0,200})?>", re.IGNORECASE)
+#: Marks of Markdown around a figure that somebody has made bold.
+_BOLD: Final = re.compile(r"\*\*(?=\S)([^*\n]{1,200}?)(?<=\S)\*\*(?!\*)")
 _FENCE: Final = re.compile(r"^[ \t]*(?:`{3,6}|~{3,6})[\w+-]{0,20}[ \t]*$")
 #: The prompt behind the last command's output.
 _LAST_PROMPT: Final = re.compile(r"^[\w\[\].@:~/ -]{0,80}[$#]$")
@@ -100,7 +102,7 @@ _TITLE: Final = re.compile(r"^[^\s:\"{]{2,60}:[ \t]{1,4}")
 #: A name that a log puts before each line: of a container, a machine or a stream.
 _LABEL: Final = re.compile(
     r"^[ \t]*+(?:\[(?!SUM\])[A-Za-z][\w ./:-]{0,60}\][ \t]|[\w./-]{0,60}+[ \t]*+\|[ \t]"
-    r"|std(?:out|err)(?::| [FP])(?:[ \t]|$))"
+    r"|std(?:out|err)(?::| [FP])(?:[ \t]|$)|<[A-Za-z][\w.-]{0,60}>:(?:[ \t]|$))"
 )
 #: A sign of a comment, of a list or of an added line before each line, but for those that cyclictest prints itself.
 _COMMENT: Final = re.compile(r"^[ \t]*(?:#|//|\+|[*-](?![*-]))[ \t]?")
@@ -133,6 +135,8 @@ _SECONDS: Final = {"": 1.0, "s": 1.0, "seconds": 1.0, "m": 60.0, "h": 3600.0, "d
 _FAILED: Final = (
     "error|fatal|failed|unable|cannot|could not|pid=[0-9]{1,9}, err=[ ]?[1-9][0-9]{0,5}"
 )
+#: The end of a sentence that a command stands in.
+_FULL_STOP: Final = re.compile(r"(?<=\w)\.$")
 #: What a line of a program's command has before it: the prompt of a shell.
 _PROMPT: Final = r"(?:^|[#$%>][ \t]*|[ \t/])"
 
@@ -148,6 +152,8 @@ def clean(text: str) -> str:
     shown = _ESCAPE.sub("", _LINE_END.sub("\n", text))
     if "=3D" in shown and not _NO_CODE.search(shown):
         shown = quopri.decodestring(shown.encode()).decode("utf-8", "replace")
+    if "**" in shown:
+        shown = _BOLD.sub(r"\1", shown)
     if "<" in shown:
         shown = _TAG.sub("", _BREAK.sub("\n", shown))
     if "&" in shown:
@@ -301,7 +307,7 @@ def command(text: str, program: str) -> list[str]:
     for line in lines_of(text):
         found = re.search(rf"{_PROMPT}{program}(?:[ \t]+(-.*|[a-z].*))$", line)
         if found and " -" in f" {found[1]}":
-            return found[1].split()[:100]
+            return _FULL_STOP.sub("", found[1]).split()[:100]
     return []
 
 

@@ -24,6 +24,7 @@ _PERCENTILES_COMPUTED: Final = (
     "percentiles and 'wake_ups' are calculated of the histogram of all threads, percentiles"
     " within a bucket by its share"
 )
+_WAKE_UPS_COMPUTED: Final = "'wake_ups' is calculated: the cycles of all threads"
 #: How far the means of threads, which are rounded, may be from the sum of their wake-ups.
 _ROUNDED: Final = 1.1
 _MEAN_COMPUTED: Final = "'latency_mean' is calculated of the threads' means by their wake-ups"
@@ -227,8 +228,10 @@ class Cyclictest(_RtTests):
         mean = total / sum(weights)
         if len(threads) == 1 or all(thread.cycles for thread in threads):
             shown.readings.append(base.Reading("latency_mean", "µs", "lower", mean / per_us))
-        if len(threads) > 1:
-            shown.remarks["mean_computed"] = _MEAN_COMPUTED
+            if len(threads) > 1:
+                shown.remarks["mean_computed"] = _MEAN_COMPUTED
+        else:
+            shown.left_out.append("latency_mean: the threads' cycles are not known")
         shown.readings.append(base.Reading("latency_min", "µs", "lower", least / per_us))
         shown.readings.append(base.Reading("latency_max", "µs", "lower", longest / per_us))
         maxima = {f"thread{thread.number}": thread.longest / per_us for thread in threads}
@@ -293,6 +296,7 @@ class Cyclictest(_RtTests):
             shown.left_out.append("percentiles: the output has no histogram (--histogram=10000)")
         if len(self.mapping(self.load_json(text), "thread")) > 1:
             shown.remarks["mean_computed"] = _MEAN_COMPUTED
+            shown.remarks.setdefault("percentiles_computed", _WAKE_UPS_COMPUTED)
         mean = self.check_number("avg", total / cycles / per_us)
         shown.readings += [
             base.Reading("latency_mean", "µs", "lower", mean),

@@ -245,6 +245,8 @@ _BEGIN: Final = re.compile(
     r"^[ \t]*(?:sysbench [0-9]\.|Running |Initializing |CPU speed:|SQL statistics:|Operations performed:"
     r"|OLTP test statistics:|File operations:|Total operations:|Throughput:|General statistics:)"
 )
+#: What is printed while a run goes on (--report-interval).
+_INTERVAL: Final = r"\[[ ]*[0-9]{1,7}s[ ]*\][ ]+(?:thds: |threads: |reads: |[0-9.]{1,14} MiB/sec)"
 #: The test in a command line.
 _COMMAND: Final = re.compile(
     r"\bsysbench [^\n]{0,300}?(?:--test=([a-z_]{2,30})\b|\b([a-z_]{2,30})(?:\.lua)?[ ]+run\b)"
@@ -267,7 +269,7 @@ class Several(_Report):
     form = "sysbench cpu|memory|fileio|oltp_read_write run"
     marks = (
         r"^[ \t]*(?:sysbench [0-9]\.[0-9]|FATAL: |General statistics:|Threads fairness:"
-        r"|events/s \(eps\):|Initializing worker threads)"
+        rf"|events/s \(eps\):|Initializing worker threads|{_INTERVAL})"
     )
 
     def parse(self, output: str) -> list[base.Reading]:
@@ -315,6 +317,12 @@ class Several(_Report):
 
     def _not_read(self, text: str) -> base.BenchmarkOutputError:
         """Return the error of reports that show none of the tests that are read, by their commands."""
+        intervals = re.search(rf"^[ \t]*{_INTERVAL}", text, re.MULTILINE)
+        if intervals and not any(_EVENTS.match(line) for line in text.split("\n")):
+            return self.fault(
+                "the text has single intervals alone: the report at the end of the run is missing"
+                f"{self.wanted_form()}"
+            )
         names: list[str] = []
         for words in _COMMAND.findall(text):
             name = words[0] or words[1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds that the sixth batch of outputs showed, each with its neighbours."""
+"""Kinds that the sixth and the seventh batch of outputs showed, each with its neighbours."""
 
 import json
 
@@ -23,7 +23,10 @@ def refusal(test, text):
 
 
 def field(name):
-    return pasted.decode(test_field_outputs.case(f"outputs6/{name}")[0])
+    batch = 6
+    if int(name) > 190:
+        batch = 7
+    return pasted.decode(test_field_outputs.case(f"outputs{batch}/{name}")[0])
 
 
 def fio(seconds=10.0, **options):
@@ -72,6 +75,32 @@ class FioTest(testcase.TestCase):
         both = field("157")
         self.assertIn(said, shown(both)[0].left_out)
         self.assertNotIn(said, shown(both[: both.index("\n\n") + 1])[0].left_out)
+
+    def test_a_run_without_a_result(self):
+        """It is named; what it lacks is not said of the one before."""
+        one, two = field("153"), field("193")
+        head = two[two.index("write_iops:") :]
+        for text in (one + head, two):
+            self.assertIn("'write_iops', run 2 of", refusal(self, text))
+        self.assertIn("no line of a finished job", refusal(self, head))
+
+    def test_syncs_that_no_write_waits_for(self):
+        """Of text the fourth count of what was issued, of JSON the number of its times."""
+        text = field("194")
+        for count, code in (
+            ("1", "few_syncs"),
+            ("103", "synchronised"),
+            ("10240", "synchronised"),
+        ):
+            remarks = shown(text.replace("10240,0,1 ", f"10240,0,{count} "))[0].remarks
+            self.assertEqual([code], sorted({"few_syncs", "synchronised"} & set(remarks)))
+        document = json.loads(fio(rw="write"))
+        times = {"min": 1000, "max": 9000, "mean": 2000.0, "N": 1}
+        document["jobs"][0]["sync"] = {"lat_ns": times}
+        document["jobs"][0]["write"]["total_ios"] = 1000
+        self.assertIn("few_syncs", shown(json.dumps(document))[0].remarks)
+        del times["N"]
+        self.assertIn("synchronised", shown(json.dumps(document))[0].remarks)
 
 
 class IperfTest(testcase.TestCase):
@@ -144,6 +173,19 @@ Client connecting to 192.0.2.1, UDP port 5001
             text = self.UDP2.replace(head, f"{head}    {columns}")
             self.assertIn(f"columns of -e: {said}", shown(text)[0].left_out)
 
+    def test_the_last_line_of_a_server(self):
+        """The other side's line is 0 there: without its own the text is cut, with it nothing came."""
+        text = field("198")
+        self.assertIn("no whole line of the receiver", refusal(self, text))
+        end = text.index("[  5]   0.00-10.04  sec  3.86")
+        for rate, said in (("0.00 Bytes  0.00 bits", "nothing was transferred"), (None, "")):
+            row = f"[  5]   0.00-10.04  sec  {rate or '3.86 GBytes  3.30 Gbits'}/sec  receiver"
+            whole = text[:end].replace("3.86 GBytes", "") + row + "\n"
+            if said:
+                self.assertIn(said, refusal(self, whole))
+            else:
+                self.assertEqual(3300, shown(whole)[1]["throughput"])
+
     def test_events_without_a_result(self):
         for event in ("start", "interval", "end"):
             said = refusal(self, f'{{"event":"{event}","data":{{}}}}\n')
@@ -192,3 +234,50 @@ class OthersTest(testcase.TestCase):
         self.assertIn("which test of sysbench", refusal(self, field("172")))
         named = "sysbench 1.0.20\n" + field("172")
         self.assertIn("of a test that is not read", refusal(self, named))
+
+    def test_figures_in_bold(self):
+        for text, plain in (
+            ("a **1006 Mbits/sec** b", "a 1006 Mbits/sec b"),
+            ("**x** and **y z**", "x and y z"),
+            ("2 ** 3 and ***", "2 ** 3 and ***"),
+        ):
+            self.assertEqual(plain, pasted.clean(text))
+
+    def test_hosts_before_lines(self):
+        """As mininet prints them; markup of web pages is none of them."""
+        text = "begin\n" + "".join(f"<h{at % 2}>: line {at}\n" for at in range(6))
+        plain = "begin\n" + "".join(f"line {at}\n" for at in range(6))
+        self.assertEqual(plain, pasted.clean(text))
+        page = "".join(f"<h2>line {at}</h2>\n" for at in range(6))
+        self.assertEqual(page, pasted.clean(page))
+
+    def test_the_end_of_a_sentence_is_no_option(self):
+        words = pasted.command("$ iperf3 -c host -l 5000.", "iperf3")
+        self.assertEqual("5000", pasted.option(words, "-l"))
+        self.assertEqual(["-o", "."], pasted.command("$ fio -o .", "fio"))
+
+    def test_intervals_of_sysbench_alone(self):
+        for line in (
+            "[ 10s ] thds: 8 tps: 25.09 qps: 153.16 (r/w/o: 0.00/102.17/50.99) lat (ms,95%): 411.96",
+            "[  10s] threads: 16, tps: 1385.03, reads: 19488.38, writes: 5540.11",
+            "[ 1s ] reads: 0.00 MiB/s writes: 1.09 MiB/s fsyncs: 8829.31/s latency (ms,95%): 0.099",
+            "[ 1s ] 5813.02 MiB/sec",
+            "[ 10s ] thds: 8 eps: 7410.46 lat (ms,95%): 2.07",
+        ):
+            self.assertIn("single intervals alone", refusal(self, f"{line}\n{line}\n"))
+        self.assertIn("events_per_second", shown(field("209"))[1])
+
+    def test_a_score_belongs_to_the_copies_above_it(self):
+        text = field("216")
+        ours = text.index("Benchmark Run")
+        self.assertIn("begins within a report", refusal(self, text))
+        report, figures = shown(text[ours:].replace("Dhryst", "") + text[:ours])
+        self.assertEqual("8", report.workload["copies"])
+        self.assertAlmostEqual(1534.7, figures["score"], 1)
+        self.assertNotIn("copies", shown(text[:ours])[0].workload)
+
+    def test_a_mean_that_cannot_be_made(self):
+        """Means of threads are weighed by their cycles: without these there is none, and no remark."""
+        report = shown(field("213"))[0]
+        self.assertNotIn("mean_computed", report.remarks)
+        self.assertIn("mean_computed", shown(field("179"))[0].remarks)
