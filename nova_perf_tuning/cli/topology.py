@@ -233,7 +233,7 @@ def _summary(facts: host_model.HostFacts, programs: Sequence[owners.Claim]) -> l
 
 
 def _counts(facts: host_model.HostFacts) -> str:
-    """Return how many cores, packages, nodes, interrupts and guests the host has."""
+    """Return how many cores, packages, L3 caches, nodes, interrupts and guests the host has."""
     online = [cpu for cpu in facts.cpus if cpu.online]
     cores = {cpu.siblings for cpu in online}
     packages = {cpu.package for cpu in online} - {None}
@@ -242,6 +242,9 @@ def _counts(facts: host_model.HostFacts) -> str:
         numbers = {getattr(cpu, name) for cpu in online} - {None}
         if numbers:
             counts.append(counted(len(numbers), name))
+    l3_caches = {cpu.l3 for cpu in online} - {None}
+    if l3_caches:
+        counts.append(counted(len(l3_caches), "L3 cache"))
     counts.append(counted(len(facts.nodes), "NUMA node"))
     if facts.irqs:  # a recorded host may lack /proc/irq
         counts.append(counted(len(facts.irqs), "interrupt"))

@@ -177,7 +177,7 @@ class TestTopology(testcase.TestCase):
         gen_host.write(root, "small", guests=40)
         output = program.shown(self, "topology", "--sysroot", root)
         parts = (
-            "CPUs online: 0-63; 32 cores, 2 packages, 2 NUMA nodes",
+            "CPUs online: 0-63; 32 cores, 2 packages, 4 L3 caches, 2 NUMA nodes",
             "eth1",
             "instance-00000001",
         )
