@@ -516,6 +516,24 @@ class CautionTest(testcase.TestCase):
             irqs[f"{hosts.ETH0}/net/eth0/queues/tx-{queue}/xps_cpus"] = "0000\n"
         self.assertEqual([], audit_cases.judge("nic-irq-on-cpu0", irqs).findings)
 
+    def test_few_of_many_queues_on_cpu_0_are_a_hint(self) -> None:
+        for cpus, level in (
+            ((0, 1, 8), "info"),
+            ((0, 0, 8), "warning"),
+            ((0, 9), "warning"),
+        ):
+            with self.subTest(cpus=cpus):
+                irqs: dict[str, str | None] = {}
+                for queue, cpu in enumerate(cpus):
+                    irqs |= hosts.irq(
+                        40 + queue, f"eth0-TxRx-{queue}", cpu, hosts.ETH0, allowed="0-15"
+                    )
+                    irqs[f"{hosts.ETH0}/net/eth0/queues/rx-{queue}/rps_cpus"] = "0000\n"
+                    irqs[f"{hosts.ETH0}/net/eth0/queues/tx-{queue}/xps_cpus"] = "0000\n"
+                irqs["etc/nova/nova.conf"] = "[compute]\ncpu_dedicated_set = 2-3\n"
+                (finding,) = audit_cases.judge("nic-irq-on-cpu0", irqs).findings
+                self.assertEqual(level, finding.level.value)
+
     def test_what_sets_a_nic_up_anew_is_not_safe(self) -> None:
         # ixgbe_set_features, mlx5e_set_features and bnxt_set_features reset or reopen the NIC for LRO.
         for name in ("lro-on-forwarding", "ring-drops", "channels-vs-housekeeping"):
