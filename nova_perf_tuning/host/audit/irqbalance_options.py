@@ -3,6 +3,7 @@
 
 import dataclasses
 import re
+import shlex
 from collections.abc import Mapping
 from typing import Final
 
@@ -13,6 +14,8 @@ from nova_perf_tuning.host.plan import vectors
 
 _ONLINE: Final = "sys/devices/system/cpu/online"
 _FILES: Final = ("etc/default/irqbalance", "etc/sysconfig/irqbalance")
+#: Drop-ins of its unit; what a file of variables says goes before their Environment= (systemd.exec(5)).
+_DROP_INS: Final = "etc/systemd/system/irqbalance.service.d"
 #: irqbalance looks at the mask first, as long as it knows it (before 1.8 it knows no list).
 _BANNED_CPUS: Final = ("IRQBALANCE_BANNED_CPUS", "IRQBALANCE_BANNED_CPULIST")
 #: Options that ban one interrupt each, and its number.
@@ -32,7 +35,7 @@ _SHORT_WITH_VALUE: Final = "pimclste"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IrqbalanceEnvironment:
-    """The file from which irqbalance's service gets its options.
+    """The file from which irqbalance's service gets its options, or the drop-in that bans CPUs.
 
     :ivar options: variable -> text, without quotes.
     :ivar exported: a line ``export IRQBALANCE_BANNED_...``, which systemd passes over; None: none.
@@ -53,22 +56,25 @@ class IrqbalanceEnvironment:
             if text is not None:
                 path, content, found = each, text, True
                 break
-        options: dict[str, str] = {}
+        in_file: dict[str, str] = {}
         exported = None
         for line in content.splitlines():
             line = line.strip()
             key, equals, value = line.partition("=")
             if equals and key.isidentifier():
-                options[key] = value.strip().strip("\"'")
+                in_file[key] = value.strip().strip("\"'")
             if exported is None and re.match(r"export\s+IRQBALANCE_BANNED_CPU", line):
                 exported = line
-        return cls(path, options, exported, found)
+        options, drop_in = _of_drop_ins(host)
+        if drop_in and not any(in_file.get(name) for name in _BANNED_CPUS):
+            path, found = drop_in, True
+        return cls(path, options | in_file, exported, found)
 
     @property
     def banning(self) -> str:
-        """The variable that bans CPUs, empty where there is none."""
+        """The variable that bans CPUs; empty where there is none, or none with a text (cputree.c of 1.7 to 1.9.5)."""
         for name in _BANNED_CPUS:
-            if name in self.options:
+            if self.options.get(name):
                 return name
         return ""
 
@@ -153,6 +159,37 @@ class IrqbalanceEnvironment:
         if running is not None and host.root.live and irqbalance.uses_our_script(running):
             return True
         return _bans_interrupts(host, self.arguments)
+
+
+def _of_drop_ins(host: Host) -> tuple[dict[str, str], str]:
+    """Return the variables of Environment= in the unit's drop-ins, and the last drop-in that has one.
+
+    An empty Environment= takes those before it away.
+    """
+    variables: dict[str, str] = {}
+    last = ""
+    for name in host.names(_DROP_INS):
+        path = f"{_DROP_INS}/{name}"
+        for line in (host.content(path) or "").splitlines():
+            key, _, text = line.partition("=")
+            if not name.endswith(".conf") or key.strip() != "Environment":
+                continue
+            if not text.strip():
+                variables.clear()
+            for word in _words(text):
+                variable, equals, value = word.partition("=")
+                if equals:
+                    variables[variable] = value
+                    last = path
+    return variables, last if variables else ""
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a setting of systemd; of one with an open quote as they stand."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
 
 
 def _options(arguments: str) -> list[tuple[str, str]]:

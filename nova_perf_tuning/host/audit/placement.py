@@ -499,13 +499,15 @@ class Irqbalance(HostRule):
         need(running or environment.found, "running programs are not in this record", NoDataError)
         taken = host.sets.reserved | host.sets.quiet
         bans = environment.says(host)
-        need(host.runs_guests or taken, f"not a host of guests, and no CPU is isolated ({bans})")
+        fault = self._in_vain(host, environment, taken)
+        judged = fault or host.runs_guests or taken
+        need(judged, f"not a host of guests, and no CPU is isolated ({bans})")
         evidence = [(f"/{environment.path}", environment.shown)]
         condition = "if irqbalance runs: "
         if running is not None:
             evidence.insert(0, (f"/proc/{running}/comm", "irqbalance"))
             condition = ""
-        fault = self._fault(host, environment, taken)
+        fault = fault or self._fault(host, environment, taken)
         if fault is not None:
             why, level, remedy = fault
             yield self.finding(evidence, condition + why, remedy, level=level)
@@ -515,24 +517,35 @@ class Irqbalance(HostRule):
         if environment.found:
             yield f"/{environment.path}", environment.says(host)
 
-    def _fault(
+    def _in_vain(
         self, host: Host, environment: IrqbalanceEnvironment, taken: frozenset[int]
-    ) -> tuple[str, Level | None, str] | None:
-        """Return what is wrong with the bans, how severe it is and what to do; an empty remedy: as for any host."""
+    ) -> "_Fault | None":
+        """Return that a ban names no CPU, or all of them where none is to be spared: nobody means that."""
         name = environment.banning
         banned = environment.banned
-        spare = host.sets.housekeeping & banned
-        left = host.sets.housekeeping - banned
-        if (
-            name
-            and not banned
-            and (host.sets.quiet or (environment.options[name] and host.runs_guests))
-        ):
-            why = f"{name} is empty or no list of CPUs: it bans none"
+        if name and not banned:
+            form = "list of CPUs"
+            if name == "IRQBALANCE_BANNED_CPUS":
+                form = "mask of CPUs (hexadecimal digits and commas)"
+            why = f"{name} is no {form}, or an empty one: it bans none"
             if not host.sets.quiet:
                 return why, None, ""
             cancelled = f"the automatic ban of {cpulist.named(host.sets.quiet)}, isolated"
             return f"{why}, and cancels {cancelled}", Level.ERROR, _ban(host, name, taken)
+        if not taken and host.sets.online and host.sets.online <= banned:
+            why = f"{name} bans all CPUs: irqbalance then moves no interrupt"
+            remedy = "systemctl disable --now irqbalance where that is meant; else ban the CPUs of guests alone"
+            return why, Level.INFO, remedy
+        return None
+
+    def _fault(
+        self, host: Host, environment: IrqbalanceEnvironment, taken: frozenset[int]
+    ) -> "_Fault | None":
+        """Return what else is wrong with the bans."""
+        name = environment.banning
+        banned = environment.banned
+        spare = host.sets.housekeeping & banned
+        left = host.sets.housekeeping - banned
         if environment.leaves_interrupts_alone(host):
             return None
         if taken and taken <= banned:
@@ -546,7 +559,11 @@ class Irqbalance(HostRule):
             why += f"{cpulist.named(left)}"
             return why, Level.INFO, f"IRQBALANCE_BANNED_CPULIST={cpulist.format(taken)}"
         if not host.runs_guests and not name:
-            return None  # it bans isolated CPUs by itself, and nothing is placed by hand
+            # It bans isolated CPUs by itself, and nothing is placed by hand.
+            if "IRQBALANCE_BANNED_CPULIST" not in environment.options:
+                return None
+            why = "IRQBALANCE_BANNED_CPULIST is empty: a release after 1.9.5 then bans no CPU, not even isolated ones"
+            return why, Level.INFO, "take the variable out"
         if banned:
             why = (
                 f"{name} leaves {cpulist.named(taken - banned)} open, owned by guests or isolated"
@@ -556,6 +573,10 @@ class Irqbalance(HostRule):
         if environment.exported:
             why = f"systemd passes over lines with export: {why}"
         return why, None, ""
+
+
+#: What is wrong, how severe it is, and what to do; an empty remedy: as for any host.
+_Fault = tuple[str, Level | None, str]
 
 
 def _ban(host: Host, name: str, cpus: frozenset[int]) -> str:
