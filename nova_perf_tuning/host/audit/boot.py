@@ -14,6 +14,13 @@ _CMDLINE = "/proc/cmdline"
 #: Parameters with lists of CPUs.
 _LISTS = ("isolcpus", "nohz_full", "irqaffinity", "rcu_nocbs")
 NOHZ_FULL = "/sys/devices/system/cpu/nohz_full"
+#: Parameters whose list may name no CPU -> what the kernel then does (kernel/sched/isolation.c; irq/irqdesc.c,
+#: irq_affinity_setup(), adds the CPU that boots). rcu_nocbs without a list is a setting of its own.
+_NAMES_NONE = {
+    "isolcpus": "no CPU is isolated",
+    "nohz_full": "the tick stops on no CPU",
+    "irqaffinity": "new interrupts start on the CPU that boots alone",
+}
 #: Where interrupts start that are made from now on.
 _DEFAULT_AFFINITY = "proc/irq/default_smp_affinity"
 SEAPATH = (
@@ -149,6 +156,7 @@ class IsolatedAtBoot(HostRule):
             if not isolated:
                 yield self.finding(evidence, f"{why}, and no CPU is isolated. {self.why}")
             return
+        need(asked, "isolcpus= names no CPU")
         lost = asked - isolated
         if host.present:
             lost &= host.present
@@ -156,7 +164,7 @@ class IsolatedAtBoot(HostRule):
             now = f"isolates {cpulist.named(isolated)} only" if isolated else "isolates no CPU"
             why = f"isolcpus= asks for {cpulist.named(lost)}, and the kernel {now}. {self.why}"
             yield self.finding(evidence, why, self._remedy(host, lost))
-        elif asked and not isolated:
+        elif not isolated:
             why = f"isolcpus= names {cpulist.named(asked)}, which this host lacks: no CPU is isolated"
             yield self.finding(evidence, why)
 
@@ -190,6 +198,7 @@ class BootParameters(HostRule):
             f"{_CMDLINE} is not in this record",
             NoDataError,
         )
+        yield from self._names_none(host)
         words = list(host.boot.items())
         for at, (key, value) in enumerate(words):
             behind = words[at + 1][0] if at + 1 < len(words) else ""
@@ -212,6 +221,26 @@ class BootParameters(HostRule):
                 why += f"; isolated now: {cpulist.named(isolated) if isolated else 'no CPU'}"
             remedy = f"{name}={value} in place of {key}={value} (/etc/default/grub), and a reboot"
             yield self.finding(evidence, why, remedy, subject=key)
+
+    def _names_none(self, host: Host) -> Iterator[Finding]:
+        """Yield that lists of CPUs are empty: what somebody wanted by them is not in force."""
+        names = []
+        for key in _NAMES_NONE:
+            value = host.boot.get(key)
+            if value is not None and host.cpus_of_parameter(value) == frozenset():
+                names.append(key)
+        if not names:
+            return
+        what = " and ".join(f"{key}=" for key in names)
+        effects = ", ".join(_NAMES_NONE[key] for key in names)
+        yield self.finding(
+            [(_CMDLINE, f"{key}={host.boot[key]}") for key in names],
+            f"{what} {'names' if len(names) == 1 else 'name'} no CPU: {effects}",
+            "name the CPUs in /etc/default/grub (nova-perf generate grub-args{given}) or take the parameter out, "
+            "and reboot",
+            subject=names[0],
+            level=Level.INFO,  # TuneD writes isolcpus= where no core is to be isolated
+        )
 
 
 class BootIrqAffinity(HostRule):
@@ -259,7 +288,12 @@ class BootIrqAffinity(HostRule):
         yield from self._starts(host)[0]
 
     def _are_moved(self, host: Host, cpus: frozenset[int]) -> bool:
-        """Whether irqbalance moves interrupts off these CPUs: banned ones, without a list isolated ones."""
+        """Whether irqbalance moves interrupts off these CPUs: banned ones, without a list isolated ones.
+
+        It may, where a record does not say whether it runs.
+        """
+        if not host.knows_programs:
+            return True
         if "irqbalance" not in host.programs:
             return False
         environment = IrqbalanceEnvironment.read(host)

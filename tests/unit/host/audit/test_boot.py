@@ -49,6 +49,30 @@ class MisspeltTest(testcase.TestCase):
                     kept, host.recorded_cmdline(f"{line['proc/cmdline']} luks.key=no")
                 )
 
+    def test_lists_that_name_no_cpu(self) -> None:
+        every = ("isolcpus", "nohz_full", "irqaffinity")
+        lines = [(f"{key}=", [key]) for key in every]
+        lines += [
+            ("isolcpus", ["isolcpus"]),
+            ("isolcpus= 2-3", ["isolcpus"]),
+            ("isolcpus=managed_irq,domain, nohz_full= rcu_nocbs=", ["isolcpus", "nohz_full"]),
+            ("isolcpus=nohz,domain,managed_irq", ["isolcpus"]),
+            ("isolcpus=2-3 nohz_full=2-3 irqaffinity=0-1 rcu_nocbs", []),
+            ("isolcpus=2-x", []),  # isolcpus-without-effect says it
+        ]
+        for line, keys in lines:
+            with self.subTest(line):
+                changes = {"proc/cmdline": f"{line}\n"}
+                found = audit_cases.judge("boot-parameter-misspelt", changes).findings
+                self.assertEqual(bool(keys), len(found) == 1, found)
+                for finding in found:
+                    self.assertEqual("info", finding.level.value)
+                    self.assertIn(" and ".join(f"{key}=" for key in keys), finding.why)
+                    self.assertEqual(len(keys), len(finding.evidence))
+                if "isolcpus" in keys:
+                    report = audit_cases.judge("isolcpus-without-effect", changes)
+                    self.assertEqual([], report.clean)
+
     def test_a_blank_ends_a_list(self) -> None:
         for line, subjects in (
             ("isolcpus=2, 3 irqaffinity=0-1", ["isolcpus"]),

@@ -62,7 +62,7 @@ _FOUND = {
     "56": [("warning", "irqbalance-unaware", "leaves CPUs 0-3 open")],
     "57": [("info", "irqbalance-unaware", "bans CPUs 3,64-67 as well")],
     "58": [
-        ("warning", "irqaffinity-on-dedicated", "irqaffinity=0,6,12,18"),
+        ("info", "irqaffinity-on-dedicated", "irqaffinity=0,6,12,18"),
         ("info", "nova-vcpu-pin-set", "deprecated"),
     ],
 }

@@ -87,6 +87,7 @@ class AbsentParametersTest(testcase.TestCase):
             ("irqbalance, by itself", {**none, **balance, env: "\n"}, [info]),
             ("irqbalance, all banned", {**none, **balance, env: f"{ban}0000cccc\n"}, [info]),
             ("irqbalance, not all", {**none, **balance, env: f"{ban}0000ccc0\n"}, [warning]),
+            ("programs are not recorded", {**none, "proc/1/comm": None}, [info]),
             ("irqaffinity wins", {**given, now: "0000ffff\n"}, []),
             ("irqaffinity", given, []),
         ):
