@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the interrupts of all devices are served: of storage, too, and of NICs whose device is not known."""
+"""Where the interrupts of all devices are served: of storage and passed-through devices, too, and of NICs whose
+queues or device are not known.
+"""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +13,7 @@ from nova_perf_tuning.host.audit.base import HostRule
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.audit.interrupt_counts import InterruptCounts
 from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.plan import vectors
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, NoDataError, named, need
 
@@ -81,10 +84,12 @@ def wants_counts(facts: host_model.HostFacts) -> bool:
 
 
 class DevicesOnOneCpu(HostRule):
-    """Interrupts of several devices are served by more than one CPU."""
+    """Interrupts that fire often are served by more than one core."""
 
     id = "device-irqs-one-cpu"
-    why = "Devices wait for one another where one CPU serves them all."
+    why = (
+        "Devices, and vectors of one device, wait for one another where one core serves them all."
+    )
     remedy = "echo CPU > /proc/irq/N/smp_affinity_list for the busiest, each with a CPU of its own"
     source = "Irqbalance/irqbalance #71; kaloz/mwlwifi #34; kernel documentation: core-api/irq/irq-affinity"
 
@@ -99,12 +104,16 @@ class DevicesOnOneCpu(HostRule):
         need(busy.irqs, lacking)
         known = [irq for irq in busy.irqs if irq.number not in busy.unknown]
         serving = frozenset[int]().union(*(busy.served[irq.number] for irq in known))
-        if len(serving) > 1:
+        cores = {cpu.siblings for cpu in host.facts.cpus if cpu.id in serving}
+        if len(cores) > 1:
             return
-        need(len(self._devices(host, busy.irqs)) > 1, self._alone(busy))
+        often = [irq for irq in busy.irqs if sum(busy.counts.of(irq).values()) >= _MANY]
+        several = len(self._devices(host, busy.irqs)) > 1
+        if not several:
+            often = _of_no_queue(host, often)
+            need(len(often) > 1, self._alone(busy))
         need(not busy.unknown, self._unknown(busy), NoDataError)
-        if busy.fire:
-            often = [irq for irq in busy.irqs if sum(busy.counts.of(irq).values()) >= _MANY]
+        if several and busy.fire:
             need(
                 len(self._devices(host, often)) > 1,
                 f"devices hardly fire: {busy.names(busy.irqs)}",
@@ -114,11 +123,15 @@ class DevicesOnOneCpu(HostRule):
         level = None
         if not busy.fire or "irqbalance" in host.programs:
             level = Level.INFO  # they may be idle; irqbalance moves them when they are not
+        if not several or len(serving) > 1:
+            level = (
+                Level.INFO
+            )  # one device may do with one core, and two threads are more than one
         others = f"{cpulist.named(idle)} serve{'s' if len(idle) == 1 else ''} no device"
         yield self.finding(
             [busy.counts.served(irq).evidence for irq in busy.irqs[:_NAMED]],
-            f"{counted(len(busy.irqs), 'interrupt')} of several devices are served by CPU {min(serving)}, while "
-            f"{others}: {busy.names(busy.irqs)}",
+            f"{counted(len(busy.irqs), 'interrupt')} of {'several devices' if several else 'one device'} are served "
+            f"by {_of_core(serving)}, while {others}: {busy.names(busy.irqs)}",
             self._commands(host, busy, idle),
             level=level,
         )
@@ -183,6 +196,21 @@ class DevicesOnOneCpu(HostRule):
             left = [other for other in left if core_of[other] != core_of[cpu]]
             commands.append(f"echo {cpu} > /proc/irq/{irq.number}/smp_affinity_list")
         return "\n".join(commands)
+
+
+def _of_no_queue(host: Host, irqs: Sequence[host_model.Irq]) -> list[host_model.Irq]:
+    """Return those that are no queue's of a NIC, as far as that is known: nic-irq-one-cpu judges queues."""
+    of_queues: set[int] = set()
+    for nic in host.facts.nics:
+        for queue in vectors.classify(nic, host.interrupts(nic)).queues.values():
+            of_queues.update(irq.number for irq in queue)
+    return [irq for irq in irqs if irq.number not in of_queues]
+
+
+def _of_core(serving: frozenset[int]) -> str:
+    """Return the CPUs that serve, which are those of one core."""
+    named_cpus = cpulist.named(serving)
+    return named_cpus if len(serving) == 1 else f"{named_cpus}, one core"
 
 
 def _on_other_cores(host: Host, idle: frozenset[int], serving: frozenset[int]) -> list[int]:

@@ -73,6 +73,48 @@ class DevicesTest(testcase.TestCase):
         (lack,) = self.judge(rows, **one_core).unknown
         self.assertEqual("one core is left for interrupts", lack.text)
 
+    def test_vectors_of_one_device_that_share_a_core(self) -> None:
+        """A passed-through device, or a controller whose queues are not known: no other rule judges them."""
+        core = "sys/devices/system/cpu/cpu{}/topology/core_cpus_list"
+        pairs = {core.format(cpu): f"{cpu % 2},{cpu % 2 + 2}\n" for cpu in range(4)}
+        name = "vfio-msix[{}](0000:01:00.1)"
+        busy, idle = "40000", "3"
+        for case, counts, more, words in (
+            ("one CPU", [(busy, "0", "0"), (busy, "0", "0")], {}, "served by CPU 0, while"),
+            ("one core", [(busy, "0", "0"), ("0", "0", busy)], pairs, "by CPUs 0,2, one core"),
+            ("two cores", [(busy, "0", "0"), ("0", busy, "0")], pairs, ""),
+            ("one fires", [(busy, "0", "0"), (idle, "0", "0")], {}, ""),
+            ("rarely", [("400", "0", "0"), ("500", "0", "0")], {}, ""),
+        ):
+            rows = "".join(
+                f"{number}: {' '.join(three)} 0 {name.format(number)}\n"
+                for number, three in enumerate(counts, 5)
+            )
+            device: dict[str, str] = {}
+            for number in (5, 6):
+                device[f"sys/devices/pci0000:01/0000:01:00.1/msi_irqs/{number}"] = "msix\n"
+            device["sys/bus/pci/devices/0000:01:00.1"] = (
+                "-> ../../../devices/pci0000:01/0000:01:00.1"
+            )
+            with self.subTest(case):
+                report = self.judge(rows, **device, **more)
+                self.assertEqual(bool(words), bool(report.findings), report)
+                for finding in report.findings:
+                    self.assertEqual(rules.Level.INFO, finding.level)
+                    self.assertIn("2 interrupts of one device", finding.why)
+                    self.assertIn(words, finding.why)
+
+    def test_queues_of_a_nic_are_another_rules(self) -> None:
+        for names, fires in ((("eth0-TxRx-0", "eth0-TxRx-1"), False), (("x", "x"), True)):
+            with self.subTest(names=names):
+                nic = hosts.nic("eth0", node=0, address="0000:41:00.0")
+                rows = ""
+                for number, handler in zip((40, 41), names, strict=True):
+                    nic |= {f"{hosts.ETH0}/msi_irqs/{number}": "msix\n"}
+                    rows += f"{number}: 40000 0 0 0 {handler}\n"
+                tree = {path: text for path, text in nic.items() if text is not None}
+                self.assertEqual(fires, bool(self.judge(rows, **tree).findings))
+
     def test_a_device_stays_on_its_node(self) -> None:
         rows = "5: 40000 0 0 0 ahci\n6: 90000 0 0 0 eth0\n"
         nodes = {
