@@ -210,6 +210,7 @@ def domain(
     """Return domain XML of the shape Nova gives to libvirt."""
     near = {int(cpus) // 4 % 2 for cpus in pins if cpus.isdecimal()}
     tune = f"<numatune><memory mode='strict' nodeset='{min(near)}'/></numatune>" if near else ""
+    emulator = "4-5,12-13" if near == {1} else "0-1,8-9"
     pinned = "".join(
         f"<vcpupin vcpu='{index}' cpuset='{cpus}'/>" for index, cpus in enumerate(pins)
     )
@@ -219,7 +220,7 @@ def domain(
         f"<nova:extraSpec name='hw:cpu_policy'>{policy}</nova:extraSpec></nova:extraSpecs></nova:flavor>"
         f"<nova:image><nova:properties><nova:property name='os_type'>{os_type}</nova:property></nova:properties>"
         f"</nova:image></nova:instance></metadata><memory unit='KiB'>{memory_gib << 20}</memory>{backing}"
-        f"<vcpu>{vcpus}</vcpu><cputune>{pinned}<emulatorpin cpuset='0-1,8-9'/></cputune>{tune}"
+        f"<vcpu>{vcpus}</vcpu><cputune>{pinned}<emulatorpin cpuset='{emulator}'/></cputune>{tune}"
         f"<os><type machine='pc-q35-9.0'>hvm</type></os>{features}<cpu mode='host-model'>{numa}</cpu><devices>"
         f"<disk type='{source}' device='disk'>{disk}<target dev='vda' bus='{bus}'/></disk>{devices}"
         f"<interface type='bridge'><target dev='{device}'/><model type='{model}'/>{driver}</interface>"

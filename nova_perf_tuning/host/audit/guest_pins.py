@@ -54,6 +54,7 @@ class GuestPins(GuestRule):
         memory = guest.inventory.memory or (("", guest.domain.memory_nodes or ""),)
         for vcpus, nodes in memory:
             yield from self._far(host, guest, vcpus, nodes)
+        yield from self._threads_far(host, guest)
 
     def _absent(self, host: Host, guest: Guest) -> Iterator[Finding]:
         """Yield the pins to CPUs that this host lacks."""
@@ -133,6 +134,33 @@ class GuestPins(GuestRule):
             f"{cpulist.named(with_memory, 'node')}",
             level=level,
         )
+
+    def _threads_far(self, host: Host, guest: Guest) -> Iterator[Finding]:
+        """Yield that emulator or I/O threads are pinned to other nodes than those of the vCPUs.
+
+        Where Nova has no other CPU for them, host-cpus-few says it once.
+        """
+        pins = guest.domain.vcpu_pins
+        near = host.nodes_of(cpulist.union(pins.values()))
+        kept = host.nodes_of(host.sets.housekeeping)
+        if not near or (guest.domain.specs.of_nova and not near & kept):
+            return
+        shown: list[str] = []
+        far: frozenset[int] = frozenset()
+        for kind, element, texts in guest.domain.pins():
+            for text in texts if kind != "vcpu" else ():
+                nodes = host.nodes_of(cpulist.parse(text))
+                if nodes and not nodes & near:
+                    shown.append(f"<{element} cpuset='{text}'>")
+                    far |= nodes
+        if shown:
+            vcpus = f"vCPUs on {cpulist.named(near, 'node')}"
+            why = (
+                f"emulator or I/O threads of {guest.name} are pinned to {cpulist.named(far, 'node')}, its {vcpus}: "
+                "they read and write its memory over the interconnect"
+            )
+            remedy = f"give [compute] cpu_shared_set CPUs of {cpulist.named(near, 'node')}, then migrate it"
+            yield self.of(guest, shown, why, remedy, Level.INFO)
 
     def _far(self, host: Host, guest: Guest, vcpus: str, nodes: str) -> Iterator[Finding]:
         """Yield those of ``vcpus`` (empty: all that are pinned) whose pins are on none of

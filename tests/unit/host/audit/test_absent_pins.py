@@ -172,6 +172,38 @@ class CrowdedTest(testcase.TestCase):
             self.assertLessEqual({one.level for one in turns}, {rules.Level.WARNING})
 
 
+class ThreadsOfAnotherNodeTest(testcase.TestCase):
+    """vCPUs 2 and 3 are on node 0, which has CPUs 0-3 and 8-11."""
+
+    def levels(self, text: str, changes: hosts.Tree) -> list[str]:
+        report = audit_cases.judge("guest-pins", {**changes, _IDLE: text})
+        far = [one for one in report.findings if "over the interconnect" in one.why]
+        return [f"{one.level.value} {len(one.evidence)}" for one in far]
+
+    def test_emulator_and_iothreads_beside_the_vcpus(self) -> None:
+        emulator = "<emulatorpin cpuset='{}'/>"
+        iothread = "<iothreadpin iothread='{}' cpuset='{}'/>"
+        for name, pins, expected in (
+            ("near", emulator.format("0-1"), []),
+            ("both nodes", emulator.format("0,4"), []),
+            ("far", emulator.format("4-5"), ["info 1"]),
+            ("not there", emulator.format("40"), []),
+            ("an I/O thread", iothread.format(1, 0) + iothread.format(2, 4), ["info 1"]),
+            ("both", emulator.format("5") + iothread.format(1, 4), ["info 2"]),
+            ("no pins", "", []),
+        ):
+            with self.subTest(name):
+                self.assertEqual(expected, self.levels(xml(pins), {}))
+
+    def test_where_nova_has_no_other_cpu(self) -> None:
+        """host-cpus-few says it once for all guests of the node."""
+        text = hosts.domain("idle", pins=("2", "3"), device="tap9")
+        text = text.replace("<emulatorpin cpuset='0-1,8-9'/>", "<emulatorpin cpuset='4'/>")
+        none_near = {"etc/nova/nova.conf": "[compute]\ncpu_dedicated_set = 0-3,8-11\n"}
+        self.assertEqual(["info 1"], self.levels(text, {}))
+        self.assertEqual([], self.levels(text, none_near))
+
+
 class MemoryTest(testcase.TestCase):
     def test_memory_that_nothing_binds(self) -> None:
         huge = "<memoryBacking><hugepages/></memoryBacking>"
