@@ -15,6 +15,8 @@ _PLACES = {
     "interrupts": "proc/interrupts",
     "nova.conf": "etc/nova/nova.conf",
     "cpu-partitioning-variables.conf": "etc/tuned/cpu-partitioning-variables.conf",
+    "realtime-virtual-host-variables.conf": "etc/tuned/realtime-virtual-host-variables.conf",
+    "robot-rt.conf": "etc/systemd/system/irqbalance.service.d/robot-rt.conf",
 }
 _RANGE = re.compile(r"\{(\d+)-(\d+)\}")
 _NUMBER = re.compile(r"\{i([+-]\d+)?\}")
