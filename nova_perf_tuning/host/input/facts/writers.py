@@ -6,7 +6,7 @@ What only runs as a process is in :data:`nova_perf_tuning.host.transaction.verif
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.host.input.facts.root import Root
@@ -20,6 +20,10 @@ LINK_DIRECTORIES: Final = (
 )
 #: Keys of [Link] with which systemd-udevd places a NIC's interrupts (systemd 261).
 LINK_KEYS: Final = ("IRQAffinityPolicy", "IRQAffinity", "IRQAffinityNUMA")
+#: Keys of [Match] with which the audit finds the NICs of a file.
+MATCH_KEYS: Final = ("OriginalName", "Driver", "Path", "MACAddress")
+#: What a record keeps of a file: addresses of NICs are nobody's business.
+LINK_LINES: Final = f"[ {' '.join(LINK_KEYS)} OriginalName= Driver= Path="
 #: The profile of TuneD that is in force, and where profiles are.
 TUNED_ACTIVE: Final = "etc/tuned/active_profile"
 TUNED_DIRECTORIES: Final = (
@@ -47,12 +51,14 @@ class Writer:
 
     :ivar name: for people: ``systemd-udevd``; :ivar kinds: kinds of settings that it writes.
     :ivar path: the file, from the root; :ivar says: what is in it.
+    :ivar match: of a ``.link`` file key -> patterns of [Match]; None: it is for the whole host.
     """
 
     name: str
     kinds: frozenset[str]
     path: str
     says: str
+    match: Mapping[str, Sequence[str]] | None = None
 
 
 def read_writers(root: Root) -> list[Writer]:
@@ -80,14 +86,28 @@ def _links(root: Root) -> Iterator[Writer]:
                 continue
             seen.add(name)
             says: list[str] = []
-            for line in _section(_text(root, directory, name) or "", "Link"):
+            text = _text(root, directory, name) or ""
+            for line in _section(text, "Link"):
                 key, _, _value = line.partition("=")
                 if key.strip() in LINK_KEYS and line.isprintable():
                     says.append(line)
             if says:
                 path = f"/{directory}/{name}"
                 kinds = frozenset({"irq_affinity"})
-                yield Writer("systemd-udevd", kinds, path, "; ".join(says))
+                yield Writer("systemd-udevd", kinds, path, "; ".join(says), _match(text))
+
+
+def _match(text: str) -> dict[str, list[str]]:
+    """Return key -> patterns of [Match]; a key that comes again adds to them, an empty one clears them."""
+    found: dict[str, list[str]] = {}
+    for line in _section(text, "Match"):
+        key, _, value = (part.strip() for part in line.partition("="))
+        patterns = value.split()
+        if patterns:
+            found.setdefault(key, []).extend(patterns)
+        else:
+            found.pop(key, None)
+    return found
 
 
 def _section(text: str, section: str) -> Iterator[str]:

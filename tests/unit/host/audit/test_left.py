@@ -65,3 +65,41 @@ class LeftTest(testcase.TestCase):
         report = audit_cases.judge("nic-irq-on-dedicated", both, refused=refused)
         (finding,) = report.findings
         self.assertEqual({"irq:41"}, {setting.target for setting in finding.settings})
+
+    def test_a_link_file_for_nics_that_are_left_alone(self):
+        """A key that is not known of a NIC, or of the file in a record, excludes no NIC."""
+        nics = hosts.nic("eth1", node=0, address="0000:43:00.0")
+        for device, name, driver, address, renamed in (
+            (hosts.ETH0, "eth0", "ice", "55", "1"),
+            (hosts.ETH0.replace("41", "43"), "eth1", "i40e", "66", "4"),
+        ):
+            nics[f"{device}/driver"] = f"-> ../../../bus/pci/drivers/{driver}"
+            nics[f"{device}/net/{name}/address"] = f"00:11:22:aa:44:{address}\n"
+            nics[f"{device}/net/{name}/name_assign_type"] = f"{renamed}\n"
+        for match, left, is_left in (
+            ("", ("eth0",), False),
+            ("", ("eth*",), True),
+            ("Path=pci-0000:41:00.0", ("eth0",), True),
+            ("Path=pci-0000:41:*", ("0000:41:00.0",), True),
+            ("Path=pci-0000:41:00.0", ("eth0-TxRx-*",), True),
+            ("Path=pci-0000:41:00.0", ("eth0-TxRx-0",), False),
+            ("Path=pci-0000:41:00.0 pci-0000:43:*", ("eth0",), False),
+            ("Path=pci-0000:41:00.0\nPath=pci-0000:43:00.0", ("eth0",), False),
+            ("Path=pci-0000:43:00.0\nPath=\nPath=pci-0000:41:00.0", ("eth0",), True),
+            ("Path=!pci-0000:43:*", ("eth0",), False),
+            ("Path=pci-0000:44:00.0", ("eth*",), False),
+            ("Driver=ice", ("eth0",), True),
+            ("Driver=i*", ("eth0",), False),
+            ("MACAddress=00-11-22-AA-44-55", ("eth0",), True),
+            ("MACAddress=0011.22aa.4455 0011.22aa.4466", ("eth0",), False),
+            ("OriginalName=eth9", ("eth1",), True),
+            ("OriginalName=eth0", ("eth0",), False),
+            ("Property=ID_X=y", ("eth0",), False),
+        ):
+            file = f"[Match]\n{match}\n[Link]\nIRQAffinityPolicy=spread\n"
+            changes = nics | {"etc/systemd/network/10-nic.link": file}
+            with self.subTest(match=match, left=left):
+                rule = "competing-irq-writers"
+                report = audit_cases.judge(rule, changes, refused=Refused(left=left))
+                self.assertEqual(not is_left, bool(report.findings), report)
+                self.assertEqual([], report.clean)
