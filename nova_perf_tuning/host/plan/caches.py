@@ -8,6 +8,7 @@ kernel shows no L3 caches (many guests, some ARM hosts), nothing here has an eff
 
 import collections
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest.domain import Domain
@@ -16,6 +17,8 @@ from nova_perf_tuning.printing import counted
 
 #: L3 groups in the order of their distance to a guest; those of one step are equally near.
 Steps = tuple[frozenset[str], ...]
+#: What a reason says of an I/O thread that its pin keeps out of its guest's L3 groups.
+WHY_PINNED: Final = ", since their pin has no CPU in the L3 group of its vCPUs"
 
 
 def groups(facts: host_model.HostFacts) -> dict[int, str]:

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest.domain import Domain
@@ -73,6 +74,15 @@ class GuestPlacement:
         return cpulist.format(cpulist.parse(pin) & cpulist.parse(self.slice.effective))
 
 
+class _OtherThread(NamedTuple):
+    """An emulator or I/O thread: its pool, its cpulist, and why it may leave its guest's L3 groups."""
+
+    thread: host_model.Thread
+    pool: CpuPool
+    cpus: str
+    why_far: str
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class ThreadPlacement:
     """Where the threads of a guest go.
@@ -80,17 +90,17 @@ class ThreadPlacement:
     :ivar pool: where its workers go.
     :ivar vhost: its workers in the order of the queues; :ivar workers: their group with
         ``spread``.
-    :ivar others: emulator and I/O threads that are moved, each with its pool and its cpulist.
-    :ivar why_far: kind of thread -> why it may use CPUs outside of the L3 groups of its guest, as
-        its reason says it.
+    :ivar others: emulator and I/O threads that are moved.
+    :ivar why_far: why workers may use CPUs outside of the L3 groups of their guest, as their reason
+        says it.
     """
 
     guest: GuestPlacement
     pool: CpuPool
     vhost: Sequence[host_model.Thread]
     workers: spread.Group | None
-    others: list[tuple[host_model.Thread, CpuPool, str]]
-    why_far: Mapping[str, str]
+    others: list[_OtherThread]
+    why_far: str
 
 
 def with_domains(facts: host_model.HostFacts, domains: Sequence[Domain]) -> host_model.HostFacts:
@@ -292,18 +302,19 @@ def thread_placements(
             has_vhost = any(interface.has_vhost_worker for interface in guest.domain.interfaces)
             if has_vhost and not workers:
                 faults.append(Note.of(NoteCode.NO_VHOST_WORKER, guest=guest.title))
-        others: list[tuple[host_model.Thread, CpuPool, str]] = []
-        if moves_others:
-            others, confined = _other_threads(guest, pool, distances)
-            faults += confined
         why_far = _why_far(guest, pool, distances, steps, len(workers))
+        others: list[_OtherThread] = []
+        if moves_others:
+            others, confined = _other_threads(guest, pool, distances, why_far)
+            faults += confined
         group = None
         if guest.request.vhost_placement == "spread":
             now = [nics.single(thread.affinity) for thread in workers]
             group = spread.Group(pool, 1, now, near=distances)
         else:
             pool = _closest(pool, distances, len(workers))
-        placements.append(ThreadPlacement(guest, pool, workers, group, others, why_far))
+        why = why_far.get("vhost", "")
+        placements.append(ThreadPlacement(guest, pool, workers, group, others, why))
     return placements, warnings + faults
 
 
@@ -345,10 +356,16 @@ def _vhost_workers(process: host_model.GuestProcess) -> list[host_model.Thread]:
 
 
 def _other_threads(
-    guest: GuestPlacement, pool: CpuPool, distances: Mapping[int, int]
-) -> tuple[list[tuple[host_model.Thread, CpuPool, str]], list[Note]]:
-    """Return a guest's emulator and I/O threads with their CPUs, and notes on the immovable."""
-    moved: list[tuple[host_model.Thread, CpuPool, str]] = []
+    guest: GuestPlacement,
+    pool: CpuPool,
+    distances: Mapping[int, int],
+    why_far: Mapping[str, str],
+) -> tuple[list[_OtherThread], list[Note]]:
+    """Return a guest's emulator and I/O threads with their CPUs, and notes on the immovable.
+
+    :param why_far: as :func:`_why_far` returns it.
+    """
+    moved: list[_OtherThread] = []
     faults: list[Note] = []
     closest = {"emulator": _closest(pool, distances, 1)}
     closest["iothread"] = _closest(pool, distances, guest.domain.iothreads)
@@ -356,12 +373,14 @@ def _other_threads(
         if thread.kind not in _THREADS or thread.affinity is None:
             continue
         near = closest[thread.kind]
+        why = why_far.get(thread.kind, "")
         text = _limit(thread, guest.domain, near)
-        if not text:  # its pin may leave it other CPUs of the node
+        if not text and near.in_l3:  # its pin may leave it other CPUs of the node
             near = pool
+            why = caches.WHY_PINNED
             text = _limit(thread, guest.domain, pool)
         if text:
-            moved.append((thread, near, text))
+            moved.append(_OtherThread(thread, near, text, why))
         else:
             index = thread.index or 0
             about = {"cpus": guest.domain.iothread_pins[index], "pool": pool.text}
@@ -399,7 +418,7 @@ def thread_settings(
     if placement.workers:
         near = placement.workers.near
     farthest = max(near.values(), default=0)
-    why_far = placement.why_far.get("vhost", "")
+    why_far = placement.why_far
     if near and min(near.values()) < farthest:
         why_far = ", since a nearer one would carry more workers"
     head = f"{guest.title} requests vhost_placement={guest.request.vhost_placement}: worker "
@@ -420,15 +439,13 @@ def thread_settings(
             rule = _rule(pool, host_model.PlanRule.VHOST_NUMA)
             reason = f"{head}{index} may use the {pool.what} CPUs {text} of {pool.where}{why_far}"
         yield thread_setting(thread, pid, text, reason, rule)
-    for thread, pool, text in placement.others:
+    for thread, pool, text, why_far in placement.others:
         rule = _rule(pool, host_model.PlanRule.EMULATOR_NUMA)
         if thread.kind == "iothread":
             rule = _rule(pool, host_model.PlanRule.IOTHREAD_NUMA)
         reason = (
             f"{guest.title} requests emulator_placement=numa: its {_THREADS[thread.kind]} may "
-            "use the "
-            f"{pool.what} CPUs {pool.text} of {pool.where}, away from vCPUs"
-            f"{placement.why_far.get(thread.kind, '')}"
+            f"use the {pool.what} CPUs {text} of {pool.where}, away from vCPUs{why_far}"
         )
         yield thread_setting(thread, pid, text, reason, rule)
 

@@ -133,6 +133,12 @@ class ThreadsTest(testcase.TestCase):
         plan = self.plan(guest)
         (setting,) = threads_of(plan, guest, "iothread")
         self.assertEqual(("4", PlanRule.IOTHREAD_NUMA), (setting.value, setting.rule))
+        self.assertEqual(
+            "g requests emulator_placement=numa: its I/O threads may use the shared CPUs 4 of "
+            "node 0, away from vCPUs, since their pin has no CPU in the L3 group of its vCPUs",
+            setting.reason,
+        )
+        self.assertNotIn("since", threads_of(plan, guest, "emulator")[0].reason)
         self.assertEqual(["8"], cpus_of(plan, guest, "emulator"))
 
     def test_spread_takes_near_cpus_while_they_carry_no_more(self):
