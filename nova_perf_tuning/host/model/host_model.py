@@ -8,6 +8,7 @@ An unknown value is ``None``, never -1.
 
 import dataclasses
 import enum
+import functools
 import re
 from collections.abc import Mapping
 from typing import ClassVar, Final, Self
@@ -321,6 +322,7 @@ class IrqTarget:
         return f"{self.device}|{self.action}"
 
     @classmethod
+    @functools.lru_cache(maxsize=1 << 13)  # an agent reads the same ones every minute
     def parse(cls, text: str, identity: str = "") -> Self:
         """Read a target and its identity, if any.
 
