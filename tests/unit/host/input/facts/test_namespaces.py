@@ -10,7 +10,7 @@ HEAD = "Inter-|   Receive\n face |bytes\n"
 
 
 class CountTest(directories.DirectoryCase):
-    """Files with the same inode are one namespace, as in /proc."""
+    """Links that name the same inode are one namespace, as in /proc."""
 
     def setUp(self):
         super().setUp()
@@ -21,7 +21,8 @@ class CountTest(directories.DirectoryCase):
         lines = "".join(f"  {name}: 0 0\n" for name in ("lo", *devices))
         self.write_file(f"proc/{pid}/net/dev", HEAD + lines)
         (self.directory / f"proc/{pid}/ns").mkdir()
-        os.link(inode, self.directory / f"proc/{pid}/ns/net")
+        number = os.stat(inode).st_ino
+        os.symlink(f"net:[{number}]", self.directory / f"proc/{pid}/ns/net")
 
     def name(self, name, namespace):
         (self.directory / "netns").mkdir(exist_ok=True)
@@ -52,17 +53,19 @@ class CountTest(directories.DirectoryCase):
 
     def test_what_may_not_be_read_is_unknown(self):
         self.process(7, "container", "veth0")
-        stat = os.stat
+        readlink = os.readlink
 
-        def refusing(path, **options):
-            if "proc/7/" in str(path):
+        def refusing(path):
+            if "proc/7/" in path:
                 raise PermissionError
-            return stat(path, **options)
+            return readlink(path)
 
-        self.patch(namespaces.os, "stat", refusing)
+        self.patch(namespaces.os, "readlink", refusing)
         self.assertIsNone(self.count(7))
         self.name("qrouter-1", "router")
         self.assertEqual(1, self.count(7))
 
     def test_of_this_machine(self):
+        own = os.stat("/proc/self/ns/net").st_ino
+        self.assertEqual(f"net:[{own}]", os.readlink("/proc/self/ns/net"))
         namespaces.count([os.getpid()])
