@@ -18,6 +18,7 @@ from nova_perf_tuning.rules import Finding, Level, NoDataError, NotApplicableErr
 
 _PMD_MASK = "pmd-cpu-mask"
 _LCORE_MASK = "dpdk-lcore-mask"
+_SOCKET_MEMORY = "dpdk-socket-mem"
 #: Ports that are shown.
 _PORTS = 16
 _WORKERS_UNKNOWN = "which threads ovs-vswitchd has, and where they may run, is unknown"
@@ -133,7 +134,29 @@ class PmdConfiguration(HostRule):
                 "take these CPUs out of other_config:dpdk-lcore-mask",
                 subject="lcores",
             )
-        yield from self._ports(config, _cpus(running) or mask)
+        polled = _cpus(running) or mask
+        yield from self._memory(host, config, polled)
+        yield from self._ports(config, polled)
+
+    def _memory(
+        self, host: Host, config: SwitchConfig, polled: frozenset[int]
+    ) -> Iterator[Finding]:
+        """Yield that PMD threads are on nodes for which DPDK has no memory: nodes that are not listed have none."""
+        amounts = [amount.strip() for amount in config.options.get(_SOCKET_MEMORY, "").split(",")]
+        if not all(amount.isdecimal() for amount in amounts):
+            return
+        there = {node for node, amount in enumerate(amounts) if int(amount)}
+        without = host.nodes_of(polled) - there
+        if there and without:
+            yield self.finding(
+                [_option(config, _PMD_MASK), _option(config, _SOCKET_MEMORY)],
+                f"PMD threads are on {cpulist.named(without, 'node')}, for which {_SOCKET_MEMORY} sets no memory "
+                "aside: packets are then in memory of other nodes",
+                f"other_config:{_SOCKET_MEMORY} with an amount for each node up to the last, or PMD threads on "
+                f"{cpulist.named(there, 'node')}",
+                level=Level.INFO,
+                subject="memory",
+            )
 
     def _ports(self, config: SwitchConfig, polled: frozenset[int]) -> Iterator[Finding]:
         """Yield the ports whose queues are bound to CPUs without a PMD thread."""

@@ -35,8 +35,8 @@ _PAIR: Final = re.compile(r'"?([\w.-]+)"?="?((?<=")[^"]*|[^",{} ]+)')
 _MASK: Final = re.compile(r"(?:0[xX])?([0-9a-fA-F]{1,512})")
 _AFFINITY: Final = re.compile(r"\s*(\d{1,5}):(\d{1,6})\s*")
 _COLUMNS: Final = ("name", "options", "other_config")
-#: Options of the switch that a recorded host keeps, with values that are one word.
-_RECORDED: Final = ("dpdk-init", "dpdk-lcore-mask", "pmd-cpu-mask")
+#: Options of the switch that a recorded host keeps, with values that are words with commas.
+_RECORDED: Final = ("dpdk-init", "dpdk-lcore-mask", "dpdk-socket-mem", "pmd-cpu-mask")
 
 #: Row -> column -> text or map.
 _Table = dict[str, dict[str, Any]]
@@ -102,7 +102,7 @@ def recorded(config: SwitchConfig) -> dict[str, bytes]:
     pairs: list[str] = []
     for key in _RECORDED:
         value = config.options.get(key, "")
-        if value.isalnum():
+        if value.replace(",", "").isalnum():
             pairs.append(f'{key}="{value}"')
     rows: list[str] = []
     for port in config.ports:

@@ -78,7 +78,10 @@ class RecordingTest(testcase.TestCase):
     def test_masks_and_queues_of_the_virtual_switch_are_kept(self) -> None:
         ports = 'name: dpdk0\noptions: {n_rxq="4"}\nother_config: {pmd-rxq-affinity="0:12,1:14"}\n'
         ports += '\nname: vhu-1\noptions: {n_rxq="2"}\n'
-        switch = '{dpdk-init="try", dpdk-lcore-mask="1", pmd-cpu-mask="0x5000"}\n'
+        switch = (
+            '{dpdk-init="try", dpdk-lcore-mask="1", dpdk-socket-mem="1024,0", '
+            'pmd-cpu-mask="0x5000"}\n'
+        )
         place = "nova-perf/openvswitch"
         tree = hosts.changed(
             hosts.good(), {f"{place}/other_config": switch, f"{place}/interfaces": ports}

@@ -154,6 +154,27 @@ class JudgedTest(testcase.TestCase):
         (why,) = self.report('{dpdk-init="true", pmd-cpu-mask="0x31000"}').values()
         self.assertIn("names CPUs 16-17, which this host lacks", why)
 
+    def test_memory_of_the_nodes_of_pmd_threads(self) -> None:
+        """CPU 12 is on node 1, CPU 8 on node 0; what is not listed gets nothing (vswitch.xml)."""
+        for memory, mask, node in (
+            ("1024", "1000", "1"),
+            ("1024,0", "1100", "1"),
+            ("0,1024", "1100", "0"),
+            ("1024,1024", "1100", ""),
+            ("1024,1024,1024", "1000", ""),
+            ("1024", "100", ""),
+            ("0,0", "1000", ""),  # DPDK then takes what it needs
+            ("", "1000", ""),
+            ("1024,x", "1000", ""),
+        ):
+            with self.subTest(memory=memory, mask=mask):
+                option = f'dpdk-socket-mem="{memory}"'
+                found = self.report(f'{{dpdk-init="true", {option}, pmd-cpu-mask="{mask}"}}')
+                self.assertEqual(["memory"] if node else [], list(found))
+                self.assertIn(
+                    f"on node {node}, for which" if node else "", "".join(found.values())
+                )
+
     def test_other_threads_stay_unknown(self) -> None:
         view = hosts.view(self.tree('{dpdk-init="true", pmd-cpu-mask="0x1000"}'))
         report = runner.run(view, runner.chosen(["ovs-threads-on-dedicated"]), strict=True)
