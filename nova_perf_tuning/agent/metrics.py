@@ -104,11 +104,12 @@ class MetricsCollector:
             if guest.domain is not None:
                 instance_id = guest.domain.uuid
             names[guest.name, guest.name, instance_id] = 1.0
-            classes = guest_cpu.spent(guest.pid, guest.threads)
-            for kind, seconds in classes.items():
+            times = guest_cpu.read(guest.pid, guest.threads)
+            if times is None:
+                continue
+            for kind, seconds in times.spent.items():
                 spent[guest.name, kind] = seconds
-            if classes:
-                waited[guest.name,] = guest_cpu.waited_s(guest.pid, guest.threads)
+            waited[guest.name,] = times.waited_s
         # The labels that exporters of libvirt have, for joins.
         text = "1; domain: its name in libvirt, instance_id: its UUID in libvirt and Nova"
         yield _family(gauge, "guest_info", text, names, "guest", "domain", "instance_id")

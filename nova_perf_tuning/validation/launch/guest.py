@@ -286,11 +286,11 @@ class GuestMachine(base.Machine):
         return functools.partial(self._read, self.process())
 
     def _read(self, process: host_model.GuestProcess) -> dict[str, float]:
-        spent = guest_cpu.spent(process.pid, process.threads)
-        if not spent:
+        times = guest_cpu.read(process.pid, process.threads)
+        if times is None:
             raise self.failure("its process is gone")
-        waited_s = guest_cpu.waited_s(process.pid, process.threads)
-        counters = {**spent, "total": sum(spent.values()), "wait_s": waited_s}
+        total = sum(times.spent.values())
+        counters = {**times.spent, "total": total, "wait_s": times.waited_s}
         with contextlib.suppress(OSError, ValueError):  # what it sends its tap receives
             tap = f"/sys/class/net/{self.interface}/statistics/rx_bytes"
             counters["net_bytes"] = float(bounded_read.kernel_text("", tap))
