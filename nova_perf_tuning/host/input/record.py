@@ -274,7 +274,7 @@ def _add_texts(tree: Tree) -> None:
 def _add_writers(tree: Tree) -> None:
     """Add what says that other software places interrupts."""
     for directory in writers.LINK_DIRECTORIES:
-        tree.copy(f"{directory}/*.link", _lines(writers.LINK_LINES))
+        tree.copy(f"{directory}/*.link", _lines(f"[ {' '.join(writers.LINK_KEYS)}"))
     tree.copy(writers.TUNED_ACTIVE, _profiles)
     for directory in writers.TUNED_DIRECTORIES:
         tree.copy(f"{directory}/*/tuned.conf", _lines(writers.TUNED_LINES))

@@ -20,10 +20,8 @@ LINK_DIRECTORIES: Final = (
 )
 #: Keys of [Link] with which systemd-udevd places a NIC's interrupts (systemd 261).
 LINK_KEYS: Final = ("IRQAffinityPolicy", "IRQAffinity", "IRQAffinityNUMA")
-#: Keys of [Match] with which the audit finds the NICs of a file.
+#: Keys of [Match] with which the audit finds the NICs of a file; a record has none of them.
 MATCH_KEYS: Final = ("OriginalName", "Driver", "Path", "MACAddress")
-#: What a record keeps of a file: addresses of NICs are nobody's business.
-LINK_LINES: Final = f"[ {' '.join(LINK_KEYS)} OriginalName= Driver= Path="
 #: The profile of TuneD that is in force, and where profiles are.
 TUNED_ACTIVE: Final = "etc/tuned/active_profile"
 TUNED_DIRECTORIES: Final = (
