@@ -153,8 +153,7 @@ class Iperf2(base.ForeignTool):
             total = self._total(direction, lines)
             counted = [row.losses for row in direction.reports or [total] if row.losses]
             if len(counted) == 1:
-                fault = iperf_rows.jitter_fault(counted[0][0], total.end)
-                shown.left_out += [fault] if fault else []
+                shown.left_out += iperf_rows.faults(counted[0], total.end)
             if len(directions) > 1:
                 prefix = pasted.metric(direction.name)
                 readings = [
@@ -258,6 +257,8 @@ class Iperf2(base.ForeignTool):
                     f"{lost:.0f} datagrams of {counted:.0f} are lost: the server's report"
                     " contradicts itself"
                 )
+            if len(counts) == 1 and iperf_rows.counts_fault(counted):
+                return readings
             readings.append(base.Reading("lost", "datagrams", "lower", lost))
             if counted:
                 share = self.check_number("lost", 100 * lost / counted)

@@ -402,6 +402,9 @@ class Packets(_Iperf):
             seconds = self.number(end, "sum", "seconds")
             # Packets are the receiver's count there, bytes are the sender's.
             began = self.number(end, "sum", "bytes") / max(1.0, length)
+        count_fault = iperf_rows.counts_fault(sent)
+        if count_fault:
+            raise self.fault(count_fault)
         if not 0 < arrived <= sent or seconds == 0:
             raise self.fault(
                 f"{arrived:g} packets arrived in {seconds:g} s, of {sent:g} that were sent"

@@ -307,7 +307,8 @@ def _add_remarks(
     if test.stopped:
         after = directions[0].total.end
         shown.remarks["stopped"] = f"the test was stopped after {after:g} s ({test.stopped})"
-    if udp and any(item.received is not None for item in directions):
+    losses = [item.received.losses for item in directions if item.received is not None]
+    if udp and any(found and not iperf_rows.counts_fault(found[2]) for found in losses):
         shown.remarks["rate_computed"] = (
             "'packets_per_second', 'received' and 'lost_share' are calculated: datagrams that"
             " arrived, by the receiver's seconds, and by those that were sent"
@@ -321,10 +322,9 @@ def _add_remarks(
             shown.left_out.append("what the receiver counted: this side did not get it")
         elif item.sent is None and udp and not _side(item.received):
             shown.left_out.append("the receiver's rate: iperf3 3.0 and 3.1 do not print it")
-        losses = item.total.losses
-        if losses is not None:
-            fault = iperf_rows.jitter_fault(losses[0], item.total.end - item.total.begin)
-            shown.left_out += [fault] if fault else []
+        if item.total.losses is not None:
+            seconds = item.total.end - item.total.begin
+            shown.left_out += iperf_rows.faults(item.total.losses, seconds)
     shown.left_out += iperf_rows.out_of_order(test.lines)
     shown.left_out.append(
         "single intervals and streams, windows, round trip times, CPU of user and system"
@@ -488,7 +488,10 @@ def _udp_readings(tool: base.Benchmark, direction: _Direction) -> list[base.Read
     arrived = counted - lost
     if arrived <= 0 or seconds <= 0:
         raise tool.fault(f"{arrived:g} datagrams arrived in {seconds:g} s")
-    readings = [base.Reading(*tool.primary, arrived / seconds, primary=True)]
+    readings: list[base.Reading] = []
+    counts_known = not iperf_rows.counts_fault(counted)
+    if counts_known:
+        readings.append(base.Reading(*tool.primary, arrived / seconds, primary=True))
     if sent is None and not _side(received):
         # The one line of iperf3 3.0 has the sender's rate.
         readings.append(base.Reading("sent_throughput", "Mbit/s", "higher", received.rate / 1e6))
@@ -496,6 +499,10 @@ def _udp_readings(tool: base.Benchmark, direction: _Direction) -> list[base.Read
         readings.append(base.Reading("throughput", "Mbit/s", "higher", received.rate / 1e6))
     if sent is not None:
         readings.append(base.Reading("sent_throughput", "Mbit/s", "higher", sent.rate / 1e6))
+    if not iperf_rows.jitter_fault(jitter, seconds):
+        readings.append(base.Reading("jitter", "ms", "lower", jitter))
+    if not counts_known:
+        return readings
     sent_count = counted
     if sent is not None and sent.losses is not None:
         sent_count = max(counted, sent.losses[2])
@@ -503,8 +510,6 @@ def _udp_readings(tool: base.Benchmark, direction: _Direction) -> list[base.Read
     share = 100 * (1 - arrived / sent_count)
     readings.append(base.Reading("lost_share", "%", "lower", share))
     readings.append(base.Reading("lost", "datagrams", "lower", lost))
-    if not iperf_rows.jitter_fault(jitter, seconds):
-        readings.append(base.Reading("jitter", "ms", "lower", jitter))
     readings.append(base.Reading("received", tool.work_unit, "higher", arrived / 1e3))
     return readings
 

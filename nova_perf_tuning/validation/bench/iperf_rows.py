@@ -17,6 +17,8 @@ _LOSSES: Final = re.compile(
     r"^[ ]*([0-9]{1,9}\.[0-9]{1,6})[ ]*ms[ ]+([0-9]{1,15})/[ ]*([0-9]{1,15})[ ]+\("
 )
 #: A row of datagrams, whether or not its counts can be read.
+#: What a signed counter of 32 bits holds at most.
+_END_OF_COUNTER: Final = 2**31 - 1
 _JITTER: Final = re.compile(r"^[ ]*[0-9][0-9.,]{0,20}[ ]*ms(?:[ ]|$)")
 SUM: Final = "SUM"
 _LATE: Final = re.compile(
@@ -131,6 +133,20 @@ def jitter_fault(milliseconds: float, seconds: float) -> str:
     if milliseconds <= 1e3 * seconds:
         return ""
     return f"jitter: {milliseconds:g} ms are more than the test took ({seconds:g} s)"
+
+
+def counts_fault(counted: float) -> str:
+    """Return why datagrams that were counted are none: the counter is at its end; empty: they are."""
+    if counted != _END_OF_COUNTER:
+        return ""
+    return f"datagrams lost and received: the count of all is at its end ({counted:.0f})"
+
+
+def faults(losses: tuple[float, float, float], seconds: float) -> list[str]:
+    """Return why figures of a line of UDP are left out."""
+    jitter, _lost, counted = losses
+    reasons = (jitter_fault(jitter, seconds), counts_fault(counted))
+    return [reason for reason in reasons if reason]
 
 
 def out_of_order(lines: Sequence[str]) -> list[str]:
