@@ -41,6 +41,8 @@ MAX_CHARACTERS: Final = 4 * 1024 * 1024
 _MOST_WORDS: Final = 38
 #: Where a document of JSON begins.
 _OBJECT: Final = re.compile(r"^[ \t]*\{", re.MULTILINE)
+#: A text that begins within an object.
+_MEMBER: Final = re.compile(r"[\]},\s]{0,99}\"[^\"\n]{1,80}\"[ \t]*:")
 #: Percentiles lie on the edges of a histogram's buckets: fio's are 1.6 % wide, sysbench's 1.8 %.
 _BUCKET: Final = 1.03
 #: A text with more runs than that is a log: nobody reads a table of all their figures.
@@ -404,6 +406,8 @@ class Benchmark(abc.ABC):
         start = _OBJECT.search(text)
         if start is None and text.lstrip().startswith("["):
             raise self.fault(f"the output is a list of JSON: {ONE_OF_LIST}")
+        if start is None and _MEMBER.match(text.lstrip()):
+            raise self.fault("the output is cut off: the JSON has no beginning; give all of it")
         if start is None:
             raise self.fault(
                 f"no JSON in the output, it begins '{one_line(text[:300], 60)}'{self.wanted_form()}"

@@ -14,6 +14,8 @@ from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base, foreign, pasted
 from nova_perf_tuning.validation.results.environment import RecordedBenchmark
 
+#: Seconds that are less than one.
+_SHORT: Final = re.compile(r"0(?:\.[0-9]{1,9})?|[0-9.]{1,9}e-[0-9]{2}")
 NAMESPACE = "nova_perf_tuning.benchmarks"
 
 #: Benchmarks that are loads too; they run so long unless they are ended before, in seconds.
@@ -131,6 +133,8 @@ def report(benchmark: base.Benchmark, text: str) -> base.BenchmarkReport:
     :raises base.BenchmarkOutputError: it cannot be read.
     """
     found = benchmark.checked_report(text)
+    if _SHORT.fullmatch(found.workload.get("seconds", "")) and "short" not in found.remarks:
+        found.remarks["short"] = "the run took less than a second: its figures say little"
     others: dict[str, str] = {}
     for tool in (*load_all(), *(tool() for tool in foreign.TOOLS)):
         if _program(tool) != _program(benchmark) and tool.printed(text):

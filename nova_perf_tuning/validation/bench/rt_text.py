@@ -251,7 +251,7 @@ def _summaries(tool: base.Benchmark, lines: Sequence[str]) -> dict[str, list[flo
         found = _SUMMARY.match(line)
         if found:
             if found[1] in summaries:
-                raise tool.fault("the text has several histograms; keep one")
+                raise tool.fault("the text has several outputs of cyclictest; keep one")
             numbers = found[2].split()
             if line is lines[-1] and any(len(number) < _SUMMARY_PLACES for number in numbers):
                 raise tool.fault(f"the output is cut off within its last line, '{found[1]}'")

@@ -170,6 +170,11 @@ class FileIo(_Report):
     def report(self, output: str) -> base.BenchmarkReport:
         report = super().report(output)
         report.remarks["latency_of_all"] = "latencies are of reads, writes and fsyncs together"
+        if report.workload.get("open flags") in ("(none)", "0"):
+            report.remarks["page_cache"] = (
+                "the files were opened without a flag (--file-extra-flags=direct): figures may be"
+                " of the page cache, not of a disk"
+            )
         if re.search(_OLD_COUNTS, output, re.MULTILINE):
             report.left_out.append(
                 "reads, writes and fsyncs apart: their counts are printed alone"

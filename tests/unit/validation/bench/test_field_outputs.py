@@ -13,7 +13,14 @@ import yaml
 from nova_perf_tuning import errors
 from nova_perf_tuning.validation.bench import base, pasted, plugins
 from tests.support import testcase
-from tests.unit.validation.bench import outputs2, outputs5, outputs6, outputs7, outputs34
+from tests.unit.validation.bench import (
+    outputs2,
+    outputs5,
+    outputs6,
+    outputs7,
+    outputs8,
+    outputs34,
+)
 
 FIELD = pathlib.Path(__file__).parents[3] / "field"
 #: Unit -> its size in the first of its kind: µs, bit/s; others are compared as they are.
@@ -286,6 +293,7 @@ READ = {
     **outputs5.READ,
     **outputs6.READ,
     **outputs7.READ,
+    **outputs8.READ,
 }
 #: Figures of an answer that it lets be left out.
 LEFT_OUT = {
@@ -302,6 +310,7 @@ TOLERANCE = {
     **outputs2.TOLERANCE,
     **outputs34.TOLERANCE,
     **outputs5.TOLERANCE,
+    **outputs8.TOLERANCE,
 }
 #: Cases with several runs, of which none is judged.
 SEVERAL = (
@@ -312,6 +321,7 @@ SEVERAL = (
     | outputs5.SEVERAL
     | outputs6.SEVERAL
     | outputs7.SEVERAL
+    | outputs8.SEVERAL
 )
 #: Case -> code of what the answer wants to be said.
 REMARKS = {
@@ -328,6 +338,7 @@ REMARKS = {
     **outputs5.REMARKS,
     **outputs6.REMARKS,
     **outputs7.REMARKS,
+    **outputs8.REMARKS,
 }
 #: Case -> what the refusal says.
 REFUSED = {
@@ -341,17 +352,33 @@ REFUSED = {
     **outputs5.REFUSED,
     **outputs6.REFUSED,
     **outputs7.REFUSED,
+    **outputs8.REFUSED,
 }
 #: Case -> words of what is named as left out, facts of the workload, values that no figure may have.
-NAMED = {**outputs2.NAMED, **outputs34.NAMED, **outputs5.NAMED, **outputs6.NAMED, **outputs7.NAMED}
+NAMED = {
+    **outputs2.NAMED,
+    **outputs34.NAMED,
+    **outputs5.NAMED,
+    **outputs6.NAMED,
+    **outputs7.NAMED,
+    **outputs8.NAMED,
+}
 WORKLOAD = {
     **outputs2.WORKLOAD,
     **outputs34.WORKLOAD,
     **outputs5.WORKLOAD,
     **outputs6.WORKLOAD,
     **outputs7.WORKLOAD,
+    **outputs8.WORKLOAD,
 }
-NEVER = {**outputs2.NEVER, **outputs34.NEVER, **outputs5.NEVER, **outputs6.NEVER, **outputs7.NEVER}
+NEVER = {
+    **outputs2.NEVER,
+    **outputs34.NEVER,
+    **outputs5.NEVER,
+    **outputs6.NEVER,
+    **outputs7.NEVER,
+    **outputs8.NEVER,
+}
 
 
 def case(name):
@@ -398,7 +425,7 @@ class AnswersTest(testcase.TestCase):
     def test_every_case_is_held(self):
         """A case that is answered wrongly is not here: it is in the table of its batch."""
         cases = set()
-        for folder in (f"outputs{batch}" for batch in range(1, 8)):
+        for folder in (f"outputs{batch}" for batch in range(1, 9)):
             for path in (FIELD / folder).glob("*.answer.yaml"):
                 cases.add(f"{folder}/{path.name.partition('-')[0]}")
         situations = {f"outputs5/{number}" for number, *_rest in outputs5.SITUATIONS}

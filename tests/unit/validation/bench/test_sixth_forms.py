@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds that the sixth and the seventh batch of outputs showed, each with its neighbours."""
+"""Kinds that the sixth to the eighth batch of outputs showed, each with its neighbours."""
 
 import json
 
@@ -24,7 +24,9 @@ def refusal(test, text):
 
 def field(name):
     batch = 6
-    if int(name) > 190:
+    if int(name) > 220:
+        batch = 8
+    elif int(name) > 190:
         batch = 7
     return pasted.decode(test_field_outputs.case(f"outputs{batch}/{name}")[0])
 
@@ -47,6 +49,18 @@ class CutJsonTest(testcase.TestCase):
                     self.assertIn("cut off", refusal(self, whole[:place]))
         wrong = field("158").replace('"groupid" : 0,', '"groupid" : 0;')
         self.assertIn("no acceptable JSON", refusal(self, wrong))
+
+    def test_wherever_a_document_begins(self):
+        """A text that begins within a document says so, whichever member is its first."""
+        lines = fio().splitlines(keepends=True)
+        for place in range(1, len(lines) - 1):
+            rest = "".join(lines[place:])
+            if rest.lstrip()[0] in '"' and "{" not in rest:
+                with self.subTest(rest[:40]):
+                    error = self.assertRaises(
+                        base.BenchmarkOutputError, plugins.load_reader("fio").report, rest
+                    )
+                    self.assertIn("the JSON has no beginning; give all of it", str(error))
 
     def test_what_to_do(self):
         self.assertIn("in line 52; give all of it", refusal(self, field("156")))
@@ -138,6 +152,24 @@ Client connecting to 192.0.2.1, UDP port 5001
             self.assertEqual(
                 not there, any(line.startswith("jitter:") for line in report.left_out)
             )
+
+    def test_a_counter_at_its_end_counts_nothing(self):
+        """Of iperf3's text and JSON, and of iperf 2; one datagram less is a count."""
+        text = field("232")
+        report, figures = shown(text.replace("0/2147483647", "0/2147483646"))
+        self.assertEqual(0.0, figures["lost"])
+        self.assertIn("packets_per_second", figures)
+        report, figures = shown(text)
+        self.assertEqual({"throughput": 1000.0, "jitter": 0.007}, figures)
+        self.assertNotIn("rate_computed", report.remarks)
+
+        total = "[  3]  0.0-10.0 sec  1.25 GBytes  1.07 Gbits/sec   0.01 ms    0/{} (0%)\n"
+        head = "Server listening on UDP port 5001\n"
+        _report, figures = shown(head + total.format(2**31 - 2))
+        self.assertIn("lost_share", figures)
+        report, figures = shown(head + total.format(2**31 - 1))
+        self.assertEqual({"throughput", "transferred", "jitter"}, set(figures))
+        self.assertIn("the count of all is at its end", "\n".join(report.left_out))
 
     def test_datagrams_out_of_order(self):
         """iperf3 prints them as iperf 2 does: they are no other tool's."""
@@ -242,6 +274,25 @@ class OthersTest(testcase.TestCase):
             ("2 ** 3 and ***", "2 ** 3 and ***"),
         ):
             self.assertEqual(plain, pasted.clean(text))
+
+    def test_runs_of_less_than_a_second(self):
+        """Of every tool that shows how long it ran."""
+        text = field("243")
+        for seconds, short in (("0.2801", True), ("0.9999", True), ("1.0000", False)):
+            report, _figures = shown(text.replace("0.2801", seconds))
+            self.assertEqual(short, "short" in report.remarks, seconds)
+        records = "2+0 records in\n2+0 records out\n"
+        report, _figures = shown(records + "2097152 bytes (2.1 MB) copied, 0.004 s, 524 MB/s\n")
+        self.assertIn("short", report.remarks)
+
+    def test_files_that_may_stay_in_the_page_cache(self):
+        text = field("242")
+        for flags, cached in (("(none)", True), ("0", True), ("directio", False)):
+            report, _figures = shown(text.replace("flags: (none)", f"flags: {flags}"))
+            self.assertEqual(cached, "page_cache" in report.remarks, flags)
+
+    def test_summaries_without_a_histogram_are_of_several_runs(self):
+        self.assertIn("several outputs of cyclictest; keep one", refusal(self, field("239")))
 
     def test_hosts_before_lines(self):
         """As mininet prints them; markup of web pages is none of them."""
