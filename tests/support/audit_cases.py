@@ -800,7 +800,7 @@ CASES: dict[str, Case] = {
     ),
     "nova-shared-set-missing": Case(
         {_NOVA: "[compute]\ncpu_dedicated_set = 2-7\n"},
-        "warning",
+        "info",
         "2-7; no cpu_shared_set",
         message=(
             "hw:emulator_threads_policy=share then has no effect: emulator threads stay on the guests' own CPUs."

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.audit import boot
 from nova_perf_tuning.host.audit.base import HostRule
-from nova_perf_tuning.host.audit.host import Host
+from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.input import novaconf
 from nova_perf_tuning.host.input.novaconf import DEDICATED, PIN_SET, SHARED
 from nova_perf_tuning.host.model import host_model, owners
@@ -336,7 +336,14 @@ class SharedSetMissing(HostRule):
         need(host.pin_set is None, "vcpu_pin_set is replaced first (rule nova-vcpu-pin-set)")
         if host.shared is None:
             source, text = host.nova[host.dedicated_option]
-            yield self.finding([(source, f"{text}; no cpu_shared_set")])
+            asking = [guest for guest in host.guests if _shares_emulator(guest)]
+            level = None if asking else Level.INFO  # no guest that is here needs it
+            yield self.finding([(source, f"{text}; no cpu_shared_set")], level=level)
+
+
+def _shares_emulator(guest: Guest) -> bool:
+    """Whether a guest's flavor asks for emulator threads on shared CPUs."""
+    return guest.domain.specs.extra_specs.get("hw:emulator_threads_policy") == "share"
 
 
 class HousekeepingUnset(HostRule):

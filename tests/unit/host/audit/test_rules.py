@@ -442,6 +442,17 @@ class CautionTest(testcase.TestCase):
                 self.assertEqual(expected == "fires", bool(report.findings))
                 self.assertEqual(expected == "unknown", bool(report.unknown))
 
+    def test_a_shared_set_that_a_flavor_asks_for(self) -> None:
+        policy = "<nova:extraSpec name='hw:emulator_threads_policy'>{}</nova:extraSpec></nova:extraSpecs>"
+        for value, level in (("share", "warning"), ("isolate", "info")):
+            text = hosts.domain().replace("</nova:extraSpecs>", policy.format(value))
+            changes = {
+                "etc/nova/nova.conf": "[compute]\ncpu_dedicated_set = 2-7\n",
+                "run/libvirt/qemu/instance-1.xml": text,
+            }
+            (finding,) = audit_cases.judge("nova-shared-set-missing", changes).findings
+            self.assertEqual(level, finding.level.value)
+
     def test_drop_ins_of_irqbalance(self) -> None:
         """What they set is in force where the file of variables does not set it: systemd.exec(5), Environment=."""
         place = "etc/systemd/system/irqbalance.service.d"
