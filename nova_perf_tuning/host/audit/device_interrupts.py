@@ -123,10 +123,9 @@ class DevicesOnOneCpu(HostRule):
         level = None
         if not busy.fire or "irqbalance" in host.programs:
             level = Level.INFO  # they may be idle; irqbalance moves them when they are not
+        # One device may do with one core, and two threads are more than one.
         if not several or len(serving) > 1:
-            level = (
-                Level.INFO
-            )  # one device may do with one core, and two threads are more than one
+            level = Level.INFO
         others = f"{cpulist.named(idle)} serve{'s' if len(idle) == 1 else ''} no device"
         yield self.finding(
             [busy.counts.served(irq).evidence for irq in busy.irqs[:_NAMED]],

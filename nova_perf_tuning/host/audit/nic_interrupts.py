@@ -281,10 +281,9 @@ class OnCpu0(_AvoidingRule):
                 planned += 1
         if planned >= len(judged.wrong) - len(left):
             return dataclasses.replace(judged, wrong=left)
+        # The others have most packets; or every CPU has work of the host and of guests.
         few = 2 * len(judged.wrong) < len(carriers.irqs)
-        if (
-            few or not taken
-        ):  # the others have most packets; or every CPU has work of the host and of guests
+        if few or not taken:
             return dataclasses.replace(judged, level=Level.INFO)
         return judged
 
