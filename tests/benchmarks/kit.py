@@ -19,7 +19,15 @@ from tests.benchmarks.interference import figures, inside
 
 MOST_BYTES = 8 << 20
 #: Columns of the row, after the machine: channels of the file, misplaced and after apply.
-COLUMNS: Final = ("rps", "rps_flood", "napi", "workqueue", "emulator", "all")
+COLUMNS: Final = ("rps", "rps_flood", "rps_tcp", "napi", "workqueue", "emulator", "all")
+#: What a run notes of its states.
+_NOTES: Final = (
+    r"nova-perf (apply|restore): [0-9a-z_, ]{1,200}",
+    r"irqbalance had moved \d{1,5} interrupts",
+    r"TuneD moved \d{1,6} threads and \d{1,5} interrupts, and wrote \d{1,5} masks of workqueues and "
+    r"\d{1,5} other settings",
+    r"what TuneD did not undo was put back: \d{1,5} masks or settings, \d{1,5} interrupts",
+)
 _NUMBER: Final = {"type": "number"}
 
 
@@ -52,9 +60,8 @@ def schema() -> dict[str, Any]:
     }
     for name in figures.MEDIANS:
         one[name] = _NUMBER
-    optional = ("done_per_s", "done_each_per_s")
-    note = r"nova-perf (apply|restore): [0-9a-z_, ]{1,200}|irqbalance had moved \d{1,5} interrupts"
-    notes = {"type": "array", "items": _text(note)}
+    optional = ("done_per_s", "done_each_per_s", "cpu1_streams")
+    notes = {"type": "array", "items": _text("|".join(_NOTES))}
     properties: dict[str, Any] = {
         "created": _text(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"),
         "kernel": _text(r"[\w.+~-]{1,64}"),
@@ -64,6 +71,7 @@ def schema() -> dict[str, Any]:
         "one_core": {"type": "boolean"},
         "load_average": _NUMBER,
         "irqbalance": _text(r"|irqbalance version [\w.+~-]{1,32}"),
+        "tuned": _text(r"|TuneD [\d.]{1,32}"),
         "discarded": {"type": "integer"},
         "notes": {
             "type": "object",
@@ -71,6 +79,7 @@ def schema() -> dict[str, Any]:
             "additionalProperties": notes,
         },
         "table": {"type": "array"},
+        "ranking": {"type": "array"},
         "rounds": {"type": "array", "items": _object(one, optional)},
     }
     for name, value in json.loads(json.dumps(interference.CONSTANTS)).items():
@@ -80,12 +89,18 @@ def schema() -> dict[str, Any]:
 
 def fault(results: Any) -> str | None:
     """Return what is wrong with a results file, in one line; None when it can be shown."""
+    if isinstance(results, dict) and results.get("schema") != interference.SCHEMA:
+        return (
+            f"schema: only {interference.SCHEMA} is read, which this version's command writes; "
+            "run it again"
+        )
     found = json_schema.find(results, schema())
     if found is not None:
         return found
     expected = []
+    programs = bool(results["irqbalance"]), bool(results["tuned"])
     for block in range(interference.BLOCKS):
-        for state, channels in inside.order(block, bool(results["irqbalance"])):
+        for state, channels in inside.order(block, *programs):
             expected += [(block, state, channel) for channel in channels]
     rounds = results["rounds"]
     if [(one["block"], one["state"], one["channel"]) for one in rounds] != expected:
@@ -95,6 +110,8 @@ def fault(results: Any) -> str | None:
             return f"rounds: {number}: discarded is not what its steal says"
     if results["table"] != figures.table(rounds):
         return "table: these are not the figures of the rounds"
+    if results["ranking"] != figures.ranking(rounds):
+        return "ranking: these are not the figures of the rounds"
     return None
 
 

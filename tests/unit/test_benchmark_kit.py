@@ -19,10 +19,10 @@ _FIGURES = (
 
 
 def results() -> dict[str, Any]:
-    """Return a results file as the command writes it, without irqbalance; a load takes a quarter where misplaced."""
+    """Return a results file without irqbalance and TuneD; where misplaced, a load takes a quarter."""
     rounds = []
     for block in range(benchmark.BLOCKS):
-        for state, channels in inside.order(block, False):
+        for state, channels in inside.order(block, False, False):
             for channel in channels:
                 one: dict[str, Any] = {"block": block, "state": state, "channel": channel}
                 one |= {**dict.fromkeys(_FIGURES, 0.5), "steal": {"cpu0": 0.0, "cpu1": 0.01}}
@@ -33,7 +33,7 @@ def results() -> dict[str, Any]:
                     one["done_each_per_s"] = dict.fromkeys(inside.TOGETHER, 7.0)
                 rounds.append(one)
     notes = {"applied": ["nova-perf apply: 2 host_cpus, 1 rps"] * benchmark.BLOCKS}
-    document = benchmark.document({"rounds": rounds, "notes": notes}, "")
+    document = benchmark.document({"rounds": rounds, "notes": notes}, "", "")
     found: dict[str, Any] = json.loads(json.dumps(document))
     return found
 
@@ -70,6 +70,8 @@ class KitTest(directories.DirectoryCase):
             ("irqbalance", "/home/alice/irqbalance version 1"),
             ("notes", {"applied": ["nova-perf apply: Instance-A of alice"]}),
             ("notes", {"alice": []}),
+            ("notes", {"tuned": ["TuneD moved 3 threads of alice"]}),
+            ("tuned", "TuneD 2.25.1 of compute7"),
             ("created", "2026-11-29T20:00:00+05:30"),
         ):
             with self.subTest(key, value=value):
@@ -88,15 +90,17 @@ class KitTest(directories.DirectoryCase):
 
         better = copy.deepcopy(whole["table"])
         better[0]["loss_percent"] += 1
+        order = copy.deepcopy(whole["ranking"])[::-1]
         stolen = copy.deepcopy(whole["rounds"])
         stolen[0]["steal"]["cpu1"] = inside.MOST_STEAL * 2
         for document, place in (
-            (changed(schema=1), "schema: "),
+            (changed(schema=2), "schema: only 3 is read"),
             (changed(window_s=3.0), "window_s: "),
             (changed(cpus=64), "cpus: "),
             (changed(rounds=whole["rounds"][1:]), "rounds: "),
             (changed(rounds=whole["rounds"][::-1]), "rounds: "),
             (changed(table=better), "table: "),
+            (changed(ranking=order), "ranking: "),
             (changed(rounds=stolen), "rounds: 0: "),
             ([], ""),
         ):
@@ -105,12 +109,22 @@ class KitTest(directories.DirectoryCase):
                 self.assertEqual((3, ""), (code, output))
                 self.assertIn(f"placement.json: {place}", errors)
 
+    def test_notes_of_every_state_are_read(self) -> None:
+        document = results()
+        document["notes"]["tuned"] = [
+            "TuneD moved 143 threads and 18 interrupts, and wrote 2 masks of workqueues and 9 other "
+            "settings",
+            "what TuneD did not undo was put back: 1 masks or settings, 0 interrupts",
+        ]
+        self.assertEqual((0, ""), self.run_kit(document)[::2])
+
     def test_a_channel_without_rounds_says_so(self) -> None:
         document = results()
         for one in document["rounds"]:
             if one["channel"] == "napi":
                 one["steal"]["cpu0"], one["discarded"] = 0.5, True
         document["table"] = figures.table(document["rounds"])
+        document["ranking"] = figures.ranking(document["rounds"])
         self.assertIn("     - no round; no round\n", self.run_kit(document)[1])
 
     def test_what_is_no_such_file_is_one_line(self) -> None:

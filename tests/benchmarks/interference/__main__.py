@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What host work on a guest's CPU costs: ``python -m tests.benchmarks interference [--output FILE]``.
 
-Needs root, a C compiler and two CPUs that nothing else uses; takes less than eight minutes. CPU 1 belongs to a busy
+Needs root, a C compiler and two CPUs that nothing else uses; takes about ten minutes. CPU 1 belongs to a busy
 thread that stands for a guest's vCPU. Loads of the host on CPU 0 reach it by one channel at a time and by all at once:
 as the kernel has it, in a known misplacement, after ``nova-perf apply`` on both, after ``restore``, and with what users
-do instead. All masks are compared before and after: exit code 3 if one is not as it was.
-doc/source/reference/placement.rst shows the file.
+do instead: irqbalance (see ``tests/support/irqbalance_program.py``), TuneD (``tests/support/tuned_program.py``), both
+left out where they cannot be had, and all masks by hand. All masks, settings and threads of the machine are compared
+before and after: exit code 3 if one is not as it was. doc/source/reference/placement.rst shows the file.
 """
 
 import argparse
@@ -22,13 +23,14 @@ import sys
 import tempfile
 from typing import Any, Final
 
-from tests.benchmarks.interference import figures, inside, machine, placements
-from tests.support import irqbalance_program
+from tests.benchmarks.interference import figures, inside, machine, placements, tuned
+from tests.support import irqbalance_program, tuned_program
 
 #: The same in all runs.
 BLOCKS, WINDOW_S = 7, 0.65
-#: Of the results file: 2 compares with the idle rounds of the same state, and has events of memory.
-SCHEMA = 2
+#: Of the results file: 2 compares with the idle rounds of the same state, and has events of memory; 3 has TuneD and
+#: TCP, and its senders have a network namespace of their own.
+SCHEMA = 3
 #: The same in every results file of this command.
 CONSTANTS: Final = {
     "schema": SCHEMA,
@@ -52,13 +54,15 @@ def build(directory: str) -> None:
     shutil.copy(program, f"{directory}/{inside.GUEST_PROGRAM}")
 
 
-def run_inside(directory: str, blocks: int, window_s: float, irqbalance: str) -> dict[str, Any]:
+def run_inside(
+    directory: str, blocks: int, window_s: float, irqbalance: str, tuned_root: str
+) -> dict[str, Any]:
     """Measure in namespaces, and return what they gave.
 
     :raises RuntimeError: it failed; what it had changed is put back.
     """
     command = [*NAMESPACES, sys.executable, "-m", inside.__name__, directory]
-    process = subprocess.Popen([*command, str(blocks), str(window_s), irqbalance])
+    process = subprocess.Popen([*command, str(blocks), str(window_s), irqbalance, tuned_root])
     handlers = {}
     for number in (signal.SIGINT, signal.SIGTERM):  # it puts everything back, and then ends
         handlers[number] = signal.signal(number, lambda *_: process.terminate())
@@ -82,6 +86,15 @@ def find_irqbalance(directory: str) -> str:
         return ""
 
 
+def find_tuned() -> str:
+    """Return a root with TuneD, empty where there is none."""
+    try:
+        return tuned_program.find()
+    except AssertionError as error:
+        print(f"the state with TuneD is left out: {error}", file=sys.stderr)
+        return ""
+
+
 def version(program: str) -> str:
     """Return what a program calls itself."""
     if not program:
@@ -89,7 +102,7 @@ def version(program: str) -> str:
     return subprocess.run([program, "--version"], capture_output=True, text=True).stdout.strip()
 
 
-def document(found: dict[str, Any], irqbalance: str) -> dict[str, Any]:
+def document(found: dict[str, Any], irqbalance: str, tuned_root: str) -> dict[str, Any]:
     """Return the results file: environment, constants, figures and all rounds."""
     cpu_model = ""
     processors = pathlib.Path("/proc/cpuinfo").read_text()
@@ -106,9 +119,11 @@ def document(found: dict[str, Any], irqbalance: str) -> dict[str, Any]:
         "one_core": _SIBLINGS.read_text().strip() != "1",
         "load_average": round(os.getloadavg()[0], 2),
         "irqbalance": version(irqbalance),
+        "tuned": tuned.version(tuned_root),
         "discarded": sum(one["discarded"] for one in found["rounds"]),
         "notes": found["notes"],
         "table": figures.table(found["rounds"]),
+        "ranking": figures.ranking(found["rounds"]),
         "rounds": found["rounds"],
     }
 
@@ -138,6 +153,13 @@ def show(results: dict[str, Any]) -> None:
         f"losses are medians, in percent of the guest's events without a load in the same state;"
         f" memory: those of events that touch 1 MiB; packets: worked on by CPU 1; times in ms"
     )
+    for place, row in enumerate(results["ranking"], 1):
+        print(
+            f"{place}. {row['state']}: worst load {row['worst_loss_percent']}%"
+            f" ({row['worst_low_percent']} to {row['worst_high_percent']}),"
+            f" median of loads {row['median_loss_percent']}%"
+            f" ({row['median_low_percent']} to {row['median_high_percent']})"
+        )
     for state, notes in results["notes"].items():
         for text, times in collections.Counter(notes).items():
             print(f"{state}: {text} ({times} times)")
@@ -158,14 +180,15 @@ def main(arguments: list[str]) -> int:
         return 3
     directory = tempfile.mkdtemp(prefix="nova-perf-interference-")
     build(directory)
-    irqbalance = find_irqbalance(directory)
-    before = machine.state()
+    irqbalance, tuned_root = find_irqbalance(directory), find_tuned()
+    before = {**machine.state(), **machine.other_threads()}
     found, failure = None, ""
     try:
-        found = run_inside(directory, BLOCKS, WINDOW_S, irqbalance)
+        found = run_inside(directory, BLOCKS, WINDOW_S, irqbalance, tuned_root)
     except RuntimeError as error:
         failure = str(error)
-    changed = machine.differences(before, machine.state())
+    after = {**machine.state(), **machine.other_threads()}
+    changed = machine.differences(before, after)
     if changed:
         print("THIS MACHINE IS NOT AS IT WAS:", *changed, sep="\n  ", file=sys.stderr)
         print(f"try: nova-perf restore --state-dir {directory}/state", file=sys.stderr)
@@ -174,12 +197,12 @@ def main(arguments: list[str]) -> int:
         shutil.rmtree(directory)
         print(failure, file=sys.stderr)
         return 3
-    results = document(found, irqbalance)
+    results = document(found, irqbalance, tuned_root)
     shutil.rmtree(directory)
     show(results)
     if output:
         pathlib.Path(output).write_text(json.dumps(results) + "\n")
-    print(f"all {len(before)} masks and threads of the machine are as before")
+    print(f"all {len(before)} masks, settings and threads of the machine are as before")
     return 0
 
 

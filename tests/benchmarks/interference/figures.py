@@ -22,6 +22,7 @@ MEDIANS = (
     "emulator_busy",
     "cpu1_packets_per_s",
     "cpu1_rps_per_s",
+    "cpu1_streams",
 )
 
 
@@ -73,6 +74,51 @@ def _compared(
     return found
 
 
+def _loss(one: Mapping[str, Any], idle: Sequence[Mapping[str, Any]], name: str) -> float:
+    """Return which share of the events of a kind is missing in a round, in percent."""
+    idle_rates = [other[name] for other in _compared(one, idle)]
+    return float(100 * (1 - one[name] / statistics.median(idle_rates)))
+
+
+def _in_percent(losses: Sequence[float], prefix: str) -> dict[str, float]:
+    """Return the median of losses, one for each block, and its interval."""
+    low, high, _confidence = interval(losses)
+    return {
+        f"{prefix}loss_percent": round(statistics.median(losses), 1),
+        f"{prefix}low_percent": round(low, 1),
+        f"{prefix}high_percent": round(high, 1),
+    }
+
+
+def ranking(rounds: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the states, that with the least of its worst loss first; both figures are over all loads of a block.
+
+    ``worst`` is the largest loss of a block, ``median`` the middle one; a block in which a load has no round that
+    counts is left out. ``loads`` says how often each load was the worst.
+    """
+    kept = [one for one in rounds if not one["discarded"]]
+    idle = [one for one in kept if one["channel"] == IDLE]
+    loads = {one["channel"] for one in rounds} - {IDLE}
+    blocks: dict[tuple[str, int], dict[str, float]] = {}
+    for one in kept:
+        if one["channel"] in loads and _compared(one, idle):
+            losses = blocks.setdefault((one["state"], one["block"]), {})
+            losses[one["channel"]] = _loss(one, idle, "events_per_s")
+    states: dict[str, list[dict[str, float]]] = {}
+    for (state, _block), losses in blocks.items():
+        if losses.keys() == loads:
+            states.setdefault(state, []).append(losses)
+    found = []
+    for state, of_blocks in states.items():
+        worst = [max(losses.values()) for losses in of_blocks]
+        middle = [statistics.median(losses.values()) for losses in of_blocks]
+        names = [max(losses, key=losses.__getitem__) for losses in of_blocks]
+        counted = {name: names.count(name) for name in sorted(set(names))}
+        figures = {**_in_percent(worst, "worst_"), **_in_percent(middle, "median_")}
+        found.append({"state": state, "blocks": len(of_blocks), **figures, "loads": counted})
+    return sorted(found, key=lambda row: (row["worst_loss_percent"], row["state"]))
+
+
 def _row(
     members: Sequence[Mapping[str, Any]], idle: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
@@ -85,15 +131,9 @@ def _row(
         name = f"{prefix}events_per_s"
         if name not in kept[0]:  # the first runs had no events of memory
             continue
-        losses = []
-        for one in kept:
-            idle_rates = [other[name] for other in _compared(one, idle)]
-            losses.append(100 * (1 - one[name] / statistics.median(idle_rates)))
-        low, high, confidence = interval(losses)
-        row[f"{prefix}loss_percent"] = round(statistics.median(losses), 1)
-        row[f"{prefix}low_percent"] = round(low, 1)
-        row[f"{prefix}high_percent"] = round(high, 1)
-        row["confidence"] = round(confidence, 3)
+        losses = [_loss(one, idle, name) for one in kept]
+        row |= _in_percent(losses, prefix)
+        row["confidence"] = round(interval(losses)[2], 3)
     for name in MEDIANS:
         if name in kept[0]:
             row[name] = round(statistics.median([one[name] for one in kept]), 4)

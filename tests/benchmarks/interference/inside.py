@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures in namespaces of its own: ``inside DIRECTORY BLOCKS WINDOW_S IRQBALANCE``.
+"""Measures in namespaces of its own: ``inside DIRECTORY BLOCKS WINDOW_S IRQBALANCE TUNED``.
 
-DIRECTORY has the program of ``parts.c`` by both its names, and gets ``rounds.json``. IRQBALANCE is a program, or empty.
+DIRECTORY has the program of ``parts.c`` by both its names, and gets ``rounds.json``. IRQBALANCE is a program, TUNED a
+root with TuneD; either may be empty.
 """
 
 import json
@@ -17,9 +18,9 @@ from typing import Any, Final
 
 from tests.benchmarks.interference import machine, placements
 
-#: The program of ``parts.c``, and its name as a guest: only threads of QEMU are ever moved.
+#: The program of ``parts.c``, and its name as a guest: TuneD's profile leaves threads of this name alone.
 PROGRAM: Final = "parts"
-GUEST_PROGRAM: Final = "qemu-system-parts"
+GUEST_PROGRAM: Final = "qemu-kvm"
 #: The same in all rounds: order of the states and channels, and what each load offers.
 SEED: Final = 20261129
 #: Time from the begin of a load to its window, as a share of the window.
@@ -28,12 +29,14 @@ SETTLE: Final = 1 / 8
 MOST_STEAL: Final = 0.02
 _PACKETS = ("4001", "100000", "8")  # port, ns from one burst to the next, frames of a burst
 _FLOOD = ("4002", "0", "32")
+_STREAMS = ("4003", "1000000", "32768")  # port, ns from one piece to the next, bytes a stream
 _WRITES = ("10000000", "524288")  # ns from one write to the next, bytes of it
 #: Channel -> words of its load.
 LOADS: Final[Mapping[str, Sequence[str]]] = {
-    "rps": ("packets", "rps0", placements.RPS_ADDRESS, *_PACKETS),
-    "rps_flood": ("packets", "rps0", placements.RPS_ADDRESS, *_FLOOD),
-    "napi": ("packets", "napi0", placements.NAPI_ADDRESS, *_PACKETS),
+    "rps": ("packets", placements.SENDER, "rps0", placements.RPS_ADDRESS, *_PACKETS),
+    "rps_flood": ("packets", placements.SENDER, "rps0", placements.RPS_ADDRESS, *_FLOOD),
+    "rps_tcp": ("tcp", placements.SENDER, "8", placements.RPS_ADDRESS, *_STREAMS),
+    "napi": ("packets", placements.SENDER, "napi0", placements.NAPI_ADDRESS, *_PACKETS),
     "workqueue": ("write", "/mnt/disk/file", *_WRITES),
 }
 #: Channel -> ns from one piece of the emulator thread's work to the next: a quarter and a tenth of a CPU.
@@ -51,6 +54,7 @@ GROUPS: Final = (
     ("default_applied",),
     ("irqbalance",),
     ("irqbalance_bans",),
+    ("tuned",),
     ("cpu0",),
 )
 
@@ -120,6 +124,8 @@ class Bench:
         for name, of_load in of_loads.items():
             self.loads[name].say("rest")
             done[name] = round(of_load["done"] / of_load["seconds"], 1)
+            if "streams_there" in of_load:
+                found["cpu1_streams"] = of_load["streams_there"]
         if channel == ALL:
             found["done_each_per_s"] = done
         elif done:
@@ -149,7 +155,7 @@ class Bench:
             part.stop()
 
 
-def order(number: int, with_irqbalance: bool) -> list[tuple[str, list[str]]]:
+def order(number: int, with_irqbalance: bool, with_tuned: bool) -> list[tuple[str, list[str]]]:
     """Return the states of a block in turn, each with its channels in turn."""
     chance = random.Random(SEED + number)
     groups = list(GROUPS)
@@ -159,22 +165,26 @@ def order(number: int, with_irqbalance: bool) -> list[tuple[str, list[str]]]:
         for state in group:
             if state.startswith("irqbalance") and not with_irqbalance:
                 continue
+            if state == "tuned" and not with_tuned:
+                continue
             channels = list(CHANNELS)
             chance.shuffle(channels)
             found.append((state, channels))
     return found
 
 
-def measure(directory: str, blocks: int, window_s: float, irqbalance: str) -> dict[str, Any]:
+def measure(
+    directory: str, blocks: int, window_s: float, irqbalance: str, tuned_root: str
+) -> dict[str, Any]:
     """Return all rounds and the notes of the states."""
     os.sched_setaffinity(0, {placements.HOST_CPU})  # and with it all that is started here
     placements.make_devices(directory)
     bench = Bench(directory)
-    host = placements.Placements(directory, bench.pid, bench.vcpu, irqbalance)
+    host = placements.Placements(directory, bench.pid, bench.vcpu, irqbalance, tuned_root)
     rounds = []
     try:
         for block in range(blocks):
-            for state, channels in order(block, bool(irqbalance)):
+            for state, channels in order(block, bool(irqbalance), bool(tuned_root)):
                 host.enter(state)
                 for channel in channels:
                     found = bench.round(channel, window_s)
@@ -193,7 +203,7 @@ def _end(number: int, _frame: object) -> None:
     sys.exit(128 + number)
 
 
-def main(directory: str, blocks: str, window_s: str, irqbalance: str) -> int:
+def main(directory: str, blocks: str, window_s: str, irqbalance: str, tuned_root: str) -> int:
     """Prepare the namespaces, measure, and write the rounds; SIGTERM ends it in order."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all, the parent ends us
     signal.signal(signal.SIGTERM, _end)
@@ -203,7 +213,7 @@ def main(directory: str, blocks: str, window_s: str, irqbalance: str) -> int:
         "ip link set lo up",
     ):
         placements.run(command)
-    found = measure(directory, int(blocks), float(window_s), irqbalance)
+    found = measure(directory, int(blocks), float(window_s), irqbalance, tuned_root)
     pathlib.Path(directory, "rounds.json").write_text(json.dumps(found))
     return 0
 

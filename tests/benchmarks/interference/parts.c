@@ -5,7 +5,10 @@
  *   begin, end              one window; at its end a line of JSON says what was done in it
  *
  *   parts guest CPU                            a vCPU that is always busy, and an emulator thread
- *   parts packets DEVICE ADDRESS PORT PAUSE_NS FRAMES  send to ADDRESS through a veth, and receive
+ *   parts packets NAMESPACE DEVICE ADDRESS PORT PAUSE_NS FRAMES
+ *                                              send datagrams from there through a veth, and receive
+ *   parts tcp NAMESPACE STREAMS ADDRESS PORT PAUSE_NS BYTES
+ *                                              send BYTES a stream from there, and receive
  *   parts write FILE PAUSE_NS BYTES            write, and wait until the kernel has written it back
  */
 #define _GNU_SOURCE
@@ -30,6 +33,7 @@
 #include <unistd.h>
 
 enum { EVENT_STEPS = 60000, EMULATOR_EVENTS = 2, MOST_EVENTS = 1 << 20, MOST_FRAMES = 64 };
+enum { GUEST_CPU = 1 };              /* as placements.py has it */
 enum { IDLE, BEGIN, MEASURE, END };
 /* The guest's events take turns: one calculates, the next reads and writes
    lines of 1 MiB. Of 4 MiB it took up to twice as long without any load: other machines share
@@ -38,6 +42,8 @@ enum { CALCULATE, TOUCH, KINDS };
 enum { LINES = 1 << 14, TOUCHED_LINES = 4096 };
 
 static uint64_t done, offered;      /* of the load, in this window */
+static char *bytes;                 /* a piece of the load */
+static long length;
 static volatile uint64_t spent;     /* keeps the compiler from dropping the work */
 
 /* The vCPU's: how long each event of a kind took, in ns. */
@@ -184,7 +190,23 @@ static void exchange(void)
         done += count;
 }
 
-static void open_packets(char **arguments)
+/* What is made until leave() belongs to the sender's network namespace. */
+static int own_namespace;
+static void enter(const char *namespace)
+{
+    own_namespace = open("/proc/self/ns/net", O_RDONLY);
+    int other = open(namespace, O_RDONLY);
+    require(own_namespace >= 0 && other >= 0 && !setns(other, CLONE_NEWNET), namespace);
+    close(other);
+}
+
+static void leave(void)
+{
+    require(!setns(own_namespace, CLONE_NEWNET), "setns");
+    close(own_namespace);
+}
+
+static void open_packets(const char *namespace, char **arguments)
 {
     static unsigned char frame[60] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 46};
     static struct iovec out[MOST_FRAMES];
@@ -223,17 +245,74 @@ static void open_packets(char **arguments)
     require(udp >= 0, "socket");
     require(!setsockopt(udp, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room), "SO_RCVBUFFORCE");
     require(!bind(udp, (struct sockaddr *)&to, sizeof to), "bind");
+    enter(namespace);
     raw = socket(AF_PACKET, SOCK_RAW, 0);
     struct sockaddr_ll device = {.sll_family = AF_PACKET,
                                  .sll_ifindex = if_nametoindex(arguments[0])};
     require(raw >= 0 && device.sll_ifindex, arguments[0]);
     require(!bind(raw, (struct sockaddr *)&device, sizeof device), "bind to a device");
+    leave();
+}
+
+/* TCP: streams from ports that are always the same, since RPS deals out flows by their addresses. */
+enum { MOST_STREAMS = 64, FIRST_PORT = 5001 };
+static int streams, senders[MOST_STREAMS], receivers[MOST_STREAMS];
+
+static void stream(void)
+{
+    ssize_t count;
+    for (int number = 0; number < streams; number++) {
+        offered += length;
+        send(senders[number], bytes, length, MSG_DONTWAIT);
+    }
+    for (int number = 0; number < streams; number++)
+        while ((count = recv(receivers[number], bytes, length, MSG_DONTWAIT)) > 0)
+            done += count;
+}
+
+/* How many streams the guest's CPU has worked on last. */
+static int streams_there(void)
+{
+    int there = 0;
+    for (int number = 0; number < streams; number++) {
+        int cpu;
+        socklen_t size = sizeof cpu;
+        require(!getsockopt(receivers[number], SOL_SOCKET, SO_INCOMING_CPU, &cpu, &size),
+                "SO_INCOMING_CPU");
+        there += cpu == GUEST_CPU;
+    }
+    return there;
+}
+
+static void open_streams(const char *namespace, char **arguments)
+{
+    int on = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(atoi(arguments[2]))};
+    require(inet_pton(AF_INET, arguments[1], &to.sin_addr) == 1, arguments[1]);
+    require(listener >= 0, "socket");
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    require(!bind(listener, (struct sockaddr *)&to, sizeof to), "bind");
+    require(!listen(listener, MOST_STREAMS), "listen");
+    streams = atoi(arguments[0]);
+    require(streams > 0 && streams <= MOST_STREAMS, "streams");
+    length = atol(arguments[4]);
+    bytes = calloc(1, length);
+    require(!!bytes, "calloc");
+    enter(namespace);
+    for (int number = 0; number < streams; number++) {
+        struct sockaddr_in from = {.sin_family = AF_INET, .sin_port = htons(FIRST_PORT + number)};
+        senders[number] = socket(AF_INET, SOCK_STREAM, 0);
+        setsockopt(senders[number], SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+        require(!bind(senders[number], (struct sockaddr *)&from, sizeof from), "bind a port");
+        require(!connect(senders[number], (struct sockaddr *)&to, sizeof to), "connect");
+        receivers[number] = accept(listener, NULL, NULL);
+        require(receivers[number] >= 0, "accept");
+    }
+    leave();
 }
 
 /* Writing: the same bytes of one file, written back by the kernel's unbound workers. */
 static int file;
-static char *bytes;
-static long length;
 
 static void write_back(void)
 {
@@ -282,6 +361,8 @@ static void obey(void (*work)(void), long pause_ns, int is_guest)
                     sem_wait(&ended);
                     print_guest();
                 }
+                if (streams)
+                    printf("\"streams_there\": %d, ", streams_there());
                 printf("\"seconds\": %.6f, \"done\": %lu, \"offered\": %lu}\n", seconds, done_now,
                        offered_now);
                 next = now();
@@ -315,11 +396,16 @@ int main(int count, char **arguments)
         printf("ready %d\n", vcpu_tid);
         fflush(stdout);
         obey(emulate, 0, 1);
-    } else if (count == 7 && !strcmp(arguments[1], "packets")) {
-        open_packets(arguments + 2);
+    } else if (count == 8 && !strcmp(arguments[1], "packets")) {
+        open_packets(arguments[2], arguments + 3);
         printf("ready\n");
         fflush(stdout);
-        obey(exchange, atol(arguments[5]), 0);
+        obey(exchange, atol(arguments[6]), 0);
+    } else if (count == 8 && !strcmp(arguments[1], "tcp")) {
+        open_streams(arguments[2], arguments + 3);
+        printf("ready\n");
+        fflush(stdout);
+        obey(stream, atol(arguments[6]), 0);
     } else if (count == 5 && !strcmp(arguments[1], "write")) {
         open_file(arguments + 2);
         printf("ready\n");

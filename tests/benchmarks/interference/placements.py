@@ -14,13 +14,16 @@ import time
 from typing import Final
 
 from nova_perf_tuning.host.input.facts import reader
-from tests.benchmarks.interference import machine
+from tests.benchmarks.interference import machine, tuned
 
 #: The host has CPU 0, the guest owns CPU 1.
 HOST_CPU, GUEST_CPU = 0, 1
 EVERY_CPU: Final = frozenset((HOST_CPU, GUEST_CPU))
 _ALL_MASK, _HOST_MASK = "3", "1"
+SENDER_ADDRESS = "198.51.100.1"
 RPS_ADDRESS, NAPI_ADDRESS = "198.51.100.2", "203.0.113.2"
+#: Network namespace of the senders, the other ends of the veth pairs.
+SENDER: Final = "/run/netns/sender"
 _WORKQUEUE = pathlib.Path("/sys/devices/virtual/workqueue/cpumask")
 _RPS = pathlib.Path("/sys/class/net/rps1/queues/rx-0/rps_cpus")
 _THREADED = pathlib.Path("/sys/class/net/napi1/threaded")
@@ -44,12 +47,15 @@ def run(command: str) -> None:
 
 def make_devices(directory: str) -> None:
     """Make both veth pairs, and a file system whose work the kernel's unbound workers do."""
+    run("ip netns add sender")
     for name, address in (("rps", RPS_ADDRESS), ("napi", NAPI_ADDRESS)):
         peer = f"type veth peer name {name}1 address 02:00:00:00:00:01"
         run(f"ip link add {name}0 {peer}")
         run(f"ip address add {address}/24 dev {name}1")
-        for device in (f"{name}0", f"{name}1"):
-            run(f"ip link set {device} up")
+        run(f"ip link set {name}0 netns sender")
+        run(f"ip -n sender link set {name}0 up")
+        run(f"ip link set {name}1 up")
+    run(f"ip -n sender address add {SENDER_ADDRESS}/24 dev rps0")
     run("ethtool -K napi1 gro on")  # without it a veth has no NAPI of its own
     run("mount -t tmpfs tmpfs /mnt")
     run("truncate -s 64M /mnt/image")
@@ -73,16 +79,21 @@ class Placements:
     """The states of the host; each is entered from the default.
 
     :param guest: process of the guest, which is in libvirt's files; :param vcpu: its vCPU's thread.
-    :param irqbalance: the program, empty where there is none.
+    :param irqbalance: the program, :param tuned_root: root with TuneD; empty where there is none.
     :ivar notes: state -> what was done in it, for the results.
     """
 
-    def __init__(self, directory: str, guest: int, vcpu: int, irqbalance: str) -> None:
+    def __init__(
+        self, directory: str, guest: int, vcpu: int, irqbalance: str, tuned_root: str
+    ) -> None:
         self.directory, self.guest, self.vcpu = directory, guest, vcpu
         self.irqbalance = irqbalance
         self.interrupts = machine.interrupts()
         self.work_mask = _WORKQUEUE.read_text()
         self.daemon: subprocess.Popen[bytes] | None = None
+        self.tuned: tuned.Tuned | None = None
+        if tuned_root:
+            tuned.mount(tuned_root, str(GUEST_CPU))
         self.applied = False
         self.state = "default"
         self.notes: dict[str, list[str]] = {}
@@ -110,6 +121,8 @@ class Placements:
             self._start_irqbalance()
         elif state == "irqbalance_bans":
             self._start_irqbalance(IRQBALANCE_BANNED_CPULIST=str(GUEST_CPU))
+        elif state == "tuned":
+            self._start_tuned()
         elif state == "cpu0":
             _RPS.write_text(_HOST_MASK)
             _WORKQUEUE.write_text(_HOST_MASK)
@@ -124,6 +137,9 @@ class Placements:
             self.daemon = None
             moved = machine.put_interrupts_back(self.interrupts)
             self._note(f"irqbalance had moved {moved} interrupts")
+        if self.tuned is not None:
+            self._note(self.tuned.stop())
+            self.tuned = None
         if self.applied:
             self._command("restore")
             self.applied = False
@@ -164,6 +180,10 @@ class Placements:
         time.sleep(_IRQBALANCE_S)
         if self.daemon.poll() is not None:
             raise RuntimeError(f"irqbalance ended with {self.daemon.returncode}")
+
+    def _start_tuned(self) -> None:
+        self.tuned = tuned.Tuned(HOST_CPU)
+        self._note(self.tuned.wait())
 
     def _command(self, name: str, *options: str) -> None:
         """Run a command of ours as a process of its own, and note how many settings it wrote."""
