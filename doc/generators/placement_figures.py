@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of what host work on a guest's CPU costs: ``perf-placement TABLE``.
 
-TABLE is loss, memory, wait, arrived, work, tail or run.
+TABLE is loss, work, ranking or run. A table of loss or work has one part for each load, with the states in its rows.
 
 Figures come from data/placement.json, which ``python -m tests.benchmarks interference --output`` writes.
 """
 
-import collections
 import json
 import pathlib
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from code_reference import Generated, table, wrapped
@@ -26,12 +26,14 @@ STATES = {
     "default_applied": "apply from the default",
     "irqbalance": "irqbalance",
     "irqbalance_bans": "irqbalance without CPU 1",
+    "tuned": "TuneD",
     "cpu0": "all on CPU 0",
 }
 CHANNELS = {
     "idle": "none",
     "rps": "RPS",
     "rps_flood": "RPS, flooded",
+    "rps_tcp": "RPS, eight TCP streams",
     "napi": "threaded NAPI",
     "workqueue": "unbound work",
     "emulator_light": "emulator thread, a tenth",
@@ -42,6 +44,7 @@ CHANNELS = {
 WORK = {
     "rps": ("thousand packets", 1e3),
     "rps_flood": ("thousand packets", 1e3),
+    "rps_tcp": ("MB", 1e6),
     "napi": ("thousand packets", 1e3),
     "workqueue": ("MB", 1e6),
     "emulator_light": ("pieces of work", 1.0),
@@ -93,19 +96,45 @@ def work(row: Row) -> str:
         done = {row["channel"]: row["done_per_s"]}
     parts = []
     for channel, amount in done.items():
-        unit, divisor = WORK[channel]
-        parts.append(f"{amount / divisor:,.0f} {unit}")
+        parts.append(f"{amount / WORK[channel][1]:,.0f}")
     return ", ".join(parts)
 
 
-CELLS: Mapping[str, Callable[[Row], str]] = {
-    "loss": loss,
-    "memory": memory,
-    "wait": wait,
-    "arrived": arrived,
-    "work": work,
-    "tail": tail,
+#: Table -> its columns after that of the states.
+COLUMNS: Mapping[str, Mapping[str, Callable[[Row], str]]] = {
+    "loss": {"Loss, %": loss, "Loss in memory, %": memory, "Wait, %": wait},
+    "work": {"Done": work, "At CPU 1": arrived, "Times, ms": tail},
 }
+
+
+def simple_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a simple table, which reads well as text, too."""
+    widths = []
+    for column in zip(header, *rows, strict=True):
+        widths.append(max(len(cell) for cell in column))
+    rule = "  ".join("=" * width for width in widths)
+    lines = [rule]
+    for number, row in enumerate([header, *rows]):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        lines.append("  ".join(cells).rstrip())
+        if number == 0:
+            lines.append(rule)
+    return [*lines, rule, ""]
+
+
+def _merged(notes: Sequence[str]) -> list[tuple[str, int]]:
+    """Return notes that differ in numbers only as one with their ranges, and how often it was made."""
+    alike: dict[str, list[str]] = {}
+    for note in notes:
+        alike.setdefault(re.sub(r"\d+", "{}", note), []).append(note)
+    found = []
+    for text, members in alike.items():
+        ranges = []
+        for numbers in zip(*[re.findall(r"\d+", note) for note in members], strict=True):
+            low, high = min(map(int, numbers)), max(map(int, numbers))
+            ranges.append(str(low) if low == high else f"{low} to {high}")
+        found.append((text.format(*ranges), len(members)))
+    return found
 
 
 class Placement(Generated):
@@ -120,51 +149,80 @@ class Placement(Generated):
         results = json.loads(FILE.read_text(encoding="utf-8"))
         if name == "run":
             return self.run(results)
-        return self.table(results, CELLS[name])
+        if name == "ranking":
+            return self.ranking(results)
+        return self.table(results, name)
 
     @staticmethod
-    def table(results: Any, cell: Callable[[Row], str]) -> list[str]:
+    def table(results: Any, name: str) -> list[str]:
         rows = {(row["channel"], row["state"]): row for row in results["table"]}
-        measured = {state for _channel, state in rows}
-        states = [state for state in STATES if state in measured]
         lines = []
         for channel, title in CHANNELS.items():
-            cells = [title]
-            for state in states:
+            cells = []
+            for state, words in STATES.items():
                 row = rows.get((channel, state))
-                text = ""
                 if row is not None:
-                    text = cell(row)
-                cells.append(text)
-            if any(cells[1:]):
-                lines.append(cells)
-        if not lines:
+                    cells.append([words, *[cell(row) for cell in COLUMNS[name].values()]])
+            if not cells or (name == "work" and channel == "idle"):
+                continue
+            done = [channel] if channel in WORK else []
+            if channel == "all":
+                done = list(results["together"])
+            heading = f"*{title}*"
+            if name == "work":
+                units = ", ".join(WORK[load][0] for load in done)
+                heading = f"{heading}. Done: {units} a second"
+            lines += [*wrapped(f"{heading}:", "", ""), ""]
+            lines += simple_table(["State", *COLUMNS[name]], cells)
+        return lines
+
+    @staticmethod
+    def ranking(results: Any) -> list[str]:
+        rows = results.get("ranking", ())
+        if not rows:
             return [*wrapped("The run that is shown does not have these figures.", "", ""), ""]
-        widths = " ".join(["10"] * (len(states) + 1))
-        return table(["Load", *[STATES[state] for state in states]], lines, widths)
+        cells = []
+        for row in rows:
+            loads = [CHANNELS[load] for load, _times in sorted_by_times(row["loads"])]
+            shown = [with_interval(row, prefix) for prefix in ("worst_", "median_")]
+            cells.append([STATES[row["state"]], *shown, loads[0]])
+        header = ["State", "Worst load, %", "Median of the loads, %", "Most often the worst"]
+        return simple_table(header, cells)
 
     @staticmethod
     def run(results: Any) -> list[str]:
-        irqbalance = "no irqbalance"
-        if results["irqbalance"]:
-            irqbalance = results["irqbalance"]
+        programs = [results["irqbalance"] or "no irqbalance"]
+        if "tuned" in results:
+            programs.append(results["tuned"] or "no TuneD")
         text = (
             f"Measured on {results['created'][:10]} with Linux {results['kernel']}, "
-            f"{results['cpus']} CPUs ({results['cpu_model']}), {irqbalance}. "
+            f"{results['cpus']} CPUs ({results['cpu_model']}), {', '.join(programs)}. "
             f"{len(results['rounds'])} rounds of {results['window_s']:g} s in "
             f"{results['blocks']} blocks; {results['discarded']} were discarded because the "
             f"hypervisor took more than 2 % of a CPU."
         )
         lines = [*wrapped(text, "", ""), ""]
+        for row in results["table"]:
+            if (row["channel"], row["state"]) == ("rps_tcp", "misplaced"):
+                streams = (
+                    f"RPS dealt {row['cpu1_streams']:g} of the eight TCP streams to CPU 1 (median "
+                    f"of the blocks where it was misplaced)."
+                )
+                lines += [*wrapped(streams, "", ""), ""]
         for state in STATES:
-            for note, times in collections.Counter(results["notes"].get(state, ())).items():
+            for note, times in _merged(results["notes"].get(state, ())):
                 lines += wrapped(f"{STATES[state]}: {note} ({times} times)", "* ", "  ")
         return [*lines, "", *wrapped("Repeat it with this command:", "", ""), ""]
 
 
+def sorted_by_times(loads: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Return loads and how often each was the worst, the most frequent first."""
+    return sorted(loads.items(), key=lambda item: (-item[1], item[0]))
+
+
 #: Kind of a setting -> what a guest lost while one load worked, as found and after apply; channels of the file.
 MEASURED_CHANNELS = {
-    "rps": ("rps", "rps_flood"),
+    "rps": ("rps", "rps_flood", "rps_tcp"),
     "host_cpus": ("workqueue",),
     "thread_affinity": ("emulator", "napi"),
 }
@@ -199,7 +257,8 @@ class Measured(Generated):
         for kind in sorted(registry.kinds()):
             texts = []
             for channel in MEASURED_CHANNELS.get(kind, ()):
-                texts.append(self.channel(channel, rows))
+                if (channel, "applied") in rows:
+                    texts.append(self.channel(channel, rows))
             if MEASURED_OTHERWISE[kind]:
                 texts.append(MEASURED_OTHERWISE[kind])
             if not texts:
