@@ -120,6 +120,7 @@ def render(
         overview=fleet_overview,
         host_figures=host_figures,
         differences=text.arm_differences(environment),
+        host_states=text.host_states(environment),
         headline=headline,
         diagnosis=diagnosis.diagnose(results, judged),
         findings=diagnosis.guest_findings(results),

@@ -153,6 +153,15 @@ def _figure(estimate: statistics.Estimate | None, factor: float = 1.0) -> str:
     return number(estimate.value * factor)
 
 
+def host_states(environment: Environment) -> list[tuple[str, str]]:
+    """Return each arm with what the host did in it; none: arms do not differ in that."""
+    rows: list[tuple[str, str]] = []
+    for name, arm in environment.arms.items():
+        if arm.host_state:
+            rows.append((name, arm.host_state))
+    return rows
+
+
 def arm_differences(environment: Environment) -> list[tuple[str, str]]:
     """Return each guest arm with what it asked for that another did not; none: they are alike.
 

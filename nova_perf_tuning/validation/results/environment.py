@@ -56,6 +56,7 @@ class RecordedArm:
     :ivar notes, note_codes: what guests did not get of the request, and the code of each.
     :ivar virtualization: what a guest says that it runs on; empty: not read.
     :ivar picture: SVG of where everything could run while it was measured; empty: not read.
+    :ivar host_state: what the host did in this arm, where arms differ in that; empty: as always.
     :ivar shown: what is only shown.
     """
 
@@ -69,6 +70,7 @@ class RecordedArm:
     virtualization: str = ""
     xml: str = ""
     picture: str = ""
+    host_state: str = ""
     shown: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
 

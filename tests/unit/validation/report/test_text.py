@@ -264,6 +264,17 @@ class DifferencesTest(testcase.TestCase):
         self.assertEqual("perf:iothreads=1", rows["tuned"])
         self.assertEqual([], self.rows(one={}, two={}))
 
+    def test_what_the_host_did_is_said_where_arms_differ_in_that(self):
+        results = samples.results({"untuned": 0.5, "tuned": 0.6})
+        self.assertEqual([], text.host_states(results.environment))
+        arms = {"untuned": {"host_state": "as <found>"}, "tuned": {"host_state": "after apply"}}
+        results.environment.arms = samples.of([], arms=arms).environment.arms
+        rows = text.host_states(results.environment)
+        self.assertEqual([("untuned", "as <found>"), ("tuned", "after apply")], rows)
+        shown = report.render(results, summary.summarise(results), [])
+        self.assertIn("as &lt;found&gt;", shown)
+        self.assertNotIn("Nothing was requested", shown)
+
     def test_the_report_begins_with_it(self):
         arms = {"untuned": {"request": {}}, "tuned": {"request": {"perf:iothreads": "1"}}}
         results = samples.results({"host": 1.0, "untuned": 0.5, "tuned": 0.6})
