@@ -41,13 +41,6 @@ class OptionsTest(testcase.TestCase):
 
     def test_wrong_options_are_refused_in_both_places(self):
         for place in ("--cloud", "--local"):
-            self.refused(
-                "there is no profile 'nosuch'; profiles are ai balanced ",
-                place,
-                "--profile",
-                "nosuch",
-            )
-            self.refused("there is no profile '../storage'", place, "--profile", "../storage")
             self.refused("--output needs a directory", place, "--output")
             self.refused("--time-limit '15x': give 20s or more", place, "--time-limit", "15x")
             self.refused("--time-limit '19': give 20s or more", place, "--time-limit", "19")
@@ -56,8 +49,15 @@ class OptionsTest(testcase.TestCase):
     def test_of_the_cloud(self):
         self.refused("--blocks '0': give a number from 1", "--blocks", "0")
         self.refused("--slot-time '4s': give 5s or more", "--slot-time", "4s")
+        self.refused(
+            "there is no profile 'nosuch'; profiles are ai balanced ", "--profile", "nosuch"
+        )
+        self.refused("there is no profile '../storage'", "--profile", "../storage")
+
+    def test_without_a_cloud(self):
         self.refused("unknown option --blocks", "--local", "--blocks", "4")
-        self.refused("--boots '0': give a number from 1 to 99", "--local", "--boots", "0")
+        self.refused("unknown option --profile", "--local", "--profile", "balanced")
+        self.refused("--boots '1': give a number from 2 to 99", "--local", "--boots", "1")
         self.refused("--boots needs a number", "--local", "--boots")
 
 
