@@ -38,12 +38,14 @@ _DOMAIN = """<domstatus state='running' pid='{pid}'><domain type='kvm' id='1'><n
 class Window(NamedTuple):
     """What was done in one window.
 
-    :ivar events: a second of the time that other programs left to the guest.
+    :ivar events, memory_events: that calculate, and that use memory, each a second of their own
+        time, without what other programs took of it.
     :ivar other: share of the guest's CPU that other programs and the hypervisor took.
     :ivar conditions: as of :mod:`nova_perf_tuning.validation.measure.host_environment`.
     """
 
     events: float
+    memory_events: float
     p999_ms: float
     packets: float
     seconds: float
@@ -148,11 +150,11 @@ class Host:
         conditions = host_environment.conditions(seen, host_environment.look())
         if with_load:
             self._load.say("rest")
-        # Events of both kinds take turns, so that there are as many of either.
-        each = 1 / (1 / done["events_per_s"] + 1 / done["memory_events_per_s"])
-        left = max(seconds - lost, _STEP_S)
+        # What others took is spread over events of both kinds.
+        stretched = seconds / max(seconds - lost, _STEP_S)
         return Window(
-            events=2 * each * seconds / left,
+            events=done["events_per_s"] * stretched,
+            memory_events=done["memory_events_per_s"] * stretched,
             p999_ms=done["p999_ms"],
             packets=packets,
             seconds=seconds,

@@ -44,6 +44,7 @@ ARMS: Final[Mapping[str, str]] = {
 #: Metric, unit, better way, and field of a window; the first is judged.
 _FIGURES: Final[Sequence[tuple[str, str, model.Better, str]]] = (
     ("events", "events/s", "higher", "events"),
+    ("memory_events", "events/s", "higher", "memory_events"),
     ("p999", "ms", "lower", "p999_ms"),
     ("packets", "packets/s", "higher", "packets"),
 )
@@ -70,7 +71,7 @@ class Story:
         environment.ended = Ended.COMPLETE
         environment.arms = {name: RecordedArm(host_state=state) for name, state in ARMS.items()}
         summary = (
-            f"a thread that is always busy on CPU {guest_cpu} stands for a vCPU; its events per second"
+            f"a thread that is always busy on CPU {guest_cpu} stands for a vCPU; its events that calculate, per second"
             " of the time that other programs left to it"
         )
         environment.benchmarks = {BENCHMARK: RecordedBenchmark(BENCHMARK, summary)}
