@@ -21,7 +21,6 @@ from tests.benchmarks.interference import inside, placements
 HOST_CPU: Final = 0
 #: UDP port, ns from one burst to the next, frames of a burst: as many as the host's CPU can send.
 _FLOOD: Final = ("4002", "0", "32")
-_PEER: Final = "type veth peer name rps1 address 02:00:00:00:00:01"
 _RPS: Final = pathlib.Path("/sys/class/net/rps1/queues/rx-0/rps_cpus")
 #: Seconds of a window, and from the begin of the load to it.
 WINDOW_S, SETTLE_S = 0.4, 0.05
@@ -69,17 +68,14 @@ class Host:
         self.directory, self.guest_cpu, self._end = directory, guest_cpu, end
         self._applied = False
         self._ksoftirqd = _thread_of_kernel(f"ksoftirqd/{guest_cpu}")
-        placements.run(f"ip link add rps0 {_PEER}")
-        placements.run(f"ip address add {placements.RPS_ADDRESS}/24 dev rps1")
-        for device in ("rps0", "rps1"):
-            placements.run(f"ip link set {device} up")
+        placements.run(f"ip netns add {placements.SENDERS}")
+        placements.make_pair("rps", placements.RPS_ADDRESS)
         _RPS.write_text(_mask((HOST_CPU, guest_cpu)))
         self._guest = inside.Part(f"{directory}/{inside.GUEST_PROGRAM}", "guest", str(guest_cpu))
         self._pid = self._guest.process.pid
         self._vcpu = int(self._guest.first_line[1])
-        self._load = inside.Part(
-            f"{directory}/{inside.PROGRAM}", "packets", "rps0", placements.RPS_ADDRESS, *_FLOOD
-        )
+        flood = ("packets", placements.SENDER, "rps0", placements.RPS_ADDRESS, *_FLOOD)
+        self._load = inside.Part(f"{directory}/{inside.PROGRAM}", *flood)
         running = pathlib.Path("/run/libvirt/qemu")
         running.mkdir(parents=True, exist_ok=True)
         (running / "guest.xml").write_text(_DOMAIN.format(pid=self._pid, cpu=guest_cpu))
@@ -94,7 +90,8 @@ class Host:
         finally:
             self._load.stop()
             self._guest.stop()
-            placements.run("ip link delete rps0")
+            placements.run("ip link delete rps1")
+            placements.run(f"ip netns delete {placements.SENDERS}")
 
     def plan(self, picture: str = "") -> str:
         """Return what ``nova-perf plan`` prints; :param picture: file for its SVG."""

@@ -23,7 +23,8 @@ _ALL_MASK, _HOST_MASK = "3", "1"
 SENDER_ADDRESS = "198.51.100.1"
 RPS_ADDRESS, NAPI_ADDRESS = "198.51.100.2", "203.0.113.2"
 #: Network namespace of the senders, the other ends of the veth pairs.
-SENDER: Final = "/run/netns/sender"
+SENDERS: Final = "sender"
+SENDER: Final = f"/run/netns/{SENDERS}"
 _WORKQUEUE = pathlib.Path("/sys/devices/virtual/workqueue/cpumask")
 _RPS = pathlib.Path("/sys/class/net/rps1/queues/rx-0/rps_cpus")
 _THREADED = pathlib.Path("/sys/class/net/napi1/threaded")
@@ -45,17 +46,21 @@ def run(command: str) -> None:
     subprocess.run(command.split(), check=True, stdout=subprocess.PIPE)
 
 
+def make_pair(name: str, address: str) -> None:
+    """Make a veth pair: NAME1 here, with the address, and NAME0 in the senders' namespace."""
+    run(f"ip link add {name}0 type veth peer name {name}1 address 02:00:00:00:00:01")
+    run(f"ip address add {address}/24 dev {name}1")
+    run(f"ip link set {name}0 netns {SENDERS}")
+    run(f"ip -n {SENDERS} link set {name}0 up")
+    run(f"ip link set {name}1 up")
+
+
 def make_devices(directory: str) -> None:
     """Make both veth pairs, and a file system whose work the kernel's unbound workers do."""
-    run("ip netns add sender")
-    for name, address in (("rps", RPS_ADDRESS), ("napi", NAPI_ADDRESS)):
-        peer = f"type veth peer name {name}1 address 02:00:00:00:00:01"
-        run(f"ip link add {name}0 {peer}")
-        run(f"ip address add {address}/24 dev {name}1")
-        run(f"ip link set {name}0 netns sender")
-        run(f"ip -n sender link set {name}0 up")
-        run(f"ip link set {name}1 up")
-    run(f"ip -n sender address add {SENDER_ADDRESS}/24 dev rps0")
+    run(f"ip netns add {SENDERS}")
+    make_pair("rps", RPS_ADDRESS)
+    make_pair("napi", NAPI_ADDRESS)
+    run(f"ip -n {SENDERS} address add {SENDER_ADDRESS}/24 dev rps0")
     run("ethtool -K napi1 gro on")  # without it a veth has no NAPI of its own
     run("mount -t tmpfs tmpfs /mnt")
     run("truncate -s 64M /mnt/image")
