@@ -313,7 +313,8 @@ def grub_args(host: Host) -> str:
         if cpus:
             lines.append(f"# not as in nova.conf: {cpulist.named(cpus)}, {why}")
     owned = cpulist.format(isolated)
-    rest = cpulist.format(host.present - isolated - partitions)
+    # A set of the operator's stays whole; of all others those that run now take interrupts.
+    rest = cpulist.format((host.sets.online | shared) - isolated - partitions)
     lines += [
         "# Isolated CPUs are for pinned guests and PMD threads: floating threads pile up on one "
         "of them.",

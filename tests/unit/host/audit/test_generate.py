@@ -69,6 +69,22 @@ class OfflineTest(testcase.TestCase):
                 self.assertIn(f"isolcpus=managed_irq,domain,{hosts.DEDICATED} ", text)
                 self.assertNotIn("partition", text)
 
+    def test_irqaffinity_names_cpus_that_run(self) -> None:
+        """All others are those that are online; what the operator shares stays, offline or not."""
+        for conf, online, expected in (
+            ("cpu_dedicated_set = 2-3,10-11\n", "0-5,8-11", "0-1,4-5,8-9"),
+            ("cpu_dedicated_set = 2-3,10-11\ncpu_shared_set = 0,6\n", "0-5,8-11", "0-1,4-6,8-9"),
+        ):
+            changes = {
+                _NOVA: f"[compute]\n{conf}",
+                f"{_CPU}/online": f"{online}\n",
+                f"{_CPU}/isolated": "\n",
+                "proc/5000": None,
+            }
+            view = hosts.view(hosts.changed(hosts.good(), changes))
+            (line,) = lines(generate.grub_args(view), "isolcpus=")
+            self.assertEqual(f"irqaffinity={expected}", line.split()[1])
+
     def test_sets_that_are_kept_are_not_called_changed(self) -> None:
         conf = hosts.NOVA_CONF.replace("[compute]", "[DEFAULT]\nreserved_host_cpus = 2\n[compute]")
         text = generate.nova_conf(hosts.view(self.host(**{_NOVA: conf})))
