@@ -541,8 +541,14 @@ class IsolatedHalfCores(HostRule):
         cores = cpulist.union(torn) & host.sets.online
         half, other = cores & isolated, cores - isolated
         remedy = f"take {cpulist.format(half)} out of isolcpus= or the isolated partition"
+        shared = cores & (host.shared or frozenset())
         if 0 not in other and host.sets.housekeeping - other:
-            remedy = f"isolate {cpulist.format(other)} as well, or {remedy}"
+            more = f"isolate {cpulist.format(other)} as well"
+            if shared & other:  # isolated shared CPUs are a finding of shared-set-isolated
+                first = f"take {cpulist.format(shared)} out of cpu_shared_set"
+                remedy = f"{remedy}; or {first}, and {more}"
+            else:
+                remedy = f"{more}, or {remedy}"
         yield self.finding(
             isolation(host),
             f"{cpulist.named(half)} are isolated, and the other threads of their {counted(len(torn), 'core')} "

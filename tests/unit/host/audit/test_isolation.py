@@ -264,6 +264,20 @@ class HalfCoresTest(testcase.TestCase):
                 self.assertEqual(remedy, finding.remedy)
                 self.assertEqual(rules.Level.WARNING, finding.level)
 
+    def test_shared_cpus_are_not_to_be_isolated(self) -> None:
+        nova = {_NOVA: "[compute]\ncpu_shared_set = 0-3,8-11\n", "proc/5000": None}
+        take = "out of isolcpus= or the isolated partition"
+        both = (
+            f"take 2-3 {take}; or take 2-3,10-11 out of cpu_shared_set, and isolate 10-11 as well"
+        )
+        for isolated, remedy in (
+            ("2-3", both),
+            ("4-5", f"isolate 12-13 as well, or take 4-5 {take}"),
+        ):
+            with self.subTest(isolated):
+                (finding,) = self.judge({**nova, f"{_CPU}/isolated": f"{isolated}\n"})
+                self.assertEqual(remedy, finding.remedy)
+
     def test_whole_cores_and_threads_that_are_off(self) -> None:
         self.assertEqual([], self.judge({f"{_CPU}/isolated": "2-3,10-11\n"}))
         off = {_NOVA: None, f"{_CPU}/online": "0-7,9\n", f"{_CPU}/isolated": "2-3\n"}
