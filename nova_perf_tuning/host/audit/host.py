@@ -304,6 +304,18 @@ class Host:
             sources=sources,
         )
 
+    @functools.cached_property
+    def cpus_beside_nova(self) -> frozenset[int]:
+        """The CPUs that guests own which Nova has not made, and that Nova gives to nobody."""
+        beside: frozenset[int] = frozenset()
+        novas = (self.dedicated or frozenset()) | (self.shared or frozenset())
+        for domain in self.facts.domains:
+            if domain.specs.of_nova:
+                novas |= owners.owned_cpus(domain)
+            else:
+                beside |= owners.owned_cpus(domain)
+        return beside - novas
+
     @property
     def nova_path(self) -> str:
         """The nova.conf that is judged, as evidence for an option that is not in it."""

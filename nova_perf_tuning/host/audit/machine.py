@@ -540,9 +540,13 @@ class HostCpus(HostRule):
         bare = host.nodes_of(host.sets.dedicated) - host.nodes_of(own)
         if bare and own:
             nodes = cpulist.named(bare, "node")
+            owned: set[int] = set()
+            for node in bare:
+                owned |= host.cpus_by_node.get(node, frozenset()) & host.sets.dedicated
             yield self.finding(
                 evidence,
                 f"CPUs of {nodes} are for guests, and the host has none there: what serves them runs elsewhere",
+                level=Level.INFO if owned <= host.cpus_beside_nova else None,
             )
         need(host.nodes_of(online), "the kernel gives no NUMA nodes", NoDataError)
         known(host.dedicated, "no [compute] cpu_dedicated_set")

@@ -316,6 +316,7 @@ class _ThreadsOnDedicated(HostRule):
                 f"{self.threads} of {thread.guest} may run on {cpulist.named(both)}, which vCPUs or polling "
                 f"programs own{more}",
                 subject=thread.guest,
+                level=Level.INFO if both <= host.cpus_beside_nova else None,
             )
 
 

@@ -18,7 +18,7 @@ _FOUND = {
     ],
     "182": [("warning", "nic-irq-one-cpu", "all 4 queues served by CPU 6")],
     "192": [("info", "guest-topology", "vCPUs 0-1", "4 more cores")],
-    "194": [("warning", "emulator-on-dedicated", "emulator or I/O threads", "on CPUs 8-15")],
+    "194": [("info", "emulator-on-dedicated", "emulator or I/O threads", "on CPUs 8-15")],
     "195": [
         ("info", "guest-pins", "pinned to node 1, its vCPUs on node 0", "cpuset='8-9'", "'10'"),
         ("info", "guest-idle-iothreads", "2, 3, 4"),

@@ -11,7 +11,7 @@ _BATCH = Batch("batch8", cpus={}, channels={"228": ("eno1", _ONE_TO_SEND)})
 _FOUND = {
     "211": [("info", "nic-irq-one-cpu", "share CPUs 5,7")],
     "213": [("warning", "nic-irq-on-dedicated", "4 interrupts of enp16s0f1", "on CPUs 3-4")],
-    "218": [("warning", "emulator-on-dedicated", "may run on CPUs 6-7")],
+    "218": [("info", "emulator-on-dedicated", "may run on CPUs 6-7")],
     "226": [("warning", "nohz-full-mismatch", "nohz_full= asks for CPU 0")],
     "227": [
         ("info", "ovs-pmd-configuration", "on node 1, for which dpdk-socket-mem", "FF00000000")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Guests that float, migrate and outgrow a node: who is named, and who is not."""
 
+import re
+
 from nova_perf_tuning import rules
 from tests.support import audit_cases, owners, testcase
 from tests.support import audit_hosts as hosts
@@ -118,6 +120,40 @@ class HostCpusTest(testcase.TestCase):
         ):
             with self.subTest(name):
                 self.assertEqual(expected, found)
+
+
+class PlainGuestsTest(testcase.TestCase):
+    """Guests that Nova has not made may share their CPUs with their own threads: a hint."""
+
+    def judge(self, rule: str, xml: str, conf: str = "") -> list[str]:
+        tree: dict[str, str | None] = {**_OTHERS, _GUEST: None, "proc/5000": None, _NOVA: None}
+        tree |= {f"{_CPU}/isolated": "\n", f"{_CPU}/nohz_full": "\n"}
+        tree["run/libvirt/qemu/instance-1.pid"] = None
+        tree["etc/libvirt/qemu/instance-1.xml"] = xml
+        if conf:
+            tree[_NOVA] = f"[compute]\ncpu_dedicated_set = {conf}\n"
+        return levels(audit_cases.judge(rule, tree))
+
+    def test_whose_cpus_they_disturb(self) -> None:
+        novas = hosts.domain(vcpus=2).replace(
+            "emulatorpin cpuset='0-1,8-9'", "emulatorpin cpuset='2'"
+        )
+        plain = re.sub("<metadata>.*</metadata>", "", novas)
+        for name, found, expected in (
+            ("Nova's", self.judge("emulator-on-dedicated", novas), ["warning"]),
+            ("its own", self.judge("emulator-on-dedicated", plain), ["info"]),
+            ("of Nova's set", self.judge("emulator-on-dedicated", plain, "2-3"), ["warning"]),
+            ("others of Nova's set", self.judge("emulator-on-dedicated", plain, "6-7"), ["info"]),
+        ):
+            with self.subTest(name):
+                self.assertEqual(expected, found)
+
+    def test_a_node_that_they_own(self) -> None:
+        novas = hosts.domain(vcpus=8, pins=("4", "5", "6", "7", "12", "13", "14", "15"))
+        plain = re.sub("<metadata>.*</metadata>", "", novas)
+        self.assertEqual(["warning"], self.judge("host-cpus-few", novas))
+        self.assertEqual(["info"], self.judge("host-cpus-few", plain))
+        self.assertEqual(["warning"], self.judge("host-cpus-few", plain, "4-7,12-15"))
 
 
 class FreeCpusTest(testcase.TestCase):
