@@ -42,7 +42,7 @@ _FOUND = {
     ],
     "137": [
         (
-            "warning",
+            "info",
             "emulator-on-dedicated",
             "CPUs 80-119",
             "CPUs 144-159 of node 1 are nobody's",

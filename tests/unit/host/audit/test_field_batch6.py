@@ -39,7 +39,7 @@ _FOUND = {
     ],
     "165": [
         (
-            "warning",
+            "info",
             "emulator-on-dedicated",
             "guest-1 may run on CPUs 4-7,20-23",
             "no <emulatorpin>",
