@@ -297,6 +297,8 @@ class BootIrqAffinity(HostRule):
         if "irqbalance" not in host.programs:
             return False
         environment = IrqbalanceEnvironment.read(host)
+        if environment.unread and not environment.banning:
+            return True
         banned = host.sets.quiet
         if environment.banning:
             banned = environment.banned

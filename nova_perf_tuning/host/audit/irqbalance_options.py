@@ -3,19 +3,16 @@
 
 import dataclasses
 import re
-import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.audit.host import Host
+from nova_perf_tuning.host.input.facts import irqbalance_unit
 from nova_perf_tuning.host.kinds import irqbalance
 from nova_perf_tuning.host.plan import vectors
 
 _ONLINE: Final = "sys/devices/system/cpu/online"
-_FILES: Final = ("etc/default/irqbalance", "etc/sysconfig/irqbalance")
-#: Drop-ins of its unit; what a file of variables says goes before their Environment= (systemd.exec(5)).
-_DROP_INS: Final = "etc/systemd/system/irqbalance.service.d"
 #: irqbalance looks at the mask first, as long as it knows it (before 1.8 it knows no list).
 _BANNED_CPUS: Final = ("IRQBALANCE_BANNED_CPUS", "IRQBALANCE_BANNED_CPULIST")
 #: Options that ban one interrupt each, and its number.
@@ -35,40 +32,40 @@ _SHORT_WITH_VALUE: Final = "pimclste"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IrqbalanceEnvironment:
-    """The file from which irqbalance's service gets its options, or the drop-in that bans CPUs.
+    """What irqbalance's service gets as variables: of its unit, and of the files that the unit names.
 
+    :ivar path: the file that bans CPUs, else the last that has any variable, below the root.
     :ivar options: variable -> text, without quotes.
-    :ivar exported: a line ``export IRQBALANCE_BANNED_...``, which systemd passes over; None: none.
+    :ivar exported: variables that ban CPUs in lines ``export NAME=text`` of a file, which are not in force.
     :ivar found: whether the file is there.
+    :ivar unread: files that the unit names and that are unknown.
     """
 
     path: str
     options: Mapping[str, str]
-    exported: str | None
+    exported: Mapping[str, str]
     found: bool
+    unread: Sequence[str] = ()
 
     @classmethod
     def read(cls, host: Host) -> "IrqbalanceEnvironment":
-        """Return the first of the files that is there, the first of their names without any."""
-        path, content, found = _FILES[0], "", False
-        for each in _FILES:
-            text = host.content(each)
-            if text is not None:
-                path, content, found = each, text, True
-                break
-        in_file: dict[str, str] = {}
-        exported = None
-        for line in content.splitlines():
-            line = line.strip()
-            key, equals, value = line.partition("=")
-            if equals and key.isidentifier():
-                in_file[key] = value.strip().strip("\"'")
-            if exported is None and re.match(r"export\s+IRQBALANCE_BANNED_CPU", line):
-                exported = line
-        options, drop_in = _of_drop_ins(host)
-        if drop_in and not any(in_file.get(name) for name in _BANNED_CPUS):
-            path, found = drop_in, True
-        return cls(path, options | in_file, exported, found)
+        """Return the variables of a host's service."""
+        unit = irqbalance_unit.read(host.root)
+        options = dict(unit.variables)
+        exported: dict[str, str] = {}
+        path = ""
+        if any(options.get(name) for name in _BANNED_CPUS):
+            path = unit.set_in
+        for file in unit.files:
+            options |= file.variables
+            lost = {key: text for key, text in file.exported.items() if key in _BANNED_CPUS}
+            exported |= lost
+            if lost or any(file.variables.get(name) for name in _BANNED_CPUS):
+                path = file.path
+        if not path and unit.files:
+            path = unit.files[-1].path
+        usual = path or unit.set_in or irqbalance_unit.USUAL_FILES[0]
+        return cls(usual, options, exported, bool(unit.files or unit.set_in), unit.unread)
 
     @property
     def banning(self) -> str:
@@ -84,12 +81,17 @@ class IrqbalanceEnvironment:
 
         Both forms: cputree.c, setup_banned_cpus().
         """
-        text = self.options.get(self.banning, "")
-        if self.banning != "IRQBALANCE_BANNED_CPUS":
-            return cpulist.find(text) or frozenset()
-        if not cpulist.is_mask(text):
+        return _cpus(self.banning, self.options.get(self.banning, ""))
+
+    @property
+    def banned_in_vain(self) -> frozenset[int]:
+        """The CPUs that lines with ``export`` would ban, where no other variable bans any; else none."""
+        if self.banning:
             return frozenset()
-        return cpulist.parse_mask(text)
+        cpus: frozenset[int] = frozenset()
+        for name, text in self.exported.items():
+            cpus |= _cpus(name, text)
+        return cpus
 
     def says(self, host: Host) -> str:
         """Return in words which CPUs are banned, and which online ones are left."""
@@ -101,6 +103,9 @@ class IrqbalanceEnvironment:
             alone.append(f"interrupts of {', '.join(modules)}")
         interrupts = f", and leaves {' and '.join(alone)} alone" if alone else ""
         banned = self.banned
+        if self.banned_in_vain:
+            cpus = cpulist.named(self.banned_in_vain)
+            return f"/{self.path} bans no CPU: systemd ignores its line with export, for {cpus}{interrupts}"
         if not banned:
             return f"/{self.path} bans no CPU{interrupts}"
         bans = f"{self.banning} bans {cpulist.named(banned)}"
@@ -149,8 +154,8 @@ class IrqbalanceEnvironment:
     @property
     def shown(self) -> str:
         """The texts of the file that matter, as evidence."""
-        if self.exported:
-            return self.exported
+        if self.exported and not self.banning:
+            return "; ".join(f"export {key}={text}" for key, text in self.exported.items())
         return " ".join(f"{key}={value}" for key, value in self.options.items()) or "no bans"
 
     def leaves_interrupts_alone(self, host: Host) -> bool:
@@ -161,35 +166,13 @@ class IrqbalanceEnvironment:
         return _bans_interrupts(host, self.arguments)
 
 
-def _of_drop_ins(host: Host) -> tuple[dict[str, str], str]:
-    """Return the variables of Environment= in the unit's drop-ins, and the last drop-in that has one.
-
-    An empty Environment= takes those before it away.
-    """
-    variables: dict[str, str] = {}
-    last = ""
-    for name in host.names(_DROP_INS):
-        path = f"{_DROP_INS}/{name}"
-        for line in (host.content(path) or "").splitlines():
-            key, _, text = line.partition("=")
-            if not name.endswith(".conf") or key.strip() != "Environment":
-                continue
-            if not text.strip():
-                variables.clear()
-            for word in _words(text):
-                variable, equals, value = word.partition("=")
-                if equals:
-                    variables[variable] = value
-                    last = path
-    return variables, last if variables else ""
-
-
-def _words(text: str) -> list[str]:
-    """Return the words of a setting of systemd; of one with an open quote as they stand."""
-    try:
-        return shlex.split(text)
-    except ValueError:
-        return text.split()
+def _cpus(name: str, text: str) -> frozenset[int]:
+    """Return the CPUs that a variable with this text bans."""
+    if name != "IRQBALANCE_BANNED_CPUS":
+        return cpulist.find(text) or frozenset()
+    if not cpulist.is_mask(text):
+        return frozenset()
+    return cpulist.parse_mask(text)
 
 
 def _options(arguments: str) -> list[tuple[str, str]]:

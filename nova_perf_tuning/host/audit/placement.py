@@ -508,6 +508,9 @@ class Irqbalance(HostRule):
         if running is not None:
             evidence.insert(0, (f"/proc/{running}/comm", "irqbalance"))
             condition = ""
+        if fault is None and environment.unread and not environment.banning:
+            unread = named(environment.unread)
+            need(False, f"irqbalance's unit takes variables from {unread}, not read", NoDataError)
         fault = fault or self._fault(host, environment, taken)
         if fault is not None:
             why, level, remedy = fault
@@ -521,9 +524,17 @@ class Irqbalance(HostRule):
     def _in_vain(
         self, host: Host, environment: IrqbalanceEnvironment, taken: frozenset[int]
     ) -> "_Fault | None":
-        """Return that a ban names no CPU, or all of them where none is to be spared: nobody means that."""
+        """Return that a ban is not in force, or names no CPU, or all where none is to be spared: nobody means that."""
         name = environment.banning
         banned = environment.banned
+        lost = environment.banned_in_vain
+        if lost:
+            why = f"systemd ignores a line with export, so that the ban of {cpulist.named(lost)} is not in force"
+            level = Level.INFO
+            if host.runs_guests or not lost <= host.sets.quiet:  # isolated ones it bans by itself
+                level = Level.WARNING
+            remedy = f"take the word export out of /{environment.path}, then systemctl restart irqbalance"
+            return why, level, remedy
         if name and not banned:
             form = "list of CPUs"
             if name == "IRQBALANCE_BANNED_CPUS":
@@ -571,8 +582,8 @@ class Irqbalance(HostRule):
             )
             return why, None, _ban(host, name, taken | banned)
         why = "irqbalance runs without a ban: what is placed by hand is moved again within ten seconds"
-        if environment.exported:
-            why = f"systemd passes over lines with export: {why}"
+        if environment.exported:  # and it is no list
+            why = f"systemd ignores lines with export: {why}"
         return why, None, ""
 
 

@@ -28,6 +28,7 @@ from nova_perf_tuning.host.input.facts import (
     devices,
     ethtool,
     guests,
+    irqbalance_unit,
     napi,
     reader,
     services,
@@ -171,6 +172,7 @@ def collect(root: Root) -> Tree:
     if _needs_counts(facts):
         tree.copy("proc/interrupts", limit=_COUNTS_LIMIT)
     _add_texts(tree)
+    _add_irqbalance(tree)
     _add_writers(tree)
     _add_tasks(tree, facts)
     if facts.namespaces is not None:
@@ -244,11 +246,6 @@ def _add_texts(tree: Tree) -> None:
         tree.copy(f"{directory}/*.xml", redacted, parsing.MAX_BYTES)
     for path in (*itertools.chain.from_iterable(novaconf.PLACES), *novaconf.NEUTRON_FILES):
         tree.copy(path, novaconf.recorded)
-    for path in ("etc/default/irqbalance", "etc/sysconfig/irqbalance"):
-        tree.copy(
-            path,
-            _lines("IRQBALANCE_BANNED_CPULIST IRQBALANCE_BANNED_CPUS IRQBALANCE_ARGS OPTIONS"),
-        )
     tree.copy("etc/tuned/active_profile")
     for profile in services.PARTITIONING:
         tree.copy(f"etc/tuned/{profile}-variables.conf", _lines("isolated_cores no_balance_cores"))
@@ -269,6 +266,15 @@ def _add_texts(tree: Tree) -> None:
             tree.entries[f"{directory}/{name}"] = f"{program}\n".encode()
         elif directory == "proc/1":  # the first says that programs were looked for
             tree.entries[f"{directory}/{name}"] = b"init\n"
+
+
+def _add_irqbalance(tree: Tree) -> None:
+    """Add the unit of irqbalance, and the files that it takes variables from."""
+    for path in irqbalance_unit.unit_files(tree.root):
+        tree.copy(path, irqbalance_unit.recorded_unit)
+    variables = [file.path for file in irqbalance_unit.read(tree.root).files]
+    for path in (*irqbalance_unit.USUAL_FILES, *variables):
+        tree.copy(path, irqbalance_unit.recorded_file)
 
 
 def _add_writers(tree: Tree) -> None:

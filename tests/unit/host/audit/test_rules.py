@@ -32,6 +32,9 @@ def ids(tree: hosts.Tree, **options: object) -> set[str]:
     }
 
 
+_UNIT = "systemd/system/irqbalance.service"
+
+
 class TableTest(testcase.TestCase):
     def test_every_rule_has_a_case_and_its_texts(self) -> None:
         self.assertEqual({rule.id for rule in runner.load()}, set(audit_cases.CASES))
@@ -494,6 +497,85 @@ class CautionTest(testcase.TestCase):
                     shown = dict(report.held["irqbalance-unaware"])
                     paths = [f"/{path}" for path in texts if path.endswith(".conf")]
                     self.assertIn(max(shown), paths)
+
+    def test_files_that_the_unit_of_irqbalance_names(self) -> None:
+        """systemd.unit(5): /etc before /usr/lib; systemd.exec(5): the last file counts, empty takes all away."""
+        vendor, own = f"usr/lib/{_UNIT}", f"etc/{_UNIT}"
+        ban = f"IRQBALANCE_BANNED_CPULIST={hosts.DEDICATED}\n"
+        usual, other = "etc/default/irqbalance", "etc/irqbalance.env"
+        file = "[Service]\nEnvironmentFile="
+        for name, texts, level in (
+            ("named", {vendor: f"{file}-/{other}\n", other: ban}, ""),
+            ("of a drop-in", {f"{vendor}.d/a.conf": f"{file}/{other}\n", other: ban}, ""),
+            ("a wildcard", {vendor: f"{file}-/etc/irqbalance*\n", other: ban}, ""),
+            ("not the usual one", {vendor: f"{file}-/{other}\n", usual: ban}, "warning"),
+            (
+                "the higher unit",
+                {vendor: f"{file}/{other}\n", own: "[Service]\n", other: ban},
+                "warning",
+            ),
+            (
+                "a hidden drop-in",
+                {f"{vendor}.d/a.conf": f"{file}/{other}\n", f"{own}.d/a.conf": "\n", other: ban},
+                "warning",
+            ),
+            (
+                "the last file",
+                {
+                    vendor: f"{file}/{usual}\nEnvironmentFile=/{other}\n",
+                    usual: ban[:-4],
+                    other: ban,
+                },
+                "",
+            ),
+            (
+                "taken away",
+                {vendor: f"{file}/{other}\n", f"{own}.d/a.conf": f"{file}\n", other: ban},
+                "warning",
+            ),
+            (
+                "before Environment=",
+                {vendor: f"{file}/{other}\nEnvironment={ban}", other: ban[:-4]},
+                "warning",
+            ),
+            ("optional", {vendor: f"{file}-/{other}\n"}, "warning"),
+            ("not in the record", {vendor: f"{file}/{other}\n"}, "unknown"),
+            ("elsewhere", {vendor: f"{file}-/home/x.env\n", "home/x.env": ban}, "unknown"),
+            (
+                "out of /etc",
+                {vendor: f"{file}-/etc/../home/x.env\n", "home/x.env": ban},
+                "unknown",
+            ),
+        ):
+            with self.subTest(name):
+                tree = {"proc/300/comm": "irqbalance\n", **texts}
+                report = audit_cases.judge("irqbalance-unaware", tree)
+                found = [finding.level.value for finding in report.findings]
+                found += ["unknown" for _lack in report.unknown]
+                self.assertEqual([level] if level else [], found)
+
+    def test_exported_bans_of_irqbalance_are_not_in_force(self) -> None:
+        line = "export IRQBALANCE_BANNED_CPUS=0000cccc\n"
+        running = {"proc/300/comm": "irqbalance\n", "etc/default/irqbalance": line}
+        (finding,) = audit_cases.judge("irqbalance-unaware", running).findings
+        self.assertIn(f"the ban of CPUs {hosts.DEDICATED} is not in force", finding.why)
+        self.assertIn("take the word export out of /etc/default/irqbalance", finding.remedy)
+        # Without guests: irqbalance bans isolated CPUs by itself, others only by the variable.
+        bare = dict.fromkeys(
+            ("etc/nova", "etc/neutron", "run/libvirt", "etc/libvirt", "proc/5000")
+        )
+        for mask, level in (("0000cccc", "info"), ("0000ccce", "warning")):
+            text = line.replace("0000cccc", mask)
+            tree = hosts.changed(hosts.good(), {**bare, **running, "etc/default/irqbalance": text})
+            report = runner.run(
+                hosts.view(tree), runner.chosen(["irqbalance-unaware"]), strict=True
+            )
+            self.assertEqual([level], [finding.level.value for finding in report.findings])
+        silenced = {
+            **running,
+            "etc/default/irqbalance": f"{line}IRQBALANCE_BANNED_CPULIST={hosts.DEDICATED}\n",
+        }
+        self.assertEqual([], audit_cases.judge("irqbalance-unaware", silenced).findings)
 
     def test_vhost_net_is_missed_by_those_that_use_it(self) -> None:
         gone = {"sys/class/misc/vhost-net": None, "sys/module/vhost_net": None}

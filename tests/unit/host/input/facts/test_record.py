@@ -12,7 +12,7 @@ from typing import Any
 from nova_perf_tuning.cli import topology
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host.input import record
-from nova_perf_tuning.host.input.facts import reader
+from nova_perf_tuning.host.input.facts import irqbalance_unit, reader
 from nova_perf_tuning.host.input.facts.root import FactsError
 from nova_perf_tuning.host.model import host_model
 from tests.support import audit_hosts, corpus, program, sysroots, testcase, trees
@@ -31,6 +31,11 @@ def members(path: str) -> dict[str, bytes]:
     """Return the files of a recorded host."""
     with tarfile.open(path) as file:
         return {member.name: file.extractfile(member).read() for member in file if member.isreg()}  # type: ignore[union-attr]
+
+
+def _exported(unit: irqbalance_unit.Unit) -> set[str]:
+    """Return the texts of variables that systemd ignores."""
+    return {text for file in unit.files for text in file.exported.values()}
 
 
 class RecordTest(testcase.TestCase):
@@ -168,6 +173,32 @@ class RecordTest(testcase.TestCase):
         files = members(self.path)
         kept = [files[f"etc/{directory}/irqbalance"] for directory in ("default", "sysconfig")]
         self.assertEqual([b"IRQBALANCE_BANNED_CPULIST=2-3\n"] * 2, kept)
+
+    def test_files_that_the_unit_of_irqbalance_names_are_kept(self) -> None:
+        root = pathlib.Path(sysroots.make_host(self))
+        unit = "lib/systemd/system/irqbalance.service"
+        drop_in = "etc/systemd/system/irqbalance.service.d/a.conf"
+        for path, text in (
+            (unit, "[Service]\nEnvironmentFile=-/etc/irqbalance.env\nExecStart=/x s3cr3t\n"),
+            (
+                drop_in,
+                '[Service]\nEnvironment=TOKEN=s3cr3t "IRQBALANCE_ARGS=-i 9"\nEnvironmentFile=/home/e\n',
+            ),
+            ("etc/irqbalance.env", "TOKEN=s3cr3t\nexport IRQBALANCE_BANNED_CPUS=c\n"),
+            ("home/e", "IRQBALANCE_BANNED_CPUS=c\n"),
+        ):
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text)
+        record.record(self.path, str(root))
+        files = members(self.path)
+        self.assertEqual(b"export IRQBALANCE_BANNED_CPUS=c\n", files["etc/irqbalance.env"])
+        self.assertNotIn("home/e", files)
+        self.assertNotIn(b"s3cr3t", files[unit] + files[drop_in])
+        whole = irqbalance_unit.read(reader.open_root(str(root)))
+        self.assertEqual(({"c"}, ("/home/e",)), (_exported(whole), tuple(whole.unread)))
+        recorded = irqbalance_unit.read(reader.open_root(self.path))
+        self.assertEqual({"IRQBALANCE_ARGS": "-i 9"}, recorded.variables)
+        self.assertEqual((whole.unread, {"c"}), (recorded.unread, _exported(recorded)))
 
     def test_what_is_no_domain_leaves_nothing(self) -> None:
         self.assertEqual("", record.redacted("<domain>s3cr3t"))
