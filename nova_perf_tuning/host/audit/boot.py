@@ -5,15 +5,17 @@ from collections.abc import Iterator
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.audit.base import HostRule
-from nova_perf_tuning.host.audit.host import PARAMETERS, Host, meant
+from nova_perf_tuning.host.audit.host import Host, meant
 from nova_perf_tuning.host.audit.irqbalance_options import IrqbalanceEnvironment
+from nova_perf_tuning.host.input.facts import boot_parameters
+from nova_perf_tuning.host.input.facts.boot_parameters import PARAMETERS
 from nova_perf_tuning.host.model import owners
+from nova_perf_tuning.host.model.owners import NOHZ_FULL
 from nova_perf_tuning.rules import Finding, Level, NoDataError, known, need
 
 _CMDLINE = "/proc/cmdline"
 #: Parameters with lists of CPUs.
 _LISTS = ("isolcpus", "nohz_full", "irqaffinity", "rcu_nocbs")
-NOHZ_FULL = "/sys/devices/system/cpu/nohz_full"
 #: Parameters whose list may name no CPU -> what the kernel then does (kernel/sched/isolation.c; irq/irqdesc.c,
 #: irq_affinity_setup(), adds the CPU that boots). rcu_nocbs without a list is a setting of its own.
 _NAMES_NONE = {
@@ -31,12 +33,10 @@ SEAPATH = (
 def not_isolating(host: Host) -> list[tuple[str, str]]:
     """Return isolcpus= as evidence where it keeps no CPU from the scheduler.
 
-    With flags it does so only with ``domain`` among them: housekeeping_isolcpus_setup() in
-    kernel/sched/isolation.c. nohz_full= never does.
+    See :func:`.boot_parameters.isolates`. nohz_full= never does.
     """
     value = host.boot.get("isolcpus", "")
-    flags = set(value.split(","))
-    if "domain" in flags or not flags & {"managed_irq", "nohz"}:
+    if not value or boot_parameters.isolates(value):
         return []
     return [(_CMDLINE, f"isolcpus={value} (without the flag domain)")]
 
@@ -44,11 +44,10 @@ def not_isolating(host: Host) -> list[tuple[str, str]]:
 def _asked_to_isolate(host: Host) -> frozenset[int]:
     """Return the CPUs of isolcpus=; those that the kernel keeps from the scheduler are its own list's.
 
-    Where the list is not in a record, or the parameter is about managed interrupts alone, what the
-    parameter says is all that is known.
+    Where the parameter is about managed interrupts alone, what it says is all that is known.
     """
     asked = host.cpus_of_parameter(host.boot.get("isolcpus", "")) or frozenset()
-    if not_isolating(host) or not host.has(owners.ISOLATED_AT_BOOT[1:]):
+    if not_isolating(host):
         return asked
     return asked & cpulist.parse(host.facts.isolated)
 
@@ -89,13 +88,19 @@ class NohzFull(HostRule):
             - cpulist.union((host.facts.isolated, host.facts.isolated_now))
         )
         if beyond:
-            evidence = [(NOHZ_FULL, host.facts.nohz_full), host.owned, *not_isolating(host)]
+            evidence = [(host.facts.nohz_full_from, host.facts.nohz_full), host.owned]
+            evidence += not_isolating(host)
             yield self.finding(
                 evidence,
                 f"{cpulist.named(beyond)}: without a tick, but in the scheduler's domains: several threads share "
                 f"them. {self.why}",
             )
         yield from self._ticking(host, full)
+        seen = host.facts.nohz_full_from == NOHZ_FULL
+        lacking = (
+            f"whether the kernel keeps to nohz_full= is unknown: {NOHZ_FULL} is not in this record"
+        )
+        need(seen, lacking, NoDataError)
 
     def _ticking(self, host: Host, full: frozenset[int]) -> Iterator[Finding]:
         """Yield that isolcpus= names more CPUs than nohz_full= does."""
@@ -106,7 +111,10 @@ class NohzFull(HostRule):
         if ticking:
             value = host.boot["isolcpus"]
             yield self.finding(
-                [(_CMDLINE, f"isolcpus={value}"), (NOHZ_FULL, host.facts.nohz_full)],
+                [
+                    (_CMDLINE, f"isolcpus={value}"),
+                    (host.facts.nohz_full_from, host.facts.nohz_full),
+                ],
                 f"{cpulist.named(ticking)}: isolated by isolcpus= and not in nohz_full=: threads there are not "
                 "spread over other CPUs, and the tick still interrupts them",
                 "isolcpus= and nohz_full= with the same CPUs (nova-perf generate grub-args{given}), and a reboot",
@@ -122,11 +130,11 @@ class NohzFull(HostRule):
         value = host.boot.get("nohz_full")
         if value is None:
             return frozenset()
-        seen = host.has(NOHZ_FULL[1:]) or host.has(owners.ISOLATED_AT_BOOT[1:])
-        need(seen, f"{NOHZ_FULL} is not in this record", NoDataError)
         asked = known(
             host.cpus_of_parameter(value), "nohz_full= is not a list of CPUs", NoDataError
         )
+        if host.facts.nohz_full_from != NOHZ_FULL:
+            return frozenset()
         return asked & host.present
 
 
@@ -144,12 +152,10 @@ class IsolatedAtBoot(HostRule):
         value = host.boot.get("isolcpus", "")
         need(value, "no isolcpus= on the kernel's command line")
         need(not not_isolating(host), "isolcpus= has no flag domain: it isolates no CPU")
-        host.need_isolation()
         isolated = cpulist.parse(host.facts.isolated)
-        evidence = [
-            (_CMDLINE, f"isolcpus={value}"),
-            (owners.ISOLATED_AT_BOOT, host.facts.isolated or "none"),
-        ]
+        evidence = [(_CMDLINE, f"isolcpus={value}")]
+        if host.facts.isolated_from == owners.ISOLATED_AT_BOOT:
+            evidence.append((owners.ISOLATED_AT_BOOT, host.facts.isolated or "none"))
         asked = host.cpus_of_parameter(value)
         if asked is None:
             why = "isolcpus= is not a list of CPUs: the kernel passes it over"
@@ -167,9 +173,11 @@ class IsolatedAtBoot(HostRule):
         elif not isolated:
             why = f"isolcpus= names {cpulist.named(asked)}, which this host lacks: no CPU is isolated"
             yield self.finding(evidence, why)
+        seen = host.facts.isolated_from == owners.ISOLATED_AT_BOOT
+        need(seen, f"{owners.ISOLATED_AT_BOOT} is not in this record", NoDataError)
 
     def seen(self, host: Host) -> Iterator[tuple[str, object]]:
-        yield owners.ISOLATED_AT_BOOT, host.facts.isolated or "none"
+        yield host.facts.isolated_from, host.facts.isolated or "none"
 
     def _remedy(self, host: Host, lost: frozenset[int]) -> str:
         """Return what to do: CPU 0 alone starts the kernel where others come later, and is never isolated then."""
@@ -215,9 +223,9 @@ class BootParameters(HostRule):
             evidence = [(_CMDLINE, f"{key}={value}")]
             why = f"the kernel knows no parameter {key}: it has no effect. Perhaps {name} was meant, which "
             why += PARAMETERS[name]
-            if name == "isolcpus" and host.has(owners.ISOLATED_AT_BOOT[1:]):
+            if name == "isolcpus" and host.facts.isolated_from:
                 isolated = cpulist.parse(host.facts.isolated)
-                evidence.append((owners.ISOLATED_AT_BOOT, host.facts.isolated or "none"))
+                evidence.append((host.facts.isolated_from, host.facts.isolated or "none"))
                 why += f"; isolated now: {cpulist.named(isolated) if isolated else 'no CPU'}"
             remedy = f"{name}={value} in place of {key}={value} (/etc/default/grub), and a reboot"
             yield self.finding(evidence, why, remedy, subject=key)

@@ -374,10 +374,12 @@ class HousekeepingUnset(HostRule):
         if host.dedicated is not None and isolated:  # which lack is for isolated-not-dedicated
             return
         host.need_isolation()
-        evidence = isolation(host) or [(owners.ISOLATED_AT_BOOT, "none")]
+        evidence = isolation(host) or [(host.facts.isolated_from, "none")]
         evidence += boot.not_isolating(host)
         if host.sets.tickless & dedicated:
-            evidence.append((boot.NOHZ_FULL, f"{host.facts.nohz_full} (it stops the tick alone)"))
+            evidence.append(
+                (host.facts.nohz_full_from, f"{host.facts.nohz_full} (it stops the tick alone)")
+            )
         others = host.sets.online - dedicated
         if host.dedicated is None:
             evidence.append(host.owned)
@@ -427,7 +429,6 @@ class SharedIsolated(HostRule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         shared = known(host.shared, "no [compute] cpu_shared_set")
-        host.need_isolation()
         both = shared & host.sets.owners.cpus(Owner.ISOLATED)
         if both:
             evidence = isolation(host)
@@ -436,6 +437,7 @@ class SharedIsolated(HostRule):
                 evidence,
                 f"{cpulist.named(both)}: shared and isolated, so every thread put there stays on CPU {min(both)}",
             )
+        host.need_isolation()
 
 
 def isolation(host: Host) -> list[tuple[str, str]]:
@@ -472,7 +474,7 @@ class IsolatedUnused(HostRule):
         disturbed = (dedicated & host.sets.online) - isolated
         evidence = isolation(host)
         evidence.append(host.nova[host.dedicated_option])
-        if disturbed:
+        if disturbed and host.facts.isolated_from:
             yield self._disturbed(host, disturbed, list(evidence))
         if idle:
             # A program that is not in the record may have them, such as Open vSwitch with DPDK.
@@ -495,6 +497,8 @@ class IsolatedUnused(HostRule):
                 "them to guests (cpu_dedicated_set)",
                 level=Level.INFO,
             )
+        if disturbed:
+            host.need_isolation()
 
     def _disturbed(
         self, host: Host, cpus: frozenset[int], evidence: list[tuple[str, str]]

@@ -6,7 +6,6 @@ once.
 import dataclasses
 import difflib
 import functools
-import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -15,7 +14,13 @@ from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.guest import parsing, shape
 from nova_perf_tuning.guest.domain import MAX_PID, Domain, Inventory
 from nova_perf_tuning.host.input import novaconf
-from nova_perf_tuning.host.input.facts import ethtool, guests, vswitch_database, whose
+from nova_perf_tuning.host.input.facts import (
+    boot_parameters,
+    ethtool,
+    guests,
+    vswitch_database,
+    whose,
+)
 from nova_perf_tuning.host.input.facts.root import Root, decimal, numbers
 from nova_perf_tuning.host.model import host_model, owners
 from nova_perf_tuning.host.plan import layout, nics, planner, untouched
@@ -31,21 +36,6 @@ PROGRAMS: Final = ("irqbalance", "ksmtuned")
 #: Parameters that rules read, and a recorded host keeps; a command line may hold addresses, volume
 #: names and keys.
 _RECORDED: Final = ("isolcpus", "irqaffinity", "nohz_full", "systemd.cpu_affinity")
-#: What those of the kernel's parameters do that place work or memory, in case they are misspelt.
-PARAMETERS: Final = {
-    "isolcpus": "keeps CPUs from the scheduler",
-    "nohz_full": "stops the timer tick",
-    "irqaffinity": "says where new interrupts start",
-    "rcu_nocbs": "moves RCU callbacks away",
-    "rcu_nocb_poll": "lets threads poll for RCU callbacks",
-    "hugepages": "reserves huge pages",
-    "hugepagesz": "says the size of huge pages",
-    "default_hugepagesz": "says the default size of huge pages",
-    "transparent_hugepage": "says when pages are merged into huge ones",
-    "intel_iommu": "switches the IOMMU on",
-    "amd_iommu": "switches the IOMMU on",
-    "systemd.cpu_affinity": "says where services run",
-}
 #: Likeness of a misspelt name (difflib), and by how many letters it may be longer or shorter: the
 #: kernel has transparent_hugepage_shmem as well.
 _CLOSE: Final = 0.85
@@ -143,9 +133,9 @@ class Host:
         rules.need(len(nodes) > 1, "this host has one NUMA node")
 
     def need_isolation(self) -> None:
-        """Raise NoDataError where a record does not say which CPUs are isolated."""
-        seen = self.has(owners.ISOLATED_AT_BOOT[1:])
-        rules.need(seen, f"{owners.ISOLATED_AT_BOOT} is not in this record", rules.NoDataError)
+        """Raise NoDataError where a record does not say which CPUs were isolated at boot."""
+        lacking = f"neither {owners.ISOLATED_AT_BOOT} nor /proc/cmdline is in this record"
+        rules.need(self.facts.isolated_from, lacking, rules.NoDataError)
 
     def need_collected(self, path: str) -> None:
         """Raise NoDataError where a sosreport lacks a file or directory that the host may have had."""
@@ -183,12 +173,7 @@ class Host:
         """The kernel's command line: parameter -> value, of a repeated one the last; empty for a
         flag.
         """
-        parameters: dict[str, str] = {}
-        for word in _words(self.content("proc/cmdline") or ""):
-            if word.isprintable():
-                key, _, value = word.partition("=")
-                parameters[_as_the_kernel(key)] = value
-        return parameters
+        return boot_parameters.parameters(self.content("proc/cmdline") or "")
 
     @functools.cached_property
     def programs(self) -> Mapping[str, int]:
@@ -215,17 +200,8 @@ class Host:
         return frozenset(cpu.id for cpu in self.facts.cpus)
 
     def cpus_of_parameter(self, value: str) -> frozenset[int] | None:
-        """Return the CPUs of ``isolcpus=managed_irq,domain,2-N`` and the like, None for what is no
-        list.
-
-        Flags are passed over. ``N`` is the last CPU, ``all`` all of them: bitmap_parselist() in
-        lib/bitmap-str.c.
-        """
-        last = max(self.present, default=0)
-        parts = [
-            part for part in value.split(",") if part not in ("", "domain", "managed_irq", "nohz")
-        ]
-        return cpulist.find(",".join(parts).replace("all", "0-N").replace("N", str(last)))
+        """Return the CPUs of a parameter's text, None for what is no list."""
+        return boot_parameters.cpus_of(value, self.present)
 
     @property
     def runs_guests(self) -> bool:
@@ -541,28 +517,12 @@ class Host:
         return nics.firing(self.facts, nic, ())
 
 
-def _words(line: str) -> list[str]:
-    try:
-        return shlex.split(line)  # a value may be quoted
-    except ValueError:
-        return line.split()
-
-
-def _as_the_kernel(parameter: str) -> str:
-    """Return a known parameter's name as the kernel writes it, which takes dashes for underscores.
-
-    parameqn() in kernel/params.c.
-    """
-    name = parameter.replace("-", "_")
-    return name if name in PARAMETERS else parameter
-
-
 def meant(parameter: str) -> str:
     """Return the parameter of the kernel that another one may be a misspelling of, else an empty text."""
     name = parameter.replace("-", "_")
-    if name in PARAMETERS:
+    if name in boot_parameters.PARAMETERS:
         return ""
-    close = difflib.get_close_matches(name, PARAMETERS, 1, _CLOSE)
+    close = difflib.get_close_matches(name, boot_parameters.PARAMETERS, 1, _CLOSE)
     if not close or abs(len(close[0]) - len(name)) > _LONGER:
         return ""
     return close[0]
@@ -571,10 +531,12 @@ def meant(parameter: str) -> str:
 def recorded_cmdline(line: str) -> str:
     """Return the words of a command line that a recorded host keeps."""
     kept: list[str] = []
-    for word in _words(line):
+    for word in boot_parameters.words(line):
         plain = word.isprintable() and not set(word) & set(" \t\"'")
         key = word.partition("=")[0]
         # A list alone is the rest of one that a blank has ended.
-        if plain and (_as_the_kernel(key) in _RECORDED or meant(key) or cpulist.find(word)):
+        if plain and (
+            boot_parameters.as_the_kernel(key) in _RECORDED or meant(key) or cpulist.find(word)
+        ):
             kept.append(word)
     return " ".join(kept)

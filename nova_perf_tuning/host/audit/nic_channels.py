@@ -87,10 +87,10 @@ class ChannelCount(HostRule):
         if not host.sets.online:
             need(not self._more(host), "the CPUs of this host are not in this record", NoDataError)
         elif not taken:  # isolated CPUs would leave fewer to serve them
-            lacking = f"{owners.ISOLATED_AT_BOOT} is not in this record"
+            lacking = f"neither {owners.ISOLATED_AT_BOOT} nor /proc/cmdline is in this record"
             for where, channels_now in self.seen(host):
                 lacking += f"; {where}: {channels_now}"
-            need(host.has(owners.ISOLATED_AT_BOOT[1:]), lacking, NoDataError)
+            need(host.facts.isolated_from, lacking, NoDataError)
 
     def _more(self, host: Host) -> list[str]:
         """Return the NICs that may have more queues than they have."""

@@ -8,7 +8,6 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.audit.base import HostRule
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.input.facts import services
-from nova_perf_tuning.host.model import owners
 from nova_perf_tuning.rules import Finding, Level, NoDataError, known, need
 
 #: Profiles that write isolcpus= with these CPUs; cpu-partitioning stops the tick there, and no more.
@@ -72,7 +71,7 @@ class TunedIsolatedCores(HostRule):
         if missing:
             evidence = [
                 (tuned.source, tuned.text),
-                (owners.ISOLATED_AT_BOOT, host.facts.isolated or "none"),
+                (host.facts.isolated_from, host.facts.isolated or "none"),
             ]
             yield self.finding(
                 evidence,

@@ -12,7 +12,7 @@ from nova_perf_tuning.host.input.facts import claims, services
 from nova_perf_tuning.host.input.facts.vswitch_database import SwitchConfig
 from nova_perf_tuning.host.input.novaconf import SHARED
 from nova_perf_tuning.host.model import host_model
-from nova_perf_tuning.host.model.owners import ISOLATED_AT_BOOT, Owner
+from nova_perf_tuning.host.model.owners import Owner
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, NoDataError, NotApplicableError, need
 
@@ -87,7 +87,7 @@ class PmdIsolated(HostRule):
         exposed = [thread for thread in polling if not cpulist.parse(thread.affinity) <= isolated]
         if exposed:
             evidence = _shown(exposed)
-            evidence += isolation(host) or [(ISOLATED_AT_BOOT, "none")]
+            evidence += isolation(host) or [(host.facts.isolated_from, "none")]
             count = counted(len(exposed), "PMD thread")
             yield self.finding(
                 evidence,

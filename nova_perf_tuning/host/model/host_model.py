@@ -237,6 +237,8 @@ class HostFacts:
     """All facts of one host at one time.
 
     :ivar online, isolated, nohz_full: cpulists as the kernel prints them; ``isolated`` are those of the boot.
+    :ivar isolated_from, nohz_full_from: what says so: the kernel's file, or the parameter of its command line;
+        empty where nothing does.
     :ivar isolated_now: CPUs in isolated partitions of cgroup v2, as a cpulist; empty on kernels before 6.7.
     :ivar programs: threads of programs, some of which claim CPUs; :ivar slices: groups of processes that do.
     :ivar vhost_mode: what vhost workers are: ``task`` (threads of QEMU) or ``kthread`` (of the kernel).
@@ -280,6 +282,8 @@ class HostFacts:
     workqueue_mask: str | None = None
     kernel_threads: tuple[KernelThread, ...] | None = None
     namespaces: int | None = None
+    isolated_from: str = "/sys/devices/system/cpu/isolated"
+    nohz_full_from: str = "/sys/devices/system/cpu/nohz_full"
 
 
 class TargetError(errors.PerfTuningError):

@@ -24,9 +24,8 @@ TEXTS: Final[Mapping[NoteCode, str]] = {
     NoteCode.VALUE_UNKNOWN: "not a value that the kernel writes there, taken as unknown",
     NoteCode.NO_CPUS: "no CPU found in {directory}",
     NoteCode.NO_ONLINE_LIST: "{file}: it is not a list of CPUs; each CPU's own file is used instead",
-    NoteCode.ISOLATED_UNKNOWN: (
-        "isolcpus= is on the command line, and {file} is not in this record: which CPUs are isolated "
-        "is unknown, and a plan may use them"
+    NoteCode.FROM_COMMAND_LINE: (
+        "{file} is not in this record: its CPUs are taken from {parameter}= in /proc/cmdline"
     ),
     NoteCode.CORE_UNKNOWN: "no data on hardware threads, taken as cores of their own",
     NoteCode.CORE_ABSURD: "core's CPU list makes no sense, taken as a core of its own",

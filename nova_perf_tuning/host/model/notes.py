@@ -29,7 +29,7 @@ class NoteCode(enum.StrEnum):
     VALUE_UNKNOWN = "value_unknown"
     NO_CPUS = "no_cpus"
     NO_ONLINE_LIST = "no_online_list"
-    ISOLATED_UNKNOWN = "isolated_unknown"
+    FROM_COMMAND_LINE = "from_command_line"
     CORE_UNKNOWN = "core_unknown"
     CORE_ABSURD = "core_absurd"
     CORES_OVERLAP = "cores_overlap"

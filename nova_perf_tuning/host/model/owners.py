@@ -20,6 +20,7 @@ _CGROUPS: Final = "/sys/fs/cgroup"
 _HOSTS: Final = ("system.slice", "user.slice")
 #: What isolcpus= names, and what partitions of cgroup v2 isolate (Linux 6.7); neither says all.
 ISOLATED_AT_BOOT: Final = "/sys/devices/system/cpu/isolated"
+NOHZ_FULL: Final = "/sys/devices/system/cpu/nohz_full"
 ISOLATED_NOW: Final = f"{_CGROUPS}/cpuset.cpus.isolated"
 
 
@@ -256,9 +257,9 @@ def _stated(facts: host_model.HostFacts, sets: CpuSets) -> Iterator[Claim]:
         cpus = cpulist.find(text) or frozenset()
         yield _claim(owner, option, cpus, sets.sources.get(name, option), text or "")
     for owner, name, path, text in (
-        (Owner.ISOLATED, "isolcpus", ISOLATED_AT_BOOT, facts.isolated),
+        (Owner.ISOLATED, "isolcpus", facts.isolated_from, facts.isolated),
         (Owner.ISOLATED, "cpuset partition", ISOLATED_NOW, facts.isolated_now),
-        (Owner.TICKLESS, "nohz_full", "/sys/devices/system/cpu/nohz_full", facts.nohz_full),
+        (Owner.TICKLESS, "nohz_full", facts.nohz_full_from, facts.nohz_full),
     ):
         yield _claim(owner, name, cpulist.parse(text), path, text)
     for group in facts.slices:

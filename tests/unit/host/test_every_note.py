@@ -34,7 +34,7 @@ FACTS = {
     NoteCode.VALUE_UNKNOWN: {"sys/module/vhost/parameters/fork_from_owner_default": "2\n"},
     NoteCode.NO_CPUS: {_CPU: None, _NOVA: None},
     NoteCode.NO_ONLINE_LIST: {f"{_CPU}/online": "all\n"},
-    NoteCode.ISOLATED_UNKNOWN: {f"{_CPU}/isolated": None, "proc/cmdline": "isolcpus=2-3\n"},
+    NoteCode.FROM_COMMAND_LINE: {f"{_CPU}/isolated": None, "proc/cmdline": "isolcpus=2-3\n"},
     NoteCode.CORE_UNKNOWN: {f"{_CPU}/cpu0/topology/core_cpus_list": None},
     NoteCode.CORE_ABSURD: {f"{_CPU}/cpu0/topology/core_cpus_list": "1\n"},
     NoteCode.CORES_OVERLAP: {f"{_CPU}/cpu1/topology/core_cpus_list": "1,8\n"},

@@ -9,6 +9,7 @@ from typing import Final
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.input.facts import (
     archive,
+    boot_parameters,
     claims,
     devices,
     guests,
@@ -24,7 +25,6 @@ from nova_perf_tuning.host.input.facts import (
 from nova_perf_tuning.host.input.facts.root import FactsError, Root
 from nova_perf_tuning.host.input.sosreport import kept
 from nova_perf_tuning.host.model import host_model
-from nova_perf_tuning.host.model.notes import NoteCode
 
 #: Kernel parameters that bear on guests and their traffic; those that a host lacks are left out.
 SYSCTLS: Final = tuple(
@@ -149,13 +149,7 @@ def read_root(root: Root) -> host_model.HostFacts:
     """Read all facts below an open root."""
     cpuinfo = root.head(root.directory("proc"), "cpuinfo", _CPUINFO_HEAD)
     cpus, nodes, online = topology.read_topology(root, cpuinfo)
-    directory = root.directory(topology.CPUS)
-    isolated = root.cpus(directory, "isolated")
-    if not root.has(directory, "isolated"):
-        cmdline = root.read(root.directory("proc"), "cmdline") or b""
-        if b"isolcpus=" in cmdline:
-            root.notes.add(NoteCode.ISOLATED_UNKNOWN, file=f"{topology.CPUS}/isolated")
-    nohz_full = root.cpus(directory, "nohz_full")
+    at_boot = boot_parameters.read_isolation(root, {cpu.id for cpu in cpus})
     isolated_now = root.cpus(root.directory(claims.CGROUPS), claims.ISOLATED)
     slices = claims.read_slices(root)
     running, domains = guests.read_guests(root)
@@ -166,7 +160,9 @@ def read_root(root: Root) -> host_model.HostFacts:
     napi.read_napis(root, nics)
     devices.find_interrupts(root, nics, irqs)
     irq_counts.find_quiet(root, nics, len(cpulist.parse(online)))
-    programs = claims.read_programs(root, processes, cpulist.union((isolated, isolated_now)))
+    programs = claims.read_programs(
+        root, processes, cpulist.union((at_boot.isolated, isolated_now))
+    )
     if not root.live and not any(thread.is_bound for thread in programs):
         programs += vswitch_database.configured(root)
     confined, said = services.read_services(root, frozenset(cpu.id for cpu in cpus if cpu.online))
@@ -180,8 +176,8 @@ def read_root(root: Root) -> host_model.HostFacts:
         guests=claims.in_slices(root, running, slices),
         domains=domains,
         online=online,
-        isolated=isolated,
-        nohz_full=nohz_full,
+        isolated=at_boot.isolated,
+        nohz_full=at_boot.nohz_full,
         arch=root.text(kernel, "arch") or _architecture(cpuinfo),
         kernel=release,
         vhost_mode=read_vhost_mode(root, release or ""),
@@ -200,6 +196,8 @@ def read_root(root: Root) -> host_model.HostFacts:
             root, processes, all(cpu.online for cpu in cpus)
         ),
         namespaces=read_namespaces(root, processes),
+        isolated_from=at_boot.isolated_from,
+        nohz_full_from=at_boot.nohz_full_from,
         warnings=root.notes.all(),
     )
 

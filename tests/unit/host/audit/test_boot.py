@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parameters of the kernel's command line that are misspelt, and records that do not say what is isolated."""
 
+from nova_perf_tuning import rules
 from nova_perf_tuning.host.audit import host, runner
 from tests.support import audit_cases, testcase
 from tests.support import audit_hosts as hosts
@@ -99,6 +100,10 @@ class MisspeltTest(testcase.TestCase):
         self.assertIn("nohz_full= asks for CPUs 0-1", finding.why)
 
 
+_ISOLATED = "sys/devices/system/cpu/isolated"
+_NOHZ_FULL = "sys/devices/system/cpu/nohz_full"
+
+
 class NotInThisRecordTest(testcase.TestCase):
     """A file that a record lacks is not an empty one."""
 
@@ -114,7 +119,7 @@ class NotInThisRecordTest(testcase.TestCase):
                 "proc/5000",
             )
         )
-        tree = hosts.changed(hosts.good(), {**gone, "proc/cmdline": "quiet\n"})
+        tree = hosts.changed(hosts.good(), {**gone, "proc/cmdline": None})
         for name in (
             "irqaffinity-on-dedicated",
             "nic-irq-on-dedicated",
@@ -125,8 +130,84 @@ class NotInThisRecordTest(testcase.TestCase):
 
     def test_guests_own_cpus_and_the_rest_is_not_recorded(self) -> None:
         gone: dict[str, str | None] = dict.fromkeys(
-            ("sys/devices/system/cpu/isolated", "sys/devices/system/cpu/nohz_full")
+            (
+                "sys/devices/system/cpu/isolated",
+                "sys/devices/system/cpu/nohz_full",
+                "proc/cmdline",
+            )
         )
         for nova in ({}, {"etc/nova": None}):
             report = audit_cases.judge("housekeeping-unset", {**gone, **nova})
             self.assertEqual(["no_data"], [unjudged.code for unjudged in report.unknown])
+
+    def test_nothing_isolated_is_known_of_a_command_line(self) -> None:
+        gone = {_ISOLATED: None, _NOHZ_FULL: None, "proc/cmdline": "quiet\n"}
+        (finding,) = audit_cases.judge("housekeeping-unset", gone).findings
+        self.assertIn("/proc/cmdline isolcpus", [shown.path for shown in finding.evidence])
+
+
+class CommandLineTest(testcase.TestCase):
+    """A record without the kernel's lists: its command line says what is isolated."""
+
+    def judge(self, rule: str, line: str, **changes: str | None) -> rules.Report:
+        gone = {_ISOLATED: None, _NOHZ_FULL: None, "proc/cmdline": f"{line}\n"}
+        return audit_cases.judge(rule, {**gone, **changes})
+
+    def facts(self, line: str) -> tuple[str, str]:
+        tree = {_ISOLATED: None, _NOHZ_FULL: None, "proc/cmdline": f"{line}\n"}
+        facts = hosts.view(hosts.changed(hosts.good(), tree)).facts
+        return facts.isolated, facts.nohz_full
+
+    def test_what_it_isolates(self) -> None:
+        for line, isolated, tickless in (
+            ("isolcpus=2-3,10-11", "2-3,10-11", ""),
+            ("isolcpus=managed_irq,domain,2-N", "2-15", ""),
+            ("isolcpus=managed_irq,2-3", "", ""),
+            ("isolcpus=nohz,domain,2-3 nohz_full=2-3", "2-3", "2-3"),
+            ("isolcpus=2-3 isolcpus=4", "4", ""),
+            ("isolcpus=all nohz_full=all", "1-15", "1-15"),  # one starts the others
+            ("isolcpus=two nohz-full=2-3", "", "2-3"),
+            ("isolcpus=", "", ""),
+            ("quiet", "", ""),
+        ):
+            with self.subTest(line):
+                self.assertEqual((isolated, tickless), self.facts(line))
+
+    def test_the_kernels_list_goes_first(self) -> None:
+        tree = {_ISOLATED: "2\n", _NOHZ_FULL: None, "proc/cmdline": "isolcpus=3 nohz_full=3\n"}
+        facts = hosts.view(hosts.changed(hosts.good(), tree)).facts
+        self.assertEqual(("2", ""), (facts.isolated, facts.nohz_full))  # no CONFIG_NO_HZ_FULL
+
+    def test_rules_judge_by_it(self) -> None:
+        line = f"isolcpus={hosts.DEDICATED} nohz_full={hosts.DEDICATED}"
+        whole = hosts.view(hosts.changed(hosts.good(), {"proc/cmdline": f"{line}\n"}))
+        gone = {_ISOLATED: None, _NOHZ_FULL: None, "proc/cmdline": f"{line}\n"}
+        by_line = hosts.view(hosts.changed(hosts.good(), gone))
+        for view in (whole, by_line):
+            self.assertEqual(hosts.DEDICATED, view.facts.isolated)
+        before, after = runner.run(whole, strict=True), runner.run(by_line, strict=True)
+        self.assertEqual(
+            [(finding.rule, finding.why) for finding in before.findings],
+            [(finding.rule, finding.why) for finding in after.findings],
+        )
+        # What compares the parameters with the kernel's answer cannot do so.
+        lacking = {lack.rule for lack in after.unknown} - {lack.rule for lack in before.unknown}
+        self.assertEqual({"isolcpus-without-effect", "nohz-full-mismatch"}, lacking)
+
+    def test_findings_say_where_it_is_from(self) -> None:
+        for rule, line, words in (
+            ("isolated-half-cores", "isolcpus=4-5", "4-5"),
+            ("isolated-not-dedicated", "isolcpus=2-3,10-11", "2-3,10-11"),
+            ("shared-set-isolated", "isolcpus=0", "0"),
+            ("nohz-full-mismatch", "nohz_full=4-5", "4-5"),
+        ):
+            with self.subTest(rule):
+                found = self.judge(rule, line).findings
+                paths = [(shown.path, shown.value) for one in found for shown in one.evidence]
+                self.assertIn((f"/proc/cmdline {line.partition('=')[0]}", words), paths)
+
+    def test_a_partition_is_enough_for_a_shared_set(self) -> None:
+        gone = dict.fromkeys((_ISOLATED, _NOHZ_FULL, "proc/cmdline"))
+        partition = {"sys/fs/cgroup/cpuset.cpus.isolated": "0\n"}
+        (finding,) = audit_cases.judge("shared-set-isolated", {**gone, **partition}).findings
+        self.assertIn("CPU 0: shared and isolated", finding.why)
