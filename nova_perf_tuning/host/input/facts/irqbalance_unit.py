@@ -32,6 +32,7 @@ _READ_BELOW: Final = ("etc/", "usr/lib/irqbalance/", "usr/share/irqbalance/")
 _VARIABLES: Final = re.compile(r"IRQBALANCE_\w+|OPTIONS")
 _EXPORT: Final = re.compile(r"export\s+(\w+)\s*=(.*)")
 _LIMIT: Final = 1 << 20
+#: Files of variables that are read; what a unit names beyond is unread.
 _MOST: Final = 64
 
 
@@ -88,17 +89,28 @@ def read(root: Root) -> Unit:
                 if equals:
                     variables[variable] = value
                     set_in = path or ""
+    files, unread = _read_files(root, named)
+    return Unit(variables, set_in if variables else "", files, unread)
+
+
+def _read_files(root: Root, named: Sequence[str]) -> tuple[list[EnvironmentFile], list[str]]:
+    """Return the files that the unit names, and which of them are unknown."""
     files: list[EnvironmentFile] = []
     unread: list[str] = []
-    for name in named[:_MOST]:
-        found = [_parsed(root, path) for path in _paths(root, name.removeprefix("-"))]
-        there = [file for file in found if file is not None]
-        files += there
-        optional = name.startswith("-") and _may_be_read(name.removeprefix("-"))
-        if not there and not optional:
-            unread.append(name.removeprefix("-"))
-    unread += named[_MOST:]
-    return Unit(variables, set_in if variables else "", files, unread)
+    for name in named:
+        path = name.removeprefix("-")
+        before = len(files) + len(unread)
+        for found in _paths(root, path):
+            if len(files) == _MOST:
+                unread.append(f"/{found}")
+                continue
+            file = _parsed(root, found)
+            if file is not None:
+                files.append(file)
+        optional = path != name and _may_be_read(path)
+        if not optional and len(files) + len(unread) == before:
+            unread.append(path)
+    return files, unread
 
 
 def unit_files(root: Root) -> list[str]:
@@ -151,7 +163,7 @@ def _drop_ins(root: Root) -> list[str]:
         for name in root.names(root.directory(place)):
             if name.endswith(".conf") and name.isprintable():
                 by_name.setdefault(name, f"{place}/{name}")
-    return [by_name[name] for name in sorted(by_name)][:_MOST]
+    return [by_name[name] for name in sorted(by_name)]
 
 
 def _assignments(text: str) -> Iterator[tuple[str, str]]:
@@ -185,7 +197,7 @@ def _paths(root: Root, path: str) -> list[str]:
     if not set(name) & set("*?["):
         return [path[1:]]
     names = fnmatch.filter(sorted(root.names(root.directory(directory))), name)
-    return [f"{directory}/{found}" for found in names if found.isprintable()][:_MOST]
+    return [f"{directory}/{found}" for found in names if found.isprintable()]
 
 
 def _parsed(root: Root, path: str) -> EnvironmentFile | None:
