@@ -382,8 +382,8 @@ def _interrupts(facts: host_model.HostFacts, nic: host_model.Nic) -> str:
         return cpulist.format(nic.irqs)
     numbers = {irq.number for irq in firing}
     text = cpulist.format(numbers)
-    if any(irq.effective or irq.affinity is not None for irq in firing):
-        running = _union(irq.effective or irq.affinity for irq in firing)
+    if any(irq.serving is not None for irq in firing):
+        running = _union(irq.serving for irq in firing)
         if len(running) > _LONG:
             running = counted(len(cpulist.parse(running)), "CPU")
         text += f" on {running}"

@@ -339,7 +339,7 @@ class DeviceIrqOnDedicated(HostRule):
         left: list[int] = []
         unknown: list[str] = []
         for irq in others:
-            serving = cpulist.find(irq.effective)
+            serving = cpulist.find(irq.effective or irq.fired)
             if serving is None:
                 unknown.append(irq.name or str(irq.number))
             elif managed_interrupts.managed_device(host, irq) is not None:
@@ -354,6 +354,10 @@ class DeviceIrqOnDedicated(HostRule):
         if wrong:
             evidence = []
             for irq in wrong[:_SHOWN]:
+                if irq.effective is None:
+                    path = "/proc/interrupts"
+                    evidence.append((path, f"{irq.number}: on CPUs {irq.fired} ({irq.name})"))
+                    continue
                 path = f"/proc/irq/{irq.number}/effective_affinity_list"
                 evidence.append((path, f"{irq.effective} ({irq.name})"))
             own = cpulist.format(host.sets.dedicated)

@@ -239,7 +239,7 @@ def _served_within(host: Host, nic: host_model.Nic, cpus: frozenset[int]) -> set
     """Return those of ``cpus`` that serve interrupts of a NIC which no other CPU serves."""
     serving: set[int] = set()
     for irq in host.interrupts(nic):
-        used = cpulist.parse(irq.effective or irq.affinity or "")
+        used = cpulist.parse(irq.serving or "")
         if used <= cpus:
             serving |= used
     return serving

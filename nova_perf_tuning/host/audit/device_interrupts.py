@@ -49,7 +49,7 @@ class _Busy:
         counts = InterruptCounts(host)
         every = []
         for irq in host.facts.irqs.values():
-            if (irq.affinity or irq.effective) and irq.number not in host.left:
+            if irq.serving and irq.number not in host.left:
                 every.append(irq)
         handled = [irq for irq in every if irq.name]
         totals: dict[int, int] = {}

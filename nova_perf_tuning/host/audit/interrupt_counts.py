@@ -15,7 +15,7 @@ from nova_perf_tuning.host.input.facts import irq_counts
 from nova_perf_tuning.host.model import host_model
 
 _FILE: Final = "proc/interrupts"
-#: Of an interrupt's counts: what a CPU has less of is from before it was moved.
+#: An interrupt hardly fires with this share of the counts of another.
 _SHARE: Final = 0.01
 
 
@@ -63,13 +63,12 @@ class InterruptCounts:
         if len(allowed) == 1:
             return Served(allowed, True, shown)
         counts = self.of(irq)
-        total = sum(counts.values())
-        often = {cpu for cpu, count in counts.items() if count >= total * _SHARE}
+        often = irq_counts.serving(counts)
         if irq.affinity is not None:
             often &= allowed
-        if often and total:
-            where = f"{irq.number}: {total} on {cpulist.named(often)} ({name})"
-            return Served(frozenset(often), True, (f"/{_FILE}", where))
+        if often:
+            where = f"{irq.number}: {sum(counts.values())} on {cpulist.named(often)} ({name})"
+            return Served(often, True, (f"/{_FILE}", where))
         return Served(allowed, False, shown)
 
     def busiest(self, irqs: Sequence[host_model.Irq], number: int) -> Sequence[host_model.Irq]:

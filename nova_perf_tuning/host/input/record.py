@@ -204,7 +204,7 @@ def _needs_counts(facts: host_model.HostFacts) -> bool:
     if facts.irqs and device_interrupts.wants_counts(facts):
         return True
     for irq in facts.irqs.values():
-        if irq.name and not irq.effective and not (irq.affinity or "0").isdecimal():
+        if irq.name and not irq.effective and not (irq.affinity or "unknown").isdecimal():
             return True
     return False
 

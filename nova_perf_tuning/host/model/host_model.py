@@ -67,13 +67,15 @@ class Node:
 
 @dataclasses.dataclass(slots=True)
 class Irq:
-    """One interrupt with a directory in /proc/irq.
+    """One interrupt: of /proc/irq, or of a record without it a line of /proc/interrupts.
 
     :ivar name: action name(s) as in its directory; None if no handler.
     :ivar device: PCI address or NIC that owns it, None if unknown.
     :ivar affinity: ``smp_affinity_list`` as read; None when unreadable.
     :ivar effective: ``effective_affinity_list`` as read; lags behind until the next interrupt on plain MSI.
     :ivar node: NUMA node that the kernel notes for it.
+    :ivar fired: cpulist of the CPUs that have served it by ``/proc/interrupts``, of a recorded host without the
+        two masks; None where they are known, or it never fired.
     """
 
     number: int
@@ -82,6 +84,14 @@ class Irq:
     affinity: str | None
     effective: str | None
     node: int | None
+    fired: str | None = None
+
+    @property
+    def serving(self) -> str | None:
+        """The CPUs that serve it, else those that may, else those that have; None where nothing says it."""
+        if self.effective:
+            return self.effective
+        return self.fired if self.affinity is None else self.affinity
 
 
 @dataclasses.dataclass(slots=True)

@@ -40,6 +40,9 @@ TEXTS: Final[Mapping[NoteCode, str]] = {
     NoteCode.DISTANCE_COUNT: "distances do not fit the number of nodes, ignored",
     NoteCode.DISTANCE_RANGE: "distances are not numbers of 1 to 255, ignored",
     NoteCode.NO_INTERRUPTS: "no interrupts in {directory}: they are unknown",
+    NoteCode.IRQS_WITHOUT_MASKS: (
+        "{directory} is not in this record: interrupts are those of /proc/interrupts, and their masks are unknown"
+    ),
     NoteCode.IRQ_AFFINITY_UNKNOWN: "affinity unreadable",
     NoteCode.NO_NICS: "no network devices in {directory}",
     NoteCode.NIC_NAME: "not a usable name of a network device, left out",

@@ -41,6 +41,7 @@ class NoteCode(enum.StrEnum):
     DISTANCE_COUNT = "distance_count"
     DISTANCE_RANGE = "distance_range"
     NO_INTERRUPTS = "no_interrupts"
+    IRQS_WITHOUT_MASKS = "irqs_without_masks"
     IRQ_AFFINITY_UNKNOWN = "irq_affinity_unknown"
     NO_NICS = "no_nics"
     NIC_NAME = "nic_name"

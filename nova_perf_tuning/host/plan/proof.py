@@ -178,7 +178,7 @@ def _irq_users(irqs: Iterable[tuple[str, host_model.Irq]]) -> _Users:
     """
     users: dict[str, list[str]] = {}
     for owner, irq in irqs:
-        text = irq.effective or irq.affinity
+        text = irq.serving
         if text:
             users.setdefault(text, []).append(owner)
     return users

@@ -23,7 +23,7 @@ def now(facts: host_model.HostFacts) -> Mapping[Channel, frozenset[int]]:
 def _of_facts(facts: host_model.HostFacts) -> dict[Channel, list[str | None]]:
     """Return the cpulists of the host's own work."""
     texts: dict[Channel, list[str | None]] = {}
-    texts[Channel.INTERRUPTS] = [irq.effective or irq.affinity for irq in facts.irqs.values()]
+    texts[Channel.INTERRUPTS] = [irq.serving for irq in facts.irqs.values()]
     texts[Channel.VSWITCH_THREADS] = [thread.affinity for thread in facts.programs]
     if facts.sysctls.get("kernel.watchdog") not in (None, "0"):
         texts[Channel.WATCHDOGS] = [facts.sysctls.get("kernel.watchdog_cpumask")]

@@ -39,7 +39,7 @@ def vector_room(facts: host_model.HostFacts, planned: Collection[int]) -> dict[i
     taken: collections.Counter[int | None] = collections.Counter()
     for irq in facts.irqs.values():
         if irq.name and irq.number not in planned:
-            taken[nics.single(irq.effective or irq.affinity)] += 1
+            taken[nics.single(irq.serving)] += 1
     return {cpu: max(0, most - taken[cpu]) for cpu, most in capacity.items()}
 
 

@@ -150,7 +150,7 @@ def _serving(irq: host_model.Irq, by_number: Mapping[int, int]) -> int | None:
     It is the planned one, or that on which an interrupt fires that is left alone.
     """
     planned = by_number.get(irq.number)
-    return nics.single(irq.effective or irq.affinity) if planned is None else planned
+    return nics.single(irq.serving) if planned is None else planned
 
 
 def _deal(

@@ -46,6 +46,10 @@ FACTS = {
     NoteCode.DISTANCE_COUNT: {f"{_NODE}/node0/distance": "10\n"},
     NoteCode.DISTANCE_RANGE: {f"{_NODE}/node0/distance": "10 256\n"},
     NoteCode.NO_INTERRUPTS: {"proc/irq": None},
+    NoteCode.IRQS_WITHOUT_MASKS: {
+        "proc/irq": None,
+        "proc/interrupts": "  CPU0 CPU1\n 40:  5 0 IO-APIC 40-edge eth0\n",
+    },
     NoteCode.IRQ_AFFINITY_UNKNOWN: {"proc/irq/40/smp_affinity_list": None},
     NoteCode.NO_NICS: {"sys/class/net": None, "sys/devices/virtual/net": None},
     NoteCode.NIC_NAME: {"sys/class/net/a b": "-> ../../devices/virtual/net/br0"},

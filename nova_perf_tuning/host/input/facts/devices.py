@@ -2,9 +2,10 @@
 """Interrupts out of /proc/irq/N (Documentation/core-api/irq/irq-affinity.rst), who owns them, and
 network devices.
 
-/proc/interrupts is not read: on a large host the kernel must format millions of counters for it
-and takes every interrupt's lock while it does. (The audit reads it where the kernel does not say which
-CPU serves a NIC, and where few CPUs serve all devices.) One listing of a network device's directory
+/proc/interrupts of a live host is not read: on a large host the kernel must format millions of counters
+for it and takes every interrupt's lock while it does. (The audit reads it where the kernel does not say
+which CPU serves a NIC, and where few CPUs serve all devices.) Of a recorded host without /proc/irq it says
+which interrupts there are, and whose. One listing of a network device's directory
 (Documentation/ABI/testing/sysfs-class-net*) shows its kind and memberships; only what is there is
 then read.
 """
@@ -16,6 +17,7 @@ from typing import Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.input.facts.root import Directory, Place, Root, decimal, numbers
+from nova_perf_tuning.host.input.sosreport.interrupts import Line, described
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.notes import NoteCode
 
@@ -25,6 +27,7 @@ _BUS: Final = "sys/bus/pci/devices"
 _MAX_IRQ: Final = 1 << 24  # far above any nr_irqs; a bound for hostile names
 
 _DIRECTORY: Final = "proc/irq"
+_LINES_LIMIT: Final = 32 << 20
 #: What the kernel itself puts into an interrupt's directory; anything else is the name of a
 #: handler.
 FILES: Final = frozenset(
@@ -74,11 +77,24 @@ def _node_of(root: Root, directory: Directory | None, file: str = "numa_node") -
     return node
 
 
-def read_devices(root: Root) -> dict[str, PciDevice]:
+def read_lines(root: Root) -> list[Line]:
+    """Return the interrupts of /proc/interrupts, of a recorded host without a directory of any in /proc/irq."""
+    if root.live or numbers(root.directories(root.directory(_DIRECTORY)), 0, _MAX_IRQ):
+        return []
+    data = root.read(root.directory("proc"), "interrupts", _LINES_LIMIT)
+    lines = described(iter((data or b"").decode("utf-8", "replace").splitlines()))
+    if lines:
+        root.notes.add(NoteCode.IRQS_WITHOUT_MASKS, directory=_DIRECTORY)
+    return lines
+
+
+def read_devices(root: Root, lines: Iterable[Line] = ()) -> dict[str, PciDevice]:
     """Return every PCI device that owns message-signalled interrupts, by address.
 
     These are the ones whose affinity can be set one by one; a legacy line may be shared by several
     devices.
+
+    :param lines: what :func:`read_lines` has read; it says so of devices whose vectors are not recorded.
     """
     devices: dict[str, PciDevice] = {}
     bus = root.directory(_BUS)
@@ -88,6 +104,13 @@ def read_devices(root: Root) -> dict[str, PciDevice]:
             irqs = numbers(root.names(root.child(directory, "msi_irqs")), 0, _MAX_IRQ)
             if irqs:
                 devices[address] = PciDevice(address, _node_of(root, directory), tuple(irqs))
+    vectors: dict[str, list[int]] = {}
+    for line in lines:
+        if line.device is not None and line.device not in devices:
+            vectors.setdefault(line.device, []).append(line.number)
+    for address, irqs in vectors.items():
+        node = _node_of(root, root.child(bus, address))
+        devices[address] = PciDevice(address, node, tuple(sorted(irqs)))
     return devices
 
 
@@ -102,11 +125,15 @@ def read_nodes(root: Root, addresses: Iterable[str]) -> dict[str, int]:
     return nodes
 
 
-def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, host_model.Irq]:
+def read_irqs(
+    root: Root, devices: Mapping[str, PciDevice], lines: Iterable[Line] = ()
+) -> dict[int, host_model.Irq]:
     """Return every interrupt by its number; ``devices`` are their owners.
 
     The node of a device's interrupt is the device's own: the kernel allocates its descriptor
     there.
+
+    :param lines: what :func:`read_lines` has read, in the place of directories.
     """
     owners: dict[int, PciDevice] = {}
     for device in devices.values():
@@ -114,10 +141,15 @@ def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, host_mo
             owners[number] = device
     base = root.directory(_DIRECTORY)
     there = numbers(root.directories(base), 0, _MAX_IRQ)
-    if not there:
+    irqs: dict[int, host_model.Irq] = {}
+    for line in lines:
+        name = ",".join(sorted(line.handlers)) or None
+        irqs[line.number] = _owned(
+            owners, host_model.Irq(line.number, name, None, None, None, None)
+        )
+    if not there and not irqs:
         root.notes.add(NoteCode.NO_INTERRUPTS, directory=_DIRECTORY)
     places = root.opened_each(base, [str(number) for number in there])
-    irqs: dict[int, host_model.Irq] = {}
     for number, place in zip(there, places, strict=True):
         directory = Directory(f"{base}/{number}")
         files = place.names()
@@ -127,14 +159,19 @@ def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, host_mo
             root.notes.add(NoteCode.IRQ_AFFINITY_UNKNOWN, directory)
         serving = _affinity(root, directory, effective, _AFFINITIES[1], files)
         irq = host_model.Irq(number, _handlers(files), None, allowed, serving, None)
-        owner = owners.get(number)
-        if owner is not None:
-            irq.device = owner.address
-            irq.node = owner.node
+        irqs[number] = _owned(owners, irq)
         if irq.node is None:
             irq.node = _node_of(root, directory, "node")
-        irqs[number] = irq
     return irqs
+
+
+def _owned(owners: Mapping[int, PciDevice], irq: host_model.Irq) -> host_model.Irq:
+    """Return an interrupt with its device and node, where it is one of these devices'."""
+    owner = owners.get(irq.number)
+    if owner is not None:
+        irq.device = owner.address
+        irq.node = owner.node
+    return irq
 
 
 def _affinity(
@@ -196,13 +233,19 @@ def read_nics(root: Root, devices: Mapping[str, PciDevice]) -> tuple[host_model.
 
 
 def find_interrupts(
-    root: Root, nics: Sequence[host_model.Nic], irqs: Mapping[int, host_model.Irq]
+    root: Root,
+    nics: Sequence[host_model.Nic],
+    irqs: Mapping[int, host_model.Irq],
+    *,
+    by_lines: bool = False,
 ) -> None:
     """Give NICs the interrupts that their own PCI function does not have.
 
     These are the ones of their NAPIs, those of the other functions of an mlx5 NIC that spans
     several (multi-PF, Socket Direct), and without PCI those that bear the name of the NIC or of
     its device.
+
+    :param by_lines: the interrupts are of /proc/interrupts, which may lack their devices: names tell of any NIC.
     """
     functions: dict[str, list[int]] = {}
     for irq in irqs.values():
@@ -220,16 +263,27 @@ def find_interrupts(
                 more.add(napi.irq)
         if not more and nic.pci in functions:
             more.update(_of_other_functions(nic, len(functions[nic.pci]), spare))
-        elif nic.pci is None and nic.kind in _HARDWARE:
+        elif nic.kind in _HARDWARE and (nic.pci is None or (by_lines and not nic.irqs)):
             device = root.link(root.child(classes, nic.name), "device") or nic.name
-            more.update(_of_name(irqs, nic.name, device))
+            more.update(_of_name(irqs, nic.name, device, nic.pci if by_lines else None))
         more.discard(0)
         nic.irqs = tuple(sorted(more.union(nic.irqs)))
 
 
-def _of_name(irqs: Mapping[int, host_model.Irq], nic: str, device: str) -> list[int]:
-    """Return the interrupts without PCI that bear the name of a NIC or of its device."""
-    own = re.compile(rf"(ibmvnic-)?({re.escape(nic)}|{re.escape(device)})([-:@].*)?")
+def _of_name(
+    irqs: Mapping[int, host_model.Irq], nic: str, device: str, address: str | None
+) -> list[int]:
+    """Return the interrupts without PCI that bear the name of a NIC or of its device.
+
+    :param address: of a NIC whose vectors are not recorded: names may have its driver before it.
+    """
+    driver, ending = "(ibmvnic-)?", "([-:@].*)?"
+    pattern = f"{driver}({re.escape(nic)}|{re.escape(device)}){ending}"
+    if address is not None:
+        pattern = (
+            rf"(\w+-)?({re.escape(nic)}|{re.escape(device)}){ending}|.*@pci:{re.escape(address)}"
+        )
+    own = re.compile(pattern)
     found: list[int] = []
     for irq in irqs.values():
         if irq.device is None and own.fullmatch(irq.name or ""):

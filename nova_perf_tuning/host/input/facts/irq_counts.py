@@ -2,7 +2,8 @@
 """How often each CPU has served each interrupt: ``/proc/interrupts``.
 
 A large host must format millions of counts: facts read them of hosts with few CPUs alone, where NICs
-have to share a CPU; rules of the audit where nothing else says which CPU serves an interrupt.
+have to share a CPU, and of recorded hosts without the masks of interrupts; rules of the audit where
+nothing else says which CPU serves an interrupt.
 """
 
 import dataclasses
@@ -10,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.input.facts.root import Root
 from nova_perf_tuning.host.model import host_model
 
@@ -18,6 +20,8 @@ _FEW_CPUS: Final = 8
 _LIMIT: Final = 4 << 20
 #: A NIC is quiet beside one with so many times its counts; fewer than ``_MANY`` say nothing.
 _TIMES: Final = 100
+#: Of an interrupt's counts: what a CPU has less of is from before it was moved.
+_SHARE: Final = 0.01
 _MANY: Final = 10_000
 
 
@@ -47,6 +51,28 @@ def parsed(text: str) -> dict[int, CountRow]:
                 name = ""
             rows[int(number)] = CountRow({cpu: count for cpu, count in row.items() if count}, name)
     return rows
+
+
+def serving(counts: Mapping[int, int]) -> frozenset[int]:
+    """Return the CPUs that have served an interrupt, without those that hardly have; none where it never fired."""
+    total = sum(counts.values())
+    often: set[int] = set()
+    for cpu, count in counts.items():
+        if count and count >= total * _SHARE:
+            often.add(cpu)
+    return frozenset(often)
+
+
+def find_fired(root: Root, irqs: Mapping[int, host_model.Irq]) -> None:
+    """Note of the interrupts of a recorded host without masks which CPUs have served them."""
+    lacking = [irq for irq in irqs.values() if irq.affinity is None and irq.effective is None]
+    if root.live or not lacking:
+        return
+    data = root.read(root.directory("proc"), "interrupts", _LIMIT)
+    rows = parsed((data or b"").decode("utf-8", "replace"))
+    for irq in lacking:
+        if irq.number in rows:
+            irq.fired = cpulist.format(serving(rows[irq.number].counts)) or None
 
 
 def find_quiet(root: Root, nics: Sequence[host_model.Nic], cpus: int) -> None:

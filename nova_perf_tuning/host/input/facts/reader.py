@@ -155,10 +155,12 @@ def read_root(root: Root) -> host_model.HostFacts:
     running, domains = guests.read_guests(root)
     pids = {guest.pid for guest in running}
     processes = claims.read_processes(root, pids)
-    owners = devices.read_devices(root)
-    nics, irqs = devices.read_nics(root, owners), devices.read_irqs(root, owners)
+    lines = devices.read_lines(root)
+    owners = devices.read_devices(root, lines)
+    nics, irqs = devices.read_nics(root, owners), devices.read_irqs(root, owners, lines)
+    irq_counts.find_fired(root, irqs)
     napi.read_napis(root, nics)
-    devices.find_interrupts(root, nics, irqs)
+    devices.find_interrupts(root, nics, irqs, by_lines=bool(lines))
     irq_counts.find_quiet(root, nics, len(cpulist.parse(online)))
     programs = claims.read_programs(
         root, processes, cpulist.union((at_boot.isolated, isolated_now))

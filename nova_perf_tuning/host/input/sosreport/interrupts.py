@@ -39,7 +39,7 @@ class Line(NamedTuple):
 
 def add(report: SosReport) -> None:
     """Add interrupts with the names of their handlers, and the vectors of PCI devices."""
-    found = _lines(report.lines("proc/interrupts"))
+    found = described(report.lines("proc/interrupts"))
     if found and not report.names(_DIRECTORY):
         report.lacks.append("affinities of interrupts")
     for line in found:
@@ -51,8 +51,8 @@ def add(report: SosReport) -> None:
             report.put(f"{pci.place(report, line.device)}/msi_irqs/{line.number}", "msix")
 
 
-def _lines(rows: Iterator[str]) -> list[Line]:
-    """Return the numbered interrupts of /proc/interrupts."""
+def described(rows: Iterator[str]) -> list[Line]:
+    """Return the numbered interrupts of the lines of /proc/interrupts."""
     cpus = len(next(rows, "").split())
     found: list[Line] = []
     for row in rows:
@@ -65,7 +65,10 @@ def _lines(rows: Iterator[str]) -> list[Line]:
         if match is None:
             continue
         handlers: list[str] = []
-        for name in (match["names"] or "").split(","):
+        names = re.split(r"\s{2,}", match["names"] or "")[
+            -1
+        ]  # other words of the chip may be before them
+        for name in names.split(","):
             if is_name(name.strip()):
                 handlers.append(name.strip())
         found.append(Line(int(number), _device(match["chip"], match["number"]), handlers))

@@ -14,14 +14,15 @@ _FOUND = {
     "218": [("info", "emulator-on-dedicated", "may run on CPUs 6-7")],
     "226": [("warning", "nohz-full-mismatch", "nohz_full= asks for CPU 0")],
     "227": [
-        ("info", "ovs-pmd-configuration", "on node 1, for which dpdk-socket-mem", "FF00000000")
+        ("warning", "ovs-pmd-not-isolated", "on CPUs 32-39", "/proc/cmdline isolcpus"),
+        ("info", "ovs-pmd-configuration", "on node 1, for which dpdk-socket-mem", "FF00000000"),
     ],
     "228": [("info", "channels-vs-housekeeping", "tx 1 of 4")],
 }
 #: Cases of which the answer says that nothing is wrong, or a hint at most.
 _IN_ORDER = (
     *("209", "210", "211", "212", "214", "215", "216", "217", "219", "220", "222", "223"),
-    *("224", "225", "227", "228"),
+    *("224", "225", "228"),
 )
 #: Case -> rule -> what is shown where it holds.
 _SHOWN = {

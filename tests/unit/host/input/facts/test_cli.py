@@ -106,6 +106,7 @@ SCHEMA = {
             device=_TEXT,
             affinity=_MAYBE_CPUS,
             effective=_MAYBE_CPUS,
+            fired=_MAYBE_CPUS,
             node=_MAYBE,
         ),
         "guests": _list(
