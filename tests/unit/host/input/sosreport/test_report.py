@@ -67,6 +67,7 @@ class FactsTest(testcase.TestCase):
             }
             for irq in facts.irqs.values():
                 irq.node = None
+                irq.fired = None  # the counts are not those of the masks
         self.assertEqual(irqs, facts.irqs)
         self.assertEqual(
             [(domain.name, domain.vcpu_pins, domain.interfaces) for domain in self.facts.domains],
