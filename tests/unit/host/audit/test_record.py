@@ -70,10 +70,10 @@ class RecordingTest(testcase.TestCase):
     def test_counts_are_kept_where_few_cpus_serve_all_interrupts(self) -> None:
         counts = {"proc/interrupts": "  CPU0 CPU1\n 40: 0 9  PCI-MSI 1-edge eth0-TxRx-0\n"}
         without = {"proc/irq": None}
-        for changes, expected in (({}, True), (without, False)):
+        for changes in ({}, without):  # without /proc/irq nothing else is known
             tree = hosts.changed(hosts.good(), {**counts, **changes})
             kept = record.collect(hosts.TreeRoot(tree)).entries
-            self.assertEqual(expected, "proc/interrupts" in kept, changes)
+            self.assertIn("proc/interrupts", kept, changes)
 
     def test_masks_and_queues_of_the_virtual_switch_are_kept(self) -> None:
         ports = 'name: dpdk0\noptions: {n_rxq="4"}\nother_config: {pmd-rxq-affinity="0:12,1:14"}\n'
