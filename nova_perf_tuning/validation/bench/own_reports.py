@@ -33,6 +33,7 @@ _BEGIN: Final = re.compile(r"^(?:mimax[ ]*=|Start rehearsal measurement process)
 #: MFLOPS of the machine that the score compares with: a score is the quotient.
 _PENTIUM_III: Final = (80.0, 85.0)
 
+_LOAD_GENERATOR: Final = re.compile(r"^\*+ ###easy### TPC-C Load Generator")
 _RAW: Final = re.compile(
     r"^\[([0-4])\] sc:([0-9]{1,12})[ ]+lt:([0-9]{1,12})[ ]+rt:([0-9]{1,12})[ ]+fl:([0-9]{1,12})"
     rf"(?: avg_rt: {base.NUMBER} \([0-9]{{1,6}}\))?$"
@@ -208,7 +209,7 @@ class TpccMysql(base.ForeignTool):
         self.check_length(output)
         runs = _tpcc_runs(pasted.lines_of(output))
         if not runs:
-            raise self.fault(f"the output is cut off: it has no line 'TpmC'{self.wanted_form()}")
+            raise self._no_rate(output)
         if len(runs) == 1:
             return self._report_run(runs[0])
         self.check_runs(len(runs), "runs of tpcc-mysql")
@@ -226,6 +227,19 @@ class TpccMysql(base.ForeignTool):
             shown.left_out.append(f"{name}: {refusal}")
         shown.remarks["several_runs"] = f"the text has {len(runs)} runs: none of them is judged"
         return shown
+
+    def _no_rate(self, output: str) -> base.BenchmarkOutputError:
+        """Return why an output without a rate is not read: it is cut off, or another program's."""
+        lines = pasted.lines_of(output)
+        for own in (_LOAD_GENERATOR, _RAW, _INTERVAL, _CONSTRAINT):
+            if any(own.match(line) for line in lines):
+                return self.fault(
+                    f"the output is cut off: it has no line 'TpmC'{self.wanted_form()}"
+                )
+        return self.fault(
+            "it is not a form of tpcc-mysql's report that is read: it has no lines of raw results"
+            f" ('[0] sc:… lt:… rt:… fl:…') and no line 'TpmC'{self.wanted_form()}"
+        )
 
     def _report_run(self, lines: Sequence[str]) -> base.BenchmarkReport:
         """Return the figures of one run."""
