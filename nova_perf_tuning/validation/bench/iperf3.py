@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+from nova_perf_tuning import bounded_json
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import (
     base,
@@ -23,6 +24,8 @@ _DIRECTION: Final = base.Choice(
 _DIRECTIONS: Final = {"forward": "client to server", "reverse": "server to client"}
 RATE: Final = "rate asked for"
 _UNLIMITED: Final = "none"
+#: What a system without TCP_INFO has for retransmits.
+_NOT_COUNTED: Final = -1
 #: Keys of its JSON, also where somebody has cut a part out of it.
 _KEYS: Final = re.compile(
     r'(?<!\\)"iperf 3\.|"(?:sum_sent|sum_received|test_start|num_streams|bits_per_second)"[ ]?:'
@@ -91,6 +94,12 @@ class _Iperf(base.Benchmark):
             work[RATE] = f"{values['bitrate']} Mbit/s a stream"
         return work
 
+    def has_json(self, text: str) -> bool:
+        return super().has_json(iperf3_parts.without_debugging(text))
+
+    def json_objects(self, text: str) -> list[bounded_json.Object]:
+        return super().json_objects(iperf3_parts.without_debugging(text))
+
     def is_text(self, text: str) -> bool:
         return not self.has_json(text) and iperf3_text.printed(text)
 
@@ -99,8 +108,9 @@ class _Iperf(base.Benchmark):
             of_iperf3 = _KEYS.search(output) is not None
             udp = re.search(r'"protocol":\s*"UDP"', output) is not None
         else:
-            of_iperf3 = iperf3_text.printed(output)
-            udp = of_iperf3 and iperf3_text.is_udp(output)
+            shown = iperf3_parts.without_debugging(output)
+            of_iperf3 = iperf3_text.printed(shown)
+            udp = of_iperf3 and iperf3_text.is_udp(shown)
         return of_iperf3 and udp == (self.protocol == "UDP")
 
     def report(self, output: str) -> base.BenchmarkReport:
@@ -348,6 +358,8 @@ class Iperf3(_Iperf):
         for end in ends:
             sent = self.find(end, "sum_sent")
             if not isinstance(sent, dict) or "retransmits" not in sent:
+                return None
+            if sent["retransmits"] == _NOT_COUNTED:
                 return None
             totals.append(sent)
         return sum(self.number(total, "retransmits") for total in totals)

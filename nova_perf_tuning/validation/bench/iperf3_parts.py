@@ -20,8 +20,73 @@ SERVER_OUTPUT: Final = "Server output:"
 TITLED: Final = re.compile(r"^([\w.-]{1,40}):[ ]+(?=\[)")
 
 
+#: Before an object of JSON that -d (--debug) prints; the parameters come before the line of the connection.
+_DEBUGGING: Final = re.compile(r"^((?:send|get)_(?:parameters|results)):?[ ]{0,4}(\{.{0,4000})?$")
+_PARAMETER: Final = re.compile(r'"(\w{1,30})":[ ]{0,40}("[^"]{0,40}"|-?[\w.]{1,20})')
+#: Fewer objects than lines of an output have.
+_DEBUGGING_LINES: Final = 20_000
+
+
 def command(text: str) -> list[str]:
     return pasted.command(text, iperf_rows.COMMAND)
+
+
+def without_debugging(text: str) -> str:
+    """Return a text without the JSON that -d prints between the lines.
+
+    Of the parameters in it stay version and form of the test, in the words in which ``-V`` prints them.
+    """
+    if "_results" not in text and "_parameters" not in text:
+        return text
+    kept: list[str] = []
+    said: list[str] = []
+    lines = text.split("\n")
+    at = 0
+    while at < len(lines):
+        line = lines[at].strip()
+        begun = _DEBUGGING.match(line)
+        follows = at + 1 < len(lines) and lines[at + 1].strip().startswith("{")
+        if begun and (begun[2] or follows):
+            end = _end_of_object(lines, at)
+            if begun[1].endswith("parameters"):
+                said = _as_verbose("\n".join(lines[at:end]))
+            at = end
+            continue
+        kept.append(lines[at])
+        at += 1
+        if said and (CONNECTING.match(line) or ACCEPTED.match(line)):
+            kept += said
+            said = []
+    return "\n".join(kept)
+
+
+def _end_of_object(lines: Sequence[str], begin: int) -> int:
+    """Return the number of the line behind an object of JSON, or of the first that is no part of it."""
+    depth = 0
+    for at in range(begin, min(len(lines), begin + _DEBUGGING_LINES)):
+        line = lines[at].strip()
+        if at > begin and iperf_rows.row(line) is not None:
+            return at
+        depth += line.count("{") - line.count("}")
+        if depth <= 0 and "}" in line:
+            return at + 1
+    return len(lines)
+
+
+def _as_verbose(text: str) -> list[str]:
+    """Return the lines of ``-V`` that say what the parameters of a test do."""
+    found = {name: value.strip('"') for name, value in _PARAMETER.findall(text)}
+    said = []
+    if "client_version" in found:
+        said.append(f"iperf {found['client_version']}")
+    protocols = [name for name in ("tcp", "udp", "sctp") if found.get(name) == "true"]
+    streams, length = found.get("parallel", "1"), found.get("len", "")
+    if len(protocols) == 1 and length.isdigit() and streams.isdigit():
+        said.append(
+            f"Starting Test: protocol: {protocols[0].upper()}, {streams} streams, {length} byte"
+            f" blocks, omitting {found.get('omit', '0')} seconds"
+        )
+    return said
 
 
 def tests(text: str) -> list[list[str]]:

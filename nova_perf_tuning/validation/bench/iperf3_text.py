@@ -144,6 +144,15 @@ def report(tool: base.Benchmark, text: str) -> base.BenchmarkReport:
     :raises base.BenchmarkOutputError: none of them can be read, or they are of two protocols.
     """
     tool.check_length(text)
+    shown = iperf3_parts.without_debugging(text)
+    found = _report_text(tool, shown)
+    if shown != text:
+        found.left_out.append("what -d (--debug) has printed between the lines")
+    return found
+
+
+def _report_text(tool: base.Benchmark, text: str) -> base.BenchmarkReport:
+    """Return the figures of a text without what -d prints."""
     parts = iperf3_parts.titled(text)
     if len(parts) < 2:
         parts = {f"test{at}": part for at, part in enumerate(iperf3_parts.tests(text), start=1)}

@@ -138,11 +138,13 @@ _FAILED: Final = (
 #: The end of a sentence that a command stands in.
 _FULL_STOP: Final = re.compile(r"(?<=\w)\.$")
 #: What a line of a program's command has before it: the prompt of a shell.
-_PROMPT: Final = r"(?:^|[#$%>][ \t]*|[ \t/])"
+_PROMPT: Final = r"(?:^|[#$%>][ \t]*|[ \t/\\])"
 
 
 def clean(text: str) -> str:
     """Return a paste without what stands before its lines: quotes of mails, times of logs, colours.
+
+    Keys that a terminal shows (``^C``) before a line have a line of their own.
 
     Codes of mails (quoted-printable) and of web pages are the signs that they stand for.
 
@@ -305,7 +307,7 @@ def lines_of(text: str) -> list[str]:
 def command(text: str, program: str) -> list[str]:
     """Return the words of the first command line of a program in a paste; none where there is none."""
     for line in lines_of(text):
-        found = re.search(rf"{_PROMPT}{program}(?:[ \t]+(-.*|[a-z].*))$", line)
+        found = re.search(rf"{_PROMPT}{program}(?:\.exe)?[\"']?(?:[ \t]+(-.*|[a-z].*))$", line)
         if found and " -" in f" {found[1]}":
             return _FULL_STOP.sub("", found[1]).split()[:100]
     return []
