@@ -31,6 +31,10 @@ _HEADING: Final = re.compile(
 _COLUMN: Final = re.compile(r"[A-Z][^ ]{1,40}(?: avg[^ ]{1,40})?")
 _READ_COLUMNS: Final = ("Rtry", "Jitter", "Lost/Total", "Total", "Datagrams")
 _DATAGRAM: Final = re.compile(r"^(?:Sending|Receiving) ([0-9]{1,6}) byte datagrams")
+_NO_ANSWER: Final = re.compile(
+    r"^\[[ ]*\*?[0-9]{1,5}\] WARNING: did not receive ack of last datagram"
+)
+_SENT: Final = re.compile(r"^\[[ ]*(\*?[0-9]{1,5}|SUM)\] Sent ([0-9]{1,15}) datagrams$")
 _FAILED: Final = re.compile(r"^.{0,80}(?:connect failed|bind failed|tcp connect failed).{0,160}$")
 #: A row of -y C: time, both ends, stream, interval, bytes; since 2.1.9 with a zone, since 2.2 with a head.
 _CSV_ROW: Final = (
@@ -58,6 +62,16 @@ class _Direction:
     reports: list[IperfRow] = dataclasses.field(default_factory=list)
     streams: int = 0
     by_sender: bool = False
+
+    @property
+    def ends(self) -> list[float]:
+        """When each stream ended, in seconds; those of lines of the whole test alone."""
+        last = {
+            row.stream: row.end
+            for row in self.rows
+            if row.begin == 0 and row.stream != iperf_rows.SUM
+        }
+        return list(last.values())
 
     @property
     def counted_by(self) -> str:
@@ -154,6 +168,10 @@ class Iperf2(base.ForeignTool):
             counted = [row.losses for row in direction.reports or [total] if row.losses]
             if len(counted) == 1:
                 shown.left_out += iperf_rows.faults(counted[0], total.end)
+            lengths = iperf_rows.lengths_remark(direction.ends)
+            if lengths:
+                shown.remarks["different_lengths"] = f"{lengths}, and is not judged"
+                readings = [dataclasses.replace(reading, primary=False) for reading in readings]
             if len(directions) > 1:
                 prefix = pasted.metric(direction.name)
                 readings = [
@@ -164,6 +182,12 @@ class Iperf2(base.ForeignTool):
                 ]
             shown.readings += readings
         shown.workload = self._workload(lines, directions, client)
+        if client and _is_interrupted(lines):
+            shown.remarks["interrupted"] = (
+                "somebody interrupted the run (^C) before its last line: it is as long as it was let run"
+            )
+        if client and "UDP" in shown.workload.get("protocol", ""):
+            self._add_unreported(shown, lines, directions)
         if len(directions) > 1:
             shown.remarks["both_directions"] = "the test has both directions: none is judged"
         if any(direction.by_sender and not direction.reports for direction in directions):
@@ -185,6 +209,32 @@ class Iperf2(base.ForeignTool):
         shown.left_out += [*iperf_rows.out_of_order(lines), *_unread_columns(lines)]
         shown.left_out.append("single intervals and streams, windows, round trip times")
         return shown
+
+    def _add_unreported(
+        self,
+        shown: base.BenchmarkReport,
+        lines: Sequence[str],
+        directions: Sequence[_Direction],
+    ) -> None:
+        """Say that the server's reports of datagrams are missing, and count what was sent."""
+        if not any(item.by_sender and not item.reports for item in directions):
+            return
+        why = ""
+        if any(_NO_ANSWER.match(line) for line in lines):
+            why = " (iperf 2 got no acknowledgement of the last datagram)"
+        shown.remarks["no_server_report"] = (
+            f"the server's report is missing{why}: the rate is what was sent; what arrived and what"
+            " was lost is not known"
+        )
+        [direction, *others] = directions
+        counts = {
+            found[1]: float(found[2]) for found in map(_SENT.match, lines) if found is not None
+        }
+        total = counts.pop(iperf_rows.SUM, None)
+        if total is None and len(counts) == max(1, direction.streams):
+            total = sum(counts.values())
+        if total is not None and not others:
+            shown.readings.append(base.Reading("sent", "datagrams", "higher", total))
 
     def _directions(self, lines: Sequence[str], client: bool) -> list[_Direction]:
         """Return the rows of each direction; which one a stream has its ports say."""
@@ -228,9 +278,11 @@ class Iperf2(base.ForeignTool):
         total = self._total(direction, lines)
         reports = direction.reports
         if reports and len(reports) != max(1, direction.streams):
+            why = "the output is cut off"
+            if any(_NO_ANSWER.match(line) for line in lines):
+                why = "iperf 2 got no acknowledgement of the last datagram of each stream"
             raise self.fault(
-                f"the output is cut off: server reports of {len(reports)} of"
-                f" {direction.streams} streams"
+                f"{why}: server reports of {len(reports)} of {direction.streams} streams"
             )
         rate = total.rate
         counts = [row.losses for row in reports or [total] if row.losses is not None]
@@ -372,6 +424,17 @@ def _unread_columns(lines: Sequence[str]) -> list[str]:
     if not unread:
         return []
     return [one_line(f"columns of -e: {', '.join(unread)}", 200)]
+
+
+def _is_interrupted(lines: Sequence[str]) -> bool:
+    """Return whether somebody pressed ^C before the last line of figures."""
+    pressed = False
+    for line in lines:
+        if line == pasted.INTERRUPTED:
+            pressed = True
+        elif pressed and iperf_rows.row(line) is not None:
+            return True
+    return False
 
 
 def _check_sides(tool: base.Benchmark, lines: Sequence[str]) -> None:

@@ -39,6 +39,21 @@ def _is_bidirectional(end: object) -> bool:
     return isinstance(end, dict) and f"sum_sent{_REVERSE}" in end
 
 
+def _ends(end: Mapping[str, object]) -> list[float]:
+    """Return when each stream of a document ended, in seconds, as its sender counted."""
+    streams = end.get("streams")
+    ends: list[float] = []
+    if not isinstance(streams, list):
+        return ends
+    for stream in streams:
+        if not isinstance(stream, dict):
+            continue
+        total = stream.get("sender", stream.get("udp"))
+        if isinstance(total, dict) and isinstance(total.get("end"), int | float):
+            ends.append(float(total["end"]))
+    return ends
+
+
 def fan(argv: Sequence[str], processes: int, port: int) -> tuple[str, ...]:
     """Return the command that runs ``argv`` on so many ports side by side; ``@PORT@`` in it is the port."""
     if processes == 1:
@@ -248,6 +263,9 @@ class _Iperf(base.Benchmark):
             return iperf3_text.report(self, text).remarks
         remarks: dict[str, str] = {}
         for document in self.documents(text):
+            lengths = iperf_rows.lengths_remark(_ends(document["end"]))
+            if lengths:
+                remarks["different_lengths"] = lengths
             asked = document["start"].get("target_bitrate")
             if isinstance(asked, int) and 0 < asked <= base.MAX_NUMBER:
                 end = self.mapping(document, "end")

@@ -81,11 +81,13 @@ class _Direction:
     """The two totals of one direction, of which at least one is there.
 
     :ivar name: empty: the text does not say which side sent.
+    :ivar ends: when each stream ended, in seconds, as the side counted that counts.
     """
 
     name: str
     sent: IperfRow | None
     received: IperfRow | None
+    ends: Sequence[float] = ()
 
     @property
     def shown(self) -> str:
@@ -235,7 +237,10 @@ def _report_test(tool: base.Benchmark, lines: Sequence[str]) -> base.BenchmarkRe
                 dataclasses.replace(reading, metric=f"{prefix}_{reading.metric}")
                 for reading in readings
             ]
-        if len(directions) > 1 or test.stopped:
+        lengths = iperf_rows.lengths_remark(direction.ends)
+        if lengths:
+            shown.remarks["different_lengths"] = f"{lengths}, and is not judged"
+        if len(directions) > 1 or test.stopped or lengths:
             readings = [dataclasses.replace(reading, primary=False) for reading in readings]
         shown.readings += readings
     shown.readings += _cpu(test)
@@ -443,7 +448,13 @@ def _direction(
         name = _FORWARD
         if iperf3_parts.SENDER in totals:
             name = _REVERSE
-    return _Direction(name, totals.get(iperf3_parts.SENDER), totals.get(iperf3_parts.RECEIVER))
+    received = totals.get(iperf3_parts.RECEIVER)
+    ends = [
+        row.end
+        for row in rows
+        if row.stream != iperf_rows.SUM and (_side(row) == iperf3_parts.RECEIVER) == (received is not None)
+    ]
+    return _Direction(name, totals.get(iperf3_parts.SENDER), received, ends)
 
 
 def _old_udp(tool: base.Benchmark, test: _TestText) -> _Direction | None:

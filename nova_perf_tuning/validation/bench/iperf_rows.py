@@ -38,6 +38,8 @@ _OPTION: Final = re.compile(r"^--?[A-Za-z]")
 _RATE: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([kKmMgG]?)(?:bits?)?(?:/[0-9]{1,6})?")
 #: A sender that comes so near to a rate was held back by it.
 _REACHED: Final = 0.95
+#: Streams of which none ends before so much of the longest have ended together.
+_TOGETHER: Final = 0.9
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -126,6 +128,25 @@ def rate_remarks(asked: float, streams: int, sent: float) -> dict[str, str]:
     if sent >= _REACHED * asked * max(1, streams):
         return {"held_to_a_rate": f"the sender was held to {said}"}
     return {"rate_not_reached": f"a rate of {said} was set, and the sender stayed below it"}
+
+
+def lengths_remark(ends: Sequence[float]) -> str:
+    """Return what to say of streams that did not end together; empty: they did.
+
+    :param ends: when each ended, in seconds.
+    """
+    if len(ends) < 2 or min(ends) >= _TOGETHER * max(ends):
+        return ""
+    longest = max(ends)
+    late = [end for end in ends if end >= _TOGETHER * longest]
+    others = [end for end in ends if end < _TOGETHER * longest]
+    shown = f"{min(others):g} s"
+    if min(others) < max(others):
+        shown = f"{min(others):g} to {max(others):g} s"
+    return (
+        f"{len(late)} of {len(ends)} streams ended after {longest:g} s, the others after {shown}:"
+        f" the sum is over {longest:g} s"
+    )
 
 
 def jitter_fault(milliseconds: float, seconds: float) -> str:

@@ -104,6 +104,10 @@ _LABEL: Final = re.compile(
     r"^[ \t]*+(?:\[(?!SUM\])[A-Za-z][\w ./:-]{0,60}\][ \t]|[\w./-]{0,60}+[ \t]*+\|[ \t]"
     r"|std(?:out|err)(?::| [FP])(?:[ \t]|$)|<[A-Za-z][\w.-]{0,60}>:(?:[ \t]|$))"
 )
+#: What a terminal shows of keys that somebody pressed: before a line that is printed afterwards.
+_KEYS_PRESSED: Final = re.compile(r"^(?:\^[CDZ\\]){1,5}[ \t]*")
+#: The line that stands for them.
+INTERRUPTED: Final = "^C"
 #: A sign of a comment, of a list or of an added line before each line, but for those that cyclictest prints itself.
 _COMMENT: Final = re.compile(r"^[ \t]*(?:#|//|\+|[*-](?![*-]))[ \t]?")
 _OWN_COMMENT: Final = re.compile(r"^# (?:Total|Min Latencies|Max Latencies|/dev/cpu_dma_latency)")
@@ -179,8 +183,13 @@ def clean(text: str) -> str:
     lines = _without_title(lines)
     kept: list[str] = []
     for line in map(str.strip, lines):
-        if line or not kept or kept[-1]:
-            kept.append(line)
+        shown_keys = _KEYS_PRESSED.match(line)
+        printed = line
+        if shown_keys and shown_keys.end() < len(line):
+            kept.append(INTERRUPTED)
+            printed = line[shown_keys.end() :]
+        if printed or not kept or kept[-1]:
+            kept.append(printed)
     return _BEFORE_JSON.sub(r"\1\n", "\n".join(kept))
 
 

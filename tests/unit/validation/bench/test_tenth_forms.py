@@ -108,3 +108,109 @@ class DebuggingTests(testcase.TestCase):
             base.BenchmarkOutputError, plugins.load_reader("iperf3").report, text
         )
         self.assertIn("other protocol", str(error))
+
+
+IPERF2_STREAMS = """\
+------------------------------------------------------------
+Client connecting to 10.0.0.4, TCP port 5001
+------------------------------------------------------------
+[  3] local 10.0.0.5 port 34336 connected with 10.0.0.4 port 5001
+[  4] local 10.0.0.5 port 34338 connected with 10.0.0.4 port 5001
+[ ID] Interval       Transfer     Bandwidth
+[  3]  0.0-10.0 sec   703 MBytes   589 Mbits/sec
+[  4]  0.0-10.1 sec   737 MBytes   612 Mbits/sec
+[SUM]  0.0-10.1 sec  1.41 GBytes  1.19 Gbits/sec
+"""
+IPERF3_STREAMS = """\
+Connecting to host 192.0.2.1, port 5201
+[ ID] Interval           Transfer     Bitrate         Retr
+[  5]   0.00-10.00  sec  3.71 GBytes  3.19 Gbits/sec    0             sender
+[  5]   0.00-10.00  sec  3.71 GBytes  3.19 Gbits/sec                  receiver
+[  7]   0.00-10.00  sec  3.77 GBytes  3.24 Gbits/sec    0             sender
+[  7]   0.00-10.00  sec  3.77 GBytes  3.24 Gbits/sec                  receiver
+[SUM]   0.00-10.00  sec  7.48 GBytes  6.43 Gbits/sec    0             sender
+[SUM]   0.00-10.00  sec  7.48 GBytes  6.43 Gbits/sec                  receiver
+
+iperf Done.
+"""
+
+
+class InterruptedTests(testcase.TestCase):
+    def test_a_line_behind_keys_is_read(self):
+        """A terminal shows ^C before the line that is printed next, of any tool."""
+        for text in (
+            IPERF2_STREAMS.replace("[  4]  0.0", "^C[  4]  0.0"),
+            IPERF2_STREAMS.replace("[  4]  0.0", "^C^C [  4]  0.0"),
+        ):
+            _kind, report = read(text)
+            self.assertEqual("2", report.workload["streams"])
+            self.assertIn("interrupted", report.remarks)
+            self.assertNotIn("different_lengths", report.remarks)
+        _kind, whole = read(IPERF2_STREAMS + "^C\n")
+        self.assertNotIn("interrupted", whole.remarks)
+
+    def test_quoted_lines_behind_keys_are_read(self):
+        text = "\n".join(f"> {line}" for line in ["^CT: 0", "^C", "^Z fio: terminating on signal 2"])
+        self.assertEqual(
+            "^C\nT: 0\n^C\n^C\nfio: terminating on signal 2", pasted.decode(text.encode())
+        )
+
+    def test_streams_of_different_lengths_of_iperf2_are_not_judged(self):
+        hung = IPERF2_STREAMS.replace("0.0-10.1", "0.0-80.6")
+        _kind, report = read(hung)
+        self.assertIn("1 of 2 streams ended after 80.6 s", report.remarks["different_lengths"])
+        self.assertEqual([], [reading for reading in report.readings if reading.primary])
+        _kind, whole = read(IPERF2_STREAMS)
+        self.assertNotIn("different_lengths", whole.remarks)
+
+    def test_streams_of_different_lengths_of_iperf3_are_not_judged(self):
+        self.assertNotIn("different_lengths", read(IPERF3_STREAMS)[1].remarks)
+        lines = IPERF3_STREAMS.split("\n")
+        lines[4:6] = [line.replace("0.00-10.00", "0.00-4.00 ") for line in lines[4:6]]
+        _kind, report = read("\n".join(lines))
+        self.assertIn("the others after 4 s", report.remarks["different_lengths"])
+        self.assertEqual([], [reading for reading in report.readings if reading.primary])
+
+
+UNREPORTED = """\
+# iperf -c 192.0.2.1 -u -P 2
+Client connecting to 192.0.2.1, UDP port 5001
+Sending 1470 byte datagrams
+[  3] local 192.0.2.2 port 37297 connected with 192.0.2.1 port 5001
+[  4] local 192.0.2.2 port 50092 connected with 192.0.2.1 port 5001
+[  3] WARNING: did not receive ack of last datagram after 10 tries.
+[  4] WARNING: did not receive ack of last datagram after 10 tries.
+[ ID] Interval        Transfer     Bandwidth
+[  3] 0.0-10.0 sec  1.25 MBytes  1.05 Mbits/sec
+[  3] Sent 893 datagrams
+[  4] 0.0-10.0 sec  1.25 MBytes  1.05 Mbits/sec
+[  4] Sent 892 datagrams
+[SUM] 0.0-10.0 sec  2.50 MBytes  2.10 Mbits/sec
+"""
+
+
+class UnreportedTests(testcase.TestCase):
+    def test_the_servers_missing_report_is_said(self):
+        _kind, report = read(UNREPORTED)
+        self.assertIn("no acknowledgement", report.remarks["no_server_report"])
+        self.assertEqual(1785.0, figures(report)["sent"])
+        self.assertNotIn("lost", figures(report))
+
+    def test_the_count_of_all_streams_comes_first(self):
+        _kind, report = read(f"{UNREPORTED}[SUM] Sent 1785 datagrams\n")
+        self.assertEqual(1785.0, figures(report)["sent"])
+
+    def test_it_is_said_without_a_warning_of_iperf2_too(self):
+        lines = [line for line in UNREPORTED.split("\n") if "WARNING" not in line]
+        _kind, report = read("\n".join(lines))
+        self.assertIn("server's report is missing:", report.remarks["no_server_report"])
+
+    def test_reports_of_some_streams_are_no_cut(self):
+        one = (
+            "[  3] Server Report:\n"
+            "[  3] 0.0-10.0 sec  1.25 MBytes  1.05 Mbits/sec   0.010 ms    0/  893 (0%)\n"
+        )
+        error = self.assertRaises(
+            base.BenchmarkOutputError, plugins.recognise, UNREPORTED + one
+        )
+        self.assertIn("no acknowledgement of the last datagram", str(error))
