@@ -8,6 +8,11 @@ from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base, netperf_text
 
 _TESTS = ("TCP_STREAM", "TCP_MAERTS")
+#: Test -> the kind that reads it where it is alone in a text.
+_READ_ELSEWHERE = {
+    **dict.fromkeys(netperf_text.REQUESTS, "netperf_rr"),
+    "UDP_STREAM": "netperf_udp",
+}
 _UNITS = "THROUGHPUT_UNITS=10^6bits/s"
 
 
@@ -64,6 +69,8 @@ class Netperf(base.Benchmark):
         return {"protocol": "TCP"}
 
     def printed(self, output: str) -> bool:
+        if netperf_text.alone(output) in _READ_ELSEWHERE:
+            return False
         return f"{_UNITS}\n" in output or netperf_text.printed(output)
 
     def _is_table(self, text: str) -> bool:
@@ -84,8 +91,11 @@ class Netperf(base.Benchmark):
     def _report_table(self, text: str) -> base.BenchmarkReport:
         tests = netperf_text.read(self, text)
         if len(tests) == 1 and not tests[0].is_stream:
+            reader = ""
+            if tests[0].name in _READ_ELSEWHERE:
+                reader = f"; 'bench parse {_READ_ELSEWHERE[tests[0].name]}' reads it"
             raise self.fault(
-                f"the output is of a {one_line(tests[0].name, 20)} test, not of TCP_STREAM"
+                f"the output is of a {one_line(tests[0].name, 20)} test, not of TCP_STREAM{reader}"
             )
         return netperf_text.report(self, tests)
 

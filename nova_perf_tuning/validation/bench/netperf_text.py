@@ -25,7 +25,7 @@ _TESTS: Final[Mapping[str, str]] = {
     "TCP CONNECT/REQUEST/RESPONSE": "TCP_CRR",
 }
 _STREAMS: Final = ("TCP_STREAM", "TCP_MAERTS", "TCP_SENDFILE")
-_RATES: Final = ("TCP_RR", "UDP_RR", "TCP_CRR", "OMNI_Send|Recv")
+REQUESTS: Final = ("TCP_RR", "UDP_RR", "TCP_CRR", "OMNI_Send|Recv")
 #: Unit of a table -> Mbit/s.
 _UNITS: Final[Mapping[str, float]] = {
     "10^3bits": 1e-3,
@@ -253,6 +253,14 @@ def _check_said(tool: base.Benchmark, line: str) -> None:
         raise tool.fault(f"it said '{one_line(line, 160)}'")
 
 
+def alone(text: str) -> str:
+    """Return the name of the one test of a text; empty: there are none or several."""
+    banners = [found for found in map(BANNER.match, lines_of(text)) if found is not None]
+    if len(banners) != 1:
+        return ""
+    return _TESTS.get(banners[0][1].upper(), "")
+
+
 def report(tool: base.Benchmark, tests: Sequence[Test]) -> base.BenchmarkReport:
     """Return the figures of tests; those of several have the test's name before theirs."""
     names = pasted.distinct([test.name.lower() for test in tests])
@@ -319,7 +327,7 @@ def _figures(tool: base.Benchmark, name: str, lines: Sequence[str], whole: bool)
         return _stream(tool, name, lines)
     if name == "UDP_STREAM":
         return _udp_stream(tool, name, lines)
-    if name in _RATES:
+    if name in REQUESTS:
         return _rate(tool, name, lines)
     raise tool.fault(
         f"the table of '{one_line(name, 40)}' is not read; use -o or -k with the names of figures"
@@ -505,6 +513,11 @@ def _omni(tool: base.Benchmark, name: str, columns: Mapping[str, str]) -> Test:
                 test.figures.append(figure)
         elif key in _WORKLOAD:
             test.workload[_WORKLOAD[key]] = _fact(value)
+        elif key == _THROUGHPUT and not units:
+            test.left_out.append(
+                f"'throughput' ({one_line(value, 20)}): its unit is not in the output"
+                " (-k THROUGHPUT,THROUGHPUT_UNITS)"
+            )
         elif key not in _THROUGHPUT_UNITS:
             test.left_out.append(f"'{one_line(key, 40)}'")
     if any(reading.primary and reading.value == 0 for reading in test.figures):
@@ -535,6 +548,8 @@ class _OneTest(base.ForeignTool):
     """A test of netperf that is alone in a text; several at once are netperf's."""
 
     tests: ClassVar[Sequence[str]]
+    #: Options with which the output has the figure that counts.
+    wanted: ClassVar[str] = "-k THROUGHPUT,THROUGHPUT_UNITS"
 
     def printed(self, output: str) -> bool:
         return re.search(self.marks, "\n".join(lines_of(output)), re.MULTILINE) is not None
@@ -545,8 +560,18 @@ class _OneTest(base.ForeignTool):
             names = ", ".join(test.name for test in tests[:5])
             raise self.fault(f"the output is of {names}; 'bench parse netperf' reads it")
         if tests[0].figures[0].metric != self.primary[0]:
-            raise self.fault(f"the output has no '{self.primary[0]}' (-k TRANSACTION_RATE)")
+            self._without_rate(tests[0])
         return report(self, tests)
+
+    def _without_rate(self, test: Test) -> None:
+        """Show a test that has no figure of this kind to be judged.
+
+        :raises base.BenchmarkOutputError: it has no latencies either.
+        """
+        if not any(figure.metric.startswith("latency_") for figure in test.figures):
+            raise self.fault(f"the output has no '{self.primary[0]}' ({self.wanted})")
+        test.figures = [dataclasses.replace(figure, primary=False) for figure in test.figures]
+        test.left_out.append(f"'{self.primary[0]}': the output does not have it ({self.wanted})")
 
 
 class NetperfRequests(_OneTest):
@@ -557,7 +582,8 @@ class NetperfRequests(_OneTest):
     primary = ("transactions_per_second", "1/s", "higher")
     form = "netperf -t TCP_RR"
     marks = r"REQUEST/RESPONSE TEST|Connect/Request/Response TEST|OMNI Send\|Recv TEST"
-    tests = _RATES
+    tests = REQUESTS
+    wanted = "-k TRANSACTION_RATE, or THROUGHPUT with THROUGHPUT_UNITS"
 
 
 class NetperfUdp(_OneTest):

@@ -214,3 +214,40 @@ class UnreportedTests(testcase.TestCase):
             base.BenchmarkOutputError, plugins.recognise, UNREPORTED + one
         )
         self.assertIn("no acknowledgement of the last datagram", str(error))
+
+
+LATENCIES = """\
+$ netperf -t TCP_RR -H 192.0.2.1 -l 5 -f m -- -k MEAN_LATENCY,P99_LATENCY,THROUGHPUT
+MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 () port 0 AF_INET to 192.0.2.1 () port 0 AF_INET
+P99_LATENCY=123
+THROUGHPUT=75.78
+MEAN_LATENCY=78.26
+"""
+
+
+class RequestsWithoutRateTests(testcase.TestCase):
+    def test_latencies_are_shown_and_the_rate_is_left_out(self):
+        kind, report = read(LATENCIES)
+        self.assertEqual("netperf_rr", kind)
+        self.assertEqual({"latency_mean": 78.26, "latency_p99": 123.0}, figures(report))
+        self.assertEqual({"µs"}, {reading.unit for reading in report.readings})
+        said = "\n".join(report.left_out)
+        self.assertIn("'throughput' (75.78): its unit is not in the output", said)
+        self.assertIn("TRANSACTION_RATE", said)
+
+    def test_a_rate_in_megabits_is_no_rate_of_transactions(self):
+        _kind, report = read(f"{LATENCIES}THROUGHPUT_UNITS=10^6bits/s\n")
+        self.assertEqual(75.78, figures(report)["throughput"])
+        self.assertEqual([], [reading for reading in report.readings if reading.primary])
+
+    def test_without_latencies_the_refusal_says_what_is_missing(self):
+        text = "\n".join(line for line in LATENCIES.split("\n") if "LATENCY=" not in line)
+        error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text)
+        self.assertIn("netperf_rr", str(error))
+        self.assertIn("THROUGHPUT_UNITS", str(error))
+
+    def test_the_reader_of_streams_names_that_of_requests(self):
+        error = self.assertRaises(
+            base.BenchmarkOutputError, plugins.load_reader("netperf").report, LATENCIES
+        )
+        self.assertIn("'bench parse netperf_rr' reads it", str(error))
