@@ -10,6 +10,14 @@ from nova_perf_tuning.validation.bench import base, pasted
 _PERCENTILES: Final = (50.0, 95.0, 99.0, 99.9)
 #: fio prints so many percentiles where the job does not choose any.
 _DEFAULT_COUNT: Final = 17
+#: Engines of files and disks of the kernel that can use the page cache.
+CACHED_ENGINES: Final = frozenset(
+    ("sync", "psync", "vsync", "pvsync", "pvsync2", "libaio", "io_uring", "posixaio", "mmap")
+)
+DIRECT_UNKNOWN: Final = (
+    "direct: the output does not say whether the job went through the page cache"
+    " (--direct=1 does not)"
+)
 #: All directions added up (unified_rw_reporting).
 MIXED: Final = "mixed"
 DIRECTIONS: Final = ("read", "write", "trim")

@@ -22,10 +22,6 @@ _LONGER: Final = frozenset(("end_fsync", "fsync_on_close", "ramp_time", "thinkti
 #: Options that say what a job does; with one of the others it does not stay in the page cache.
 _PATTERN: Final = frozenset(("rw", "readwrite"))
 _SAFE: Final = ("direct", "sync", "fsync", "fdatasync", "end_fsync", "fsync_on_close")
-#: Engines of files and disks of the kernel that can use the page cache.
-_CACHED_ENGINES: Final = frozenset(
-    ("sync", "psync", "vsync", "pvsync", "pvsync2", "libaio", "io_uring", "posixaio", "mmap")
-)
 _OF_ONE: Final = ("pattern", "block size", "block sizes", "depth", "jobs", "engine", "size")
 #: Options of a job -> their names in the workload.
 _OPTIONS: Final[Mapping[str, str]] = {
@@ -101,6 +97,8 @@ def _add_missing(group: JobGroup, groups: int) -> None:
     for name in names:
         if name not in group.workload and f"{name}s" not in group.workload:
             group.missing.append(f"{name}: the output does not name it")
+    if "pattern" not in group.workload and "direct" not in group.workload:
+        group.missing.append(fio_figures.DIRECT_UNKNOWN)
     if group.name == fio_figures.ALL_CLIENTS and groups == 1:
         group.missing.append("the reports of single clients: there is their sum alone")
 
@@ -232,7 +230,7 @@ def _options(common: object, own: object) -> dict[str, Any]:
 def _is_cached(options: Mapping[str, Any]) -> bool:
     """Return whether options let a job use the page cache; they say which they are, or nothing."""
     engine = str(options.get("ioengine", "psync"))
-    if not set(options) & _PATTERN or engine not in _CACHED_ENGINES:
+    if not set(options) & _PATTERN or engine not in fio_figures.CACHED_ENGINES:
         return False
     return all(str(options.get(name, "0")) == "0" for name in _SAFE)
 

@@ -10,6 +10,8 @@ from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base, pasted
 from nova_perf_tuning.validation.bench.fio_figures import (
     ALL_CLIENTS,
+    CACHED_ENGINES,
+    DIRECT_UNKNOWN,
     MIXED,
     OWN,
     JobGroup,
@@ -80,6 +82,10 @@ _LETTERS: Final[Mapping[str, str]] = {
     "D": "trim",
     "d": "randtrim",
 }
+#: Of a job file: a section, and whether its jobs go round the page cache.
+_SECTION: Final = re.compile(r"^\[([A-Za-z][\w .+-]{0,60})\]$")
+_DIRECT: Final = re.compile(r"^(direct|buffered)[ ]{0,4}=[ ]{0,4}([01])$")
+_GLOBAL: Final = "global"
 _DEPTH: Final = re.compile(r"^latency[ ]*: target=0,.{1,60}, depth=([0-9]{1,9})$")
 #: Options of the command line -> their names in the workload.
 _CHOSEN: Final[Mapping[str, str]] = {
@@ -153,12 +159,24 @@ def _runs(lines: Sequence[str]) -> list[list[str]]:
     ended = False
     for line in lines:
         if ended and (_HEAD.match(line) or VERSION.match(line)):
-            runs.append([])
+            runs.append(_command_of_next(runs[-1]))
             ended = False
         elif _GROUP.match(line):
             ended = True
         runs[-1].append(line)
     return runs
+
+
+def _command_of_next(run: list[str]) -> list[str]:
+    """Take the lines from the last command of fio on out of a run: it is that of the next run."""
+    for at in range(len(run) - 1, -1, -1):
+        if _GROUP.match(run[at]):
+            break
+        if "fio" in run[at] and pasted.command(run[at], "fio"):
+            taken = run[at:]
+            del run[at:]
+            return taken
+    return []
 
 
 def _read_run(tool: base.Benchmark, lines: Sequence[str]) -> list[JobGroup]:
@@ -290,11 +308,14 @@ def _add_workload(
     if not own:
         _add_without_head(group, lines, section)
     workload["jobs"] = of[3]
-    words = pasted.command("\n".join(lines), "fio")
+    ended = [at for at, line in enumerate(lines) if _GROUP.match(line)]
+    before = lines[: ended[0]]
+    words = pasted.command(_continued(before), "fio")
     for option, name in _CHOSEN.items():
-        value = pasted.option(words, f"--{option}")
+        value = pasted.option(words, f"--{option}", f"-{option}")
         if value is not None:
             workload[name] = one_line(value, 40)
+    _add_direct(group, words, before)
     seconds = max((way.seconds for way in group.ways), default=0.0)
     workload["seconds"] = f"{seconds:g}"
     for line in lines:
@@ -303,6 +324,62 @@ def _add_workload(
             workload["version"] = version[1]
     if "version" not in workload:
         group.missing.append("version: the line 'fio-…' is missing")
+
+
+def _continued(lines: Sequence[str]) -> str:
+    """Return lines with a command in one that has a backslash at the end of each of its lines."""
+    return re.sub(r"\\\n[ ]*", " ", "\n".join(lines))
+
+
+def _add_direct(group: JobGroup, words: Sequence[str], before: Sequence[str]) -> None:
+    """Add whether a job went round the page cache, by its command or its job file, or that neither says it.
+
+    :param before: the lines above the results.
+    """
+    workload = group.workload
+    value = workload.get("direct", "")
+    if not value:
+        value = _opposite(pasted.option(words, "--buffered", "-buffered") or "")
+    if value.startswith("-") or not value and {"--direct", "-direct"} & set(words):
+        # An option without a value is set.
+        value = "1"
+    value = value or _of_job_file(before)
+    engine = workload.get("engine", "")
+    if value not in ("0", "1"):
+        workload.pop("direct", None)
+        if not engine or engine in CACHED_ENGINES:
+            group.missing.append(DIRECT_UNKNOWN)
+        return
+    workload["direct"] = value
+    safe = {"fsync", "fdatasync", "sync"} & set(workload)
+    group.cached = value == "0" and engine in CACHED_ENGINES and not safe
+
+
+def _opposite(value: str) -> str:
+    """Return what ``direct`` is where ``buffered`` has a value; empty: it has none."""
+    return {"0": "1", "1": "0"}.get(value, "")
+
+
+def _of_job_file(lines: Sequence[str]) -> str:
+    """Return the value of ``direct`` that all jobs of a job file have; empty: it is not known."""
+    section = ""
+    sections: set[str] = set()
+    values: dict[str, str] = {}
+    for line in lines:
+        header, option = _SECTION.match(line), _DIRECT.match(line)
+        if header:
+            section = header[1]
+            sections.add(section)
+        elif option and option[1] == "direct":
+            values[section] = option[2]
+        elif option:
+            values[section] = _opposite(option[2])
+    jobs = sections - {_GLOBAL}
+    common = values.get(_GLOBAL, values.get("", ""))
+    found = {values.get(job, common) for job in jobs} or {common}
+    if len(found) > 1:
+        return ""
+    return found.pop()
 
 
 def _add_without_head(group: JobGroup, lines: Sequence[str], section: Sequence[str]) -> None:

@@ -251,3 +251,57 @@ class RequestsWithoutRateTests(testcase.TestCase):
             base.BenchmarkOutputError, plugins.load_reader("netperf").report, LATENCIES
         )
         self.assertIn("'bench parse netperf_rr' reads it", str(error))
+
+
+FIO = """\
+job: (g=0): rw=read, bs=(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B, ioengine=psync, iodepth=1
+fio-3.32
+Starting 1 process
+
+job: (groupid=0, jobs=1): err= 0: pid=1: Mon Jan  1 00:00:00 2024
+  read: IOPS=3302, BW=12.9MiB/s (13.5MB/s)(129MiB/10005msec)
+    clat (usec): min=98, max=30823, avg=301.96, stdev=867.00
+     lat (usec): min=98, max=30823, avg=302.10, stdev=867.01
+     issued rwts: total=33040,0,0,0 short=0,0,0,0 dropped=0,0,0,0
+"""
+UNKNOWN = "direct: the output does not say"
+
+
+class DirectTests(testcase.TestCase):
+    """Whether a job went round the page cache is not in fio's text, but in its command or job file."""
+
+    def check_direct(self, before, value, cached=False, text=FIO):
+        _kind, report = read(before + text)
+        self.assertEqual(value, report.workload.get("direct"), before)
+        unknown = any(said.startswith(UNKNOWN) for said in report.left_out)
+        self.assertEqual(value is None, unknown, before)
+        self.assertEqual(cached, "page_cache" in report.remarks, before)
+
+    def test_the_text_alone_does_not_say(self):
+        self.check_direct("", None)
+        self.check_direct("$ fio --rw=read --bs=4k --name=job\n", None)
+
+    def test_the_command_says(self):
+        self.check_direct("$ fio --direct=1 --rw=read --name=job\n", "1")
+        self.check_direct("# fio -direct 1 -rw=read -name=job\n", "1")
+        self.check_direct("$ fio --rw=read --direct --name=job\n", "1")
+        self.check_direct("$ fio --rw=read --name=job --direct\n", "1")
+        self.check_direct("# fio -direct=0 -rw=read -name=job\n", "0", cached=True)
+        self.check_direct("$ fio --buffered=1 --rw=read --name=job\n", "0", cached=True)
+        self.check_direct("$ fio --direct=0 --fsync=1 --rw=write --name=job\n", "0")
+        self.check_direct("$ fio --rw=read \\\n  --direct=1 \\\n  --name=job\n", "1")
+
+    def test_a_job_file_says(self):
+        self.check_direct("[global]\ndirect=1\n[job]\nrw=read\n\n", "1")
+        self.check_direct("[job]\ndirect = 0\nrw=read\n\n", "0", cached=True)
+        self.check_direct("[job]\nrw=read\ndirect=1\n[other]\nrw=write\n\n", None)
+        self.check_direct("[global]\ndirect=1\n[job]\n[other]\ndirect=0\n\n", None)
+
+    def test_the_command_of_the_next_run_is_not_of_this(self):
+        _kind, report = read(f"{FIO}$ fio --direct=1 --rw=read --name=job\n{FIO}")
+        self.assertNotIn("direct", report.workload["run1"])
+        self.assertIn("direct 1", report.workload["run2"])
+
+    def test_engines_without_a_page_cache_need_no_word(self):
+        _kind, report = read(FIO.replace("psync", "rbd"))
+        self.assertNotIn(UNKNOWN, "\n".join(report.left_out))
