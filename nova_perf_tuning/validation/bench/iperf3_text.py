@@ -452,7 +452,8 @@ def _direction(
     ends = [
         row.end
         for row in rows
-        if row.stream != iperf_rows.SUM and (_side(row) == iperf3_parts.RECEIVER) == (received is not None)
+        if row.stream != iperf_rows.SUM
+        and (_side(row) == iperf3_parts.RECEIVER) == (received is not None)
     ]
     return _Direction(name, totals.get(iperf3_parts.SENDER), received, ends)
 

@@ -19,6 +19,7 @@ from tests.unit.validation.bench import (
     outputs6,
     outputs7,
     outputs8,
+    outputs10,
     outputs34,
 )
 
@@ -294,6 +295,7 @@ READ = {
     **outputs6.READ,
     **outputs7.READ,
     **outputs8.READ,
+    **outputs10.READ,
 }
 #: Figures of an answer that it lets be left out.
 LEFT_OUT = {
@@ -302,6 +304,7 @@ LEFT_OUT = {
     **outputs34.LEFT_OUT,
     **outputs5.LEFT_OUT,
     **outputs6.LEFT_OUT,
+    **outputs10.LEFT_OUT,
 }
 #: Case -> how far a figure may be away where the answer allows it (a bin of a histogram).
 TOLERANCE = {
@@ -322,6 +325,7 @@ SEVERAL = (
     | outputs6.SEVERAL
     | outputs7.SEVERAL
     | outputs8.SEVERAL
+    | outputs10.SEVERAL
 )
 #: Case -> code of what the answer wants to be said.
 REMARKS = {
@@ -339,6 +343,7 @@ REMARKS = {
     **outputs6.REMARKS,
     **outputs7.REMARKS,
     **outputs8.REMARKS,
+    **outputs10.REMARKS,
 }
 #: Case -> what the refusal says.
 REFUSED = {
@@ -353,6 +358,7 @@ REFUSED = {
     **outputs6.REFUSED,
     **outputs7.REFUSED,
     **outputs8.REFUSED,
+    **outputs10.REFUSED,
 }
 #: Case -> words of what is named as left out, facts of the workload, values that no figure may have.
 NAMED = {
@@ -362,6 +368,7 @@ NAMED = {
     **outputs6.NAMED,
     **outputs7.NAMED,
     **outputs8.NAMED,
+    **outputs10.NAMED,
 }
 WORKLOAD = {
     **outputs2.WORKLOAD,
@@ -370,6 +377,7 @@ WORKLOAD = {
     **outputs6.WORKLOAD,
     **outputs7.WORKLOAD,
     **outputs8.WORKLOAD,
+    **outputs10.WORKLOAD,
 }
 NEVER = {
     **outputs2.NEVER,
@@ -378,6 +386,7 @@ NEVER = {
     **outputs6.NEVER,
     **outputs7.NEVER,
     **outputs8.NEVER,
+    **outputs10.NEVER,
 }
 
 
@@ -425,7 +434,7 @@ class AnswersTest(testcase.TestCase):
     def test_every_case_is_held(self):
         """A case that is answered wrongly is not here: it is in the table of its batch."""
         cases = set()
-        for folder in (f"outputs{batch}" for batch in range(1, 9)):
+        for folder in (f"outputs{batch}" for batch in (*range(1, 9), 10)):
             for path in (FIELD / folder).glob("*.answer.yaml"):
                 cases.add(f"{folder}/{path.name.partition('-')[0]}")
         situations = {f"outputs5/{number}" for number, *_rest in outputs5.SITUATIONS}

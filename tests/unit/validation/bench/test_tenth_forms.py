@@ -150,7 +150,9 @@ class InterruptedTests(testcase.TestCase):
         self.assertNotIn("interrupted", whole.remarks)
 
     def test_quoted_lines_behind_keys_are_read(self):
-        text = "\n".join(f"> {line}" for line in ["^CT: 0", "^C", "^Z fio: terminating on signal 2"])
+        text = "\n".join(
+            f"> {line}" for line in ["^CT: 0", "^C", "^Z fio: terminating on signal 2"]
+        )
         self.assertEqual(
             "^C\nT: 0\n^C\n^C\nfio: terminating on signal 2", pasted.decode(text.encode())
         )
@@ -210,9 +212,7 @@ class UnreportedTests(testcase.TestCase):
             "[  3] Server Report:\n"
             "[  3] 0.0-10.0 sec  1.25 MBytes  1.05 Mbits/sec   0.010 ms    0/  893 (0%)\n"
         )
-        error = self.assertRaises(
-            base.BenchmarkOutputError, plugins.recognise, UNREPORTED + one
-        )
+        error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, UNREPORTED + one)
         self.assertIn("no acknowledgement of the last datagram", str(error))
 
 
