@@ -513,13 +513,8 @@ def _omni(tool: base.Benchmark, name: str, columns: Mapping[str, str]) -> Test:
                 test.figures.append(figure)
         elif key in _WORKLOAD:
             test.workload[_WORKLOAD[key]] = _fact(value)
-        elif key == _THROUGHPUT and not units:
-            test.left_out.append(
-                f"'throughput' ({one_line(value, 20)}): its unit is not in the output"
-                " (-k THROUGHPUT,THROUGHPUT_UNITS)"
-            )
         elif key not in _THROUGHPUT_UNITS:
-            test.left_out.append(f"'{one_line(key, 40)}'")
+            test.left_out.append(_unread(key, value, units))
     if any(reading.primary and reading.value == 0 for reading in test.figures):
         raise tool.fault("nothing was transferred, or no transaction was finished")
     if not test.figures:
@@ -528,6 +523,16 @@ def _omni(tool: base.Benchmark, name: str, columns: Mapping[str, str]) -> Test:
             " (-k THROUGHPUT,THROUGHPUT_UNITS)"
         )
     return test
+
+
+def _unread(key: str, value: str, units: str) -> str:
+    """Return what to say of a key that is no figure here."""
+    if key == _THROUGHPUT and not units:
+        return (
+            f"'throughput' ({one_line(value, 20)}): its unit is not in the output"
+            " (-k THROUGHPUT,THROUGHPUT_UNITS)"
+        )
+    return f"'{one_line(key, 40)}'"
 
 
 def _fact(value: str) -> str:

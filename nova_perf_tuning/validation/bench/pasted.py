@@ -182,15 +182,22 @@ def clean(text: str) -> str:
         lines = _without(lines, prefix)
     lines = _without_title(lines)
     kept: list[str] = []
-    for line in map(str.strip, lines):
-        shown_keys = _KEYS_PRESSED.match(line)
-        printed = line
-        if shown_keys and shown_keys.end() < len(line):
-            kept.append(INTERRUPTED)
-            printed = line[shown_keys.end() :]
-        if printed or not kept or kept[-1]:
-            kept.append(printed)
+    for line in _keys_apart(lines):
+        if line or not kept or kept[-1]:
+            kept.append(line)
     return _BEFORE_JSON.sub(r"\1\n", "\n".join(kept))
+
+
+def _keys_apart(lines: Sequence[str]) -> list[str]:
+    """Return lines without the spaces around each, with keys that a terminal shows in a line of their own."""
+    apart: list[str] = []
+    for line in map(str.strip, lines):
+        keys = _KEYS_PRESSED.match(line)
+        if keys and keys.end() < len(line):
+            apart += [INTERRUPTED, line[keys.end() :]]
+        else:
+            apart.append(line)
+    return apart
 
 
 def _sign(code: re.Match[str]) -> str:
