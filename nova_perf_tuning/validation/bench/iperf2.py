@@ -233,7 +233,7 @@ class Iperf2(base.ForeignTool):
         total = counts.pop(iperf_rows.SUM, None)
         if total is None and len(counts) == max(1, direction.streams):
             total = sum(counts.values())
-        if total is not None and not others:
+        if why and total is not None and not others:
             shown.readings.append(base.Reading("sent", "datagrams", "higher", total))
 
     def _directions(self, lines: Sequence[str], client: bool) -> list[_Direction]:
