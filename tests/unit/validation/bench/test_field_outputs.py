@@ -493,7 +493,8 @@ class AnswersTest(testcase.TestCase):
             whole = {round(reading.value, 9) for reading in tool.report(text).readings}
             places = [source.randrange(len(text)) for _time in range(60)]
             for place in places:
-                if name in outputs34.NO_END | outputs10.NO_END and "\n" in text[place - 1 : place + 1]:
+                endless = outputs34.NO_END | outputs10.NO_END
+                if name in endless and "\n" in text[place - 1 : place + 1]:
                     continue
                 try:
                     shown = tool.report(text[:place]).readings
