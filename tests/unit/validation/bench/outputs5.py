@@ -110,7 +110,7 @@ REFUSED = {
     "outputs5/127": ("printed by Python, with single quotes",),
     "outputs5/128": ("cut off", "'issued'"),
     "outputs5/131": ("start.test_start.protocol", "part of a document"),
-    "outputs5/132": ("error - unable to receive control message: Connection reset",),
+    "outputs5/132": ("it said 'error - unable to receive control message: Connection reset",),
     "outputs5/135": ("iperf2, netperf_rr", "name the benchmark"),
     "outputs5/138": ("no throughput with its unit",),
 }
