@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs inside the emulated host and reads what holds there; code of the project is in ``counters`` alone.
+"""Runs inside the emulated host and reads what holds there; code of the project is in ``tally`` alone.
 
 Started by :mod:`tests.lab.rig` as one process with one connection: a line of JSON is ``[function, arguments]``,
 the answer a line of JSON ``[result, error]``.
@@ -445,6 +445,13 @@ def console(guest, command, seconds=120):
         while f"{mark}\r".encode() not in data:
             data += sock.recv(4096)
     return data.decode(errors="replace").replace("\r", "").split(mark)[0].partition("\n")[2]
+
+
+def tally(name, *arguments):
+    """Call a function of :mod:`tests.lab.tally`, which uses the project's readers of counters."""
+    import importlib
+
+    return getattr(importlib.import_module("tests.lab.tally"), name)(*arguments)
 
 
 def irqbalance_bans():
