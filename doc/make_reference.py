@@ -19,6 +19,7 @@ sys.path[:0] = [str(TOP), str(TOP / "doc/generators")]
 
 import code_reference  # noqa: E402
 import command_reference  # noqa: E402
+import count_figures  # noqa: E402
 import metric_reference  # noqa: E402
 import placement_figures  # noqa: E402
 import published_figures  # noqa: E402
@@ -27,6 +28,7 @@ import sosreport_rules  # noqa: E402
 PARTS = {
     **code_reference.PARTS,
     **command_reference.PARTS,
+    **count_figures.PARTS,
     **metric_reference.PARTS,
     **placement_figures.PARTS,
     **published_figures.PARTS,
