@@ -55,7 +55,7 @@ _THREADS: Final = (
     ("vhost", r"vhost-\d+"),
     (
         "kernel",
-        r"(kworker|ksoftirqd|migration|rcu|kauditd|kcompactd|cpuhp|khugepaged|kthreadd|jbd2).*",
+        r"(kworker|ksoftirqd|migration|rcu|kauditd|kcompactd|cpuhp|khugepaged|kthreadd|jbd2|kvm-).*",
     ),
 )
 Reading = Mapping[str, Any]
@@ -452,13 +452,7 @@ def main() -> None:
             print("without TuneD: --tuned names no root directory", file=sys.stderr)
         counting = Counting(lab, arguments.seconds)
         about = environment(lab)
-        results = []
-        for name in wanted:
-            result = counting.policy(names[name])
-            result["figures"] = figures(result)
-            results.append(result)
-            shown = f"{result['window_s']} s, {result['guests']} guests; {result['note']}"
-            print(f"{name}: {shown}", file=sys.stderr, flush=True)
+        results: list[dict[str, Any]] = []
         document = {
             "schema": 1,
             "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -469,10 +463,17 @@ def main() -> None:
             "packets_per_s": _RATE,
             "policies": results,
         }
+        for name in wanted:
+            result = counting.policy(names[name])
+            result["figures"] = figures(result)
+            results.append(result)
+            shown = f"{result['window_s']} s, {result['guests']} guests; {result['note']}"
+            print(f"{name}: {shown}", file=sys.stderr, flush=True)
+            if arguments.output:  # each time: a later policy may fail
+                text = json.dumps(document, indent=1) + "\n"
+                arguments.output.write_text(text, encoding="utf-8")
     finally:
         lab.close()
-    if arguments.output:
-        arguments.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     print(table(results))
 
 

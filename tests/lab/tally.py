@@ -179,10 +179,11 @@ def all_on(cpu: int) -> int:
 
 
 def gather(guest: str, cpu: int) -> None:
-    """Let the threads of a guest that are no vCPUs run on one CPU only."""
+    """Let the emulator, I/O threads and workers of a guest run on one CPU only."""
     pin(guest, str(cpu))
     for thread in probe.threads(guest):
-        if not thread["name"].startswith("CPU "):
+        # Others are in these cpusets too, or in that of a vCPU, as threads that KVM itself starts.
+        if thread["name"].startswith(("emulator", "IO iothread", "vhost")):
             with contextlib.suppress(ProcessLookupError):
                 os.sched_setaffinity(thread["tid"], {cpu})
 
