@@ -239,7 +239,9 @@ class GenerateTest(testcase.TestCase):
         cpu = "sys/devices/system/cpu"
         bare = hosts.changed(
             hosts.good(),
-            dict.fromkeys(("etc/nova/nova.conf", f"{cpu}/isolated", f"{cpu}/nohz_full")),
+            dict.fromkeys(
+                ("etc/nova/nova.conf", "proc/cmdline", f"{cpu}/isolated", f"{cpu}/nohz_full")
+            ),
         )
         text = self.made("nova-conf", bare)
         directory = hosts.grow(self, {"nova.conf": text})

@@ -256,6 +256,7 @@ class GenerateTest(testcase.TestCase):
             "etc/libvirt",
             "run/libvirt",
             "proc/5000",
+            "proc/cmdline",
             f"{_CPU}/isolated",
             f"{_CPU}/nohz_full",
         )
