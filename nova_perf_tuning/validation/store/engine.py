@@ -90,9 +90,19 @@ _UNDONE: Final = frozenset[object]({1213, 1205, 1020, "40001", "40P01"})
 #: or is no member of its Galera cluster; PostgreSQL stops or starts, and None: psycopg found
 #: nobody.
 _AWAY: Final = frozenset[object]({2003, 1053, 1047, "57P01", "57P03", None})
-#: A table, its type or its version is there although it was not a moment ago: another process
-#: migrates.
-_RACED: Final = frozenset[object]({1050, 1062, "42P07", "23505"})
+#: A table, its type, a column, an index or the version is there although it was not a moment ago:
+#: another process migrates. The lock does not reach another node of a Galera cluster.
+_RACED: Final = frozenset[object]({1050, 1060, 1061, 1062, "42P07", "42701", "23505"})
+#: Lets one process of a database's clients migrate at a time: dialect -> statements that take the
+#: lock and give it back. MariaDB commits at each DDL statement, so that its lock belongs to the
+#: connection; PostgreSQL's ends with the transaction. SQLite has one writer.
+_MIGRATION_LOCKS: Final = {
+    "mysql": (
+        "SELECT GET_LOCK(CONCAT('nova_perf_', MD5(DATABASE())), 60)",
+        "SELECT RELEASE_LOCK(CONCAT('nova_perf_', MD5(DATABASE())))",
+    ),
+    "postgresql": ("SELECT pg_advisory_xact_lock(5209177)", ""),
+}
 #: How long a writer tries again, in seconds.
 _RETRY_S: Final = 60
 
@@ -202,11 +212,31 @@ def migrate(
     settings.set_main_option("script_location", str(pathlib.Path(__file__).parent / "migrations"))
 
     def once() -> None:
-        with engine.execution_options(**_WRITER).begin() as connection:
+        with engine.execution_options(**_WRITER).begin() as connection, _alone(connection):
             settings.attributes["connection"] = connection
             change(settings, revision)
 
     _retrying(_UNDONE | _RACED, 10)(once)
+
+
+@contextlib.contextmanager
+def _alone(connection: sa.Connection) -> Iterator[None]:
+    """Keep other processes from migrating this database meanwhile.
+
+    Who does not get MariaDB's lock in time goes on without it, and tries again where that fails.
+    """
+    name = connection.dialect.name
+    if name == "mariadb":
+        name = "mysql"
+    take, give = _MIGRATION_LOCKS.get(name, ("", ""))
+    if take:
+        connection.execute(sa.text(take)).close()
+    try:
+        yield
+    finally:
+        if give:  # or the connection would keep it in the pool
+            with contextlib.suppress(exc.DBAPIError):
+                connection.execute(sa.text(give)).close()
 
 
 def without_password(url: str | None) -> str:
