@@ -18,7 +18,7 @@ from nova_perf_tuning.nova import Options, ProviderTree, host_result
 
 LOG = logging.getLogger(__name__)
 
-#: Every trait of a compute node that begins so tells the outcome of a validation.
+#: Every trait of a compute node that begins so tells the outcome of a validation, but :data:`TRIAL`.
 PREFIX: Final = "CUSTOM_PERF_"
 VALIDATED: Final = f"{PREFIX}VALIDATED"
 
@@ -26,6 +26,10 @@ VALIDATED: Final = f"{PREFIX}VALIDATED"
 #: result file to read. Without it they are left to whoever sets them through Placement's API
 #: (``openstack perf publish``).
 MANAGED: Final = f"{PREFIX}MANAGED_BY_COMPUTE"
+
+#: Traits that begin so say that a host is in a trial of its admission. They belong to whoever admits
+#: hosts, and are no outcome.
+TRIAL: Final = f"{PREFIX}TRIAL_"
 
 #: Name in ``compute_node.stats``; :mod:`nova_perf_tuning.nova.weigher` reads it.
 SCORE: Final = "perf_score"
@@ -50,6 +54,11 @@ def wanted(result: host_result.HostResult) -> frozenset[str]:
     return frozenset(passed)
 
 
+def is_outcome(trait: str) -> bool:
+    """Return whether a trait tells the outcome of a validation."""
+    return trait.startswith(PREFIX) and not trait.startswith(TRIAL)
+
+
 class HostTraits:
     """What the driver reports of its host's latest validation.
 
@@ -70,9 +79,7 @@ class HostTraits:
         that were made from a file go with it: :data:`MANAGED` remembers, also over a restart, that
         they were.
         """
-        present = {
-            trait for trait in provider_tree.data(nodename).traits if trait.startswith(PREFIX)
-        }
+        present = {trait for trait in provider_tree.data(nodename).traits if is_outcome(trait)}
         result = self.result(nodename)
         earned: set[str] = set()
         if os.path.lexists(self._conf.nova_perf_tuning.result_file):

@@ -88,8 +88,9 @@ class ComputeHost:
 
     @property
     def earned(self) -> frozenset[str]:
-        """The traits without the one that only says who makes them."""
-        return self.traits - {traits.MANAGED}
+        """The traits without the one that only says who makes them, and those of trials."""
+        outcomes = frozenset(trait for trait in self.traits if traits.is_outcome(trait))
+        return outcomes - {traits.MANAGED}
 
     @property
     def verdict(self) -> str:
@@ -222,7 +223,7 @@ def _put(
     path = f"/resource_providers/{host.provider_id}/traits"
     provider = placement(cloud, path)
     present = frozenset(provider["traits"])
-    ours = frozenset(trait for trait in present if trait.startswith(traits.PREFIX))
+    ours = frozenset(trait for trait in present if traits.is_outcome(trait))
     added, removed = wanted - ours, ours - wanted - {traits.MANAGED}
     if (added or removed) and traits.MANAGED in ours:
         raise errors.CloudError(

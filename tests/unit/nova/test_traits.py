@@ -115,6 +115,8 @@ class ReportTest(directories.DirectoryCase):
         self.assertEqual({managed}, self.update(validated, managed))
         self.write("{")
         self.assertEqual({managed}, self.update(validated, managed))
+        trial = f"{traits.TRIAL}0A"
+        self.assertEqual({managed, trial}, self.update(validated, managed, trial))
         os.remove(self.path)
         self.assertEqual(set(), self.update(validated, managed))
 

@@ -90,6 +90,13 @@ class PublishTest(openstack_program.ProgramTestCase):
         self.assert_traits()
         self.assertEqual([], self.withdraw()["Removed"])
 
+    def test_the_trait_of_a_trial_is_left_alone(self):
+        trial = "CUSTOM_PERF_TRIAL_0A"
+        self.host["traits"].add(trial)
+        self.assertNotIn(trial, self.publish()["Traits"])
+        self.withdraw()
+        self.assert_traits(trial)
+
     def test_what_is_not_earned_any_more_goes(self):
         self.publish()
         done = self.publish(verdict="FAIL", budgets={"net-10g": "FAIL", "disk": "PASS"})
