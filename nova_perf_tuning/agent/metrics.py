@@ -24,7 +24,7 @@ from prometheus_client import CollectorRegistry, MetricsHandler
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from nova_perf_tuning import bounded_read, errors
-from nova_perf_tuning.agent import conditions, findings, intrusions, service
+from nova_perf_tuning.agent import conditions, findings, host_info, intrusions, service
 from nova_perf_tuning.agent.state import AgentState
 from nova_perf_tuning.host.input import guest_cpu
 from nova_perf_tuning.host.model import host_model
@@ -88,6 +88,9 @@ class MetricsCollector:
         if state.mode == "observe":
             yield from _forecast(state)
         yield _conditions(state)
+        info = host_info.read()
+        text = "1; what a verdict on this host depends on: a change calls for a new one"
+        yield _family(gauge, "host_info", text, {tuple(info.values()): 1.0}, *info)
         yield _family(gauge, "findings", "Findings that need attention", codes, "code")
         yield _family(gauge, *up, int(not state.error))
         yield _family(
