@@ -73,6 +73,12 @@ class Validate(cloud_command.CloudCommand):
             "NAME",
             "existing flavor to measure instead of untuned against tuned guests",
         )
+        options.add(
+            parser,
+            "--require-trait",
+            "NAME",
+            "trait that the flavors which the run creates require of hosts (default: none)",
+        )
         parser.add_argument(
             "--no-guest-tx-offload",
             action="store_true",

@@ -32,6 +32,7 @@ from nova_perf_tuning.validation.store import engine, run_store
 
 _PROGRAM: Final = "openstack perf validate"
 _HOSTS: Final = re.compile(r"[^,\s]{1,255}(,[^,\s]{1,255})*").fullmatch
+_TRAIT: Final = re.compile(r"[A-Z0-9_]{1,255}").fullmatch
 _RUN: Final = fleet_model.RunSettings()
 _PAIR_LIMIT_S: Final = 20 * 60.0
 #: More causes why host CPU is not known are only in the results.
@@ -332,6 +333,10 @@ def _resumed_plan(args: argparse.Namespace, run: fleet_model.StoredRun) -> fleet
 
 def _arms(args: argparse.Namespace, vcpus: int) -> tuple[fleet_model.FleetArm, ...]:
     if args.flavor:
+        if args.require_trait:
+            raise options.OptionError(
+                "--require-trait: an existing flavor has its specs; leave out one of the two"
+            )
         if args.profile or args.spec:
             raise options.OptionError(
                 "--flavor: an existing flavor has its specs; leave out --profile and --spec"
@@ -347,8 +352,16 @@ def _arms(args: argparse.Namespace, vcpus: int) -> tuple[fleet_model.FleetArm, .
     wanted, _ = validate_options.tuned_request(args, vcpus)
     specs = {**flavor_options.extra_specs(args.spec), **wanted.extra_specs()}
     native = crosscheck.needed_native(wanted, specs, {}, vcpus)
-    return fleet_model.FleetArm("untuned"), fleet_model.FleetArm(
-        "tuned", extra_specs={**native, **specs}
+    both = {}
+    if args.require_trait:
+        if not _TRAIT(args.require_trait):
+            raise options.OptionError(
+                f"--require-trait: '{args.require_trait[:80]}' is no trait; give a name like CUSTOM_PERF_VALIDATED"
+            )
+        both[f"trait:{args.require_trait}"] = "required"
+    return (
+        fleet_model.FleetArm("untuned", extra_specs=both),
+        fleet_model.FleetArm("tuned", extra_specs={**native, **specs, **both}),
     )
 
 
