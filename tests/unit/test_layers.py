@@ -57,6 +57,7 @@ RANK = {
     "validation/report": 8,
     "validation/heat": 8,
     "validation/fleet": 9,
+    "admission": 9.5,
     "cli": 10,
 }
 #: All that the validating wing knows of Nova's: the verdict's file, and the traits that are made of it.
