@@ -70,6 +70,44 @@ pairs: Final = sa.Table(
     sa.Column("trials", sa.JSON, nullable=False),
 )
 
+#: Who keeps hosts admitted: one row. ``owner``, ``seen_at``: as of a run. ``stopped``: why a person has
+#: stopped it; empty: it may go on.
+admission_control: Final = sa.Table(
+    "admission_control",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("owner", sa.String(200), nullable=False),
+    sa.Column("seen_at", sa.DateTime, nullable=False),
+    sa.Column("stopped", sa.String(255), nullable=False),
+)
+
+#: ``state``, ``cause``: see :mod:`nova_perf_tuning.admission.model`. ``asked``: a person wants the host
+#: validated again. ``detail``: the rest of its record.
+admission_hosts: Final = sa.Table(
+    "admission_hosts",
+    metadata,
+    sa.Column("host", sa.String(255), primary_key=True),
+    sa.Column("state", sa.String(20), nullable=False),
+    sa.Column("cause", sa.String(40), nullable=False),
+    sa.Column("since", sa.DateTime, nullable=False),
+    sa.Column("asked", sa.Boolean, nullable=False),
+    sa.Column("detail", sa.JSON, nullable=False),
+)
+
+#: Transitions. ``written``: unique, so that a transaction that is tried again does not write it twice.
+#: ``before``: empty for a host's first state.
+admission_moves: Final = sa.Table(
+    "admission_moves",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("written", sa.String(64), nullable=False, unique=True),
+    sa.Column("at", sa.DateTime, nullable=False),
+    sa.Column("host", sa.String(255), nullable=False),
+    sa.Column("before", sa.String(20), nullable=False),
+    sa.Column("after", sa.String(20), nullable=False),
+    sa.Column("cause", sa.String(40), nullable=False),
+)
+
 #: Names another database; here a password is not seen by others, as it would be among the
 #: arguments.
 URL_VARIABLE: Final = "NOVA_PERF_DATABASE"
