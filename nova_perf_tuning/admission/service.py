@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One pass of admission: look, decide, act; and what it did, for people and programs."""
+
+import dataclasses
+import functools
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.admission import capacity, executor, state
+from nova_perf_tuning.admission.cloud import JudgedHost, TrialCloud, TrialValidator
+from nova_perf_tuning.admission.model import (
+    Action,
+    AdmissionDecision,
+    AdmissionMove,
+    AdmissionState,
+    HostRecord,
+    SeenHost,
+    TrialVerdict,
+)
+from nova_perf_tuning.admission.policy import AdmissionPolicy
+from nova_perf_tuning.admission.store import AdmissionStore, OwnedError, StoppedError
+from nova_perf_tuning.validation.store import engine
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PassReport:
+    """What a pass has decided and done.
+
+    :ivar faults: host, or empty for all -> what kept it from its move.
+    """
+
+    seen: Mapping[str, SeenHost]
+    records: Mapping[str, HostRecord]
+    decision: AdmissionDecision
+    faults: Mapping[str, str]
+
+
+class AdmissionService:
+    """Admits hosts of one cloud by one policy."""
+
+    def __init__(
+        self,
+        store: AdmissionStore,
+        cloud: TrialCloud,
+        validator: TrialValidator,
+        policy: AdmissionPolicy,
+        acting: executor.Executor | None = None,
+    ) -> None:
+        self._store = store
+        self._cloud = cloud
+        self._validator = validator
+        self._policy = policy
+        self._executor = acting or executor.Executor(cloud, validator, store.confirm)
+
+    def look(self) -> tuple[executor.Scene, AdmissionDecision]:
+        """Return what holds now, and what is to be done; nothing is changed."""
+        records = self._store.records()
+        asked = self._store.asked()
+        seen = []
+        for host in self._cloud.look():
+            seen.append(dataclasses.replace(host, asked=host.name in asked))
+        keys = set()
+        for record in records.values():
+            if record.state == AdmissionState.VALIDATING:
+                keys.add(record.run_key)
+        runs = _stamped(self._validator.runs(keys), records)
+        moment = state.Moment(self._policy, self._store.now(), runs)
+        decision = capacity.decide(moment, seen, records, secrets.token_hex(7).upper())
+        scene = executor.Scene({host.name: host for host in seen}, records, self._policy)
+        return scene, decision
+
+    def run(self) -> PassReport:
+        """Make one pass.
+
+        :raises StoppedError, OwnedError: this process may not go on.
+        :raises DatabaseError, CloudError: nothing could be seen or written; a later pass goes on.
+        """
+        self._store.confirm()
+        scene, decision = self.look()
+        faults: dict[str, str] = {}
+        _Pass(self._store, self._executor, scene, faults).make(decision.moves)
+        records = scene.records
+        if decision.moves:
+            records = self._store.records()
+        return PassReport(scene.seen, records, decision, faults)
+
+
+class _Pass:
+    """Makes the moves of one decision; a fault of one host stops that host alone."""
+
+    def __init__(
+        self,
+        store: AdmissionStore,
+        acting: executor.Executor,
+        scene: executor.Scene,
+        faults: dict[str, str],
+    ) -> None:
+        self._store = store
+        self._executor = acting
+        self._scene = scene
+        self._faults = faults
+
+    def make(self, moves: Sequence[AdmissionMove]) -> None:
+        of_action: dict[Action, list[AdmissionMove]] = {action: [] for action in executor.ORDER}
+        for move in moves:
+            of_action[move.action].append(move)
+        if of_action[Action.NONE]:
+            self._store.write(of_action[Action.NONE])
+        self._try("", lambda: self._executor.sweep(self._scene))
+        for action in (Action.QUARANTINE, Action.WITHDRAW, Action.ADMIT):
+            for move in of_action[action]:
+                self._try(move.after.host, functools.partial(self._finish, move))
+        openings = [*of_action[Action.MEASURE_AGAIN], *of_action[Action.OPEN_TRIAL]]
+        if openings:
+            self._try("", lambda: self._open(openings))
+
+    def _finish(self, move: AdmissionMove) -> None:
+        """Act, then write: who is cut off in between does it again."""
+        if move.action is Action.QUARANTINE:
+            self._executor.quarantine(move)
+        elif move.action is Action.WITHDRAW:
+            self._executor.withdraw(move)
+        elif not self._executor.admit(move):
+            return
+        if move.before is not move.after:
+            self._store.write([move])
+
+    def _open(self, moves: Sequence[AdmissionMove]) -> None:
+        """Write, then act: the store knows the name of a trial before the cloud does."""
+        self._executor.prove(self._scene)
+        changed = [move for move in moves if move.before is not move.after]
+        if changed:
+            self._store.write(changed)
+        self._faults.update(self._executor.open(moves, self._scene))
+
+    def _try(self, host: str, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except (StoppedError, OwnedError, engine.DatabaseError):
+            raise
+        except errors.PerfTuningError as error:
+            self._faults[host] = str(error)
+
+
+def _stamped(
+    runs: Mapping[str, Mapping[str, JudgedHost] | None], records: Mapping[str, HostRecord]
+) -> dict[str, state.Outcomes]:
+    """Return outcomes with the fingerprint and the time that their hosts had at the beginning."""
+    found: dict[str, dict[str, TrialVerdict] | None] = {}
+    for key, outcomes in runs.items():
+        if outcomes is None:
+            found[key] = None
+            continue
+        verdicts = {}
+        for host, judged in outcomes.items():
+            record = records.get(host)
+            if record is None or record.begun is None:
+                continue
+            verdicts[host] = TrialVerdict(
+                judged.outcome, record.fingerprint, record.begun, judged.budgets
+            )
+        found[key] = verdicts
+    return dict(found)
