@@ -56,6 +56,10 @@ class ApiServer(fixtures.Fixture):
 
     def __init__(self):
         self.flavors, self.images, self.services, self.providers = {}, {}, {}, {}
+        self.aggregates, self.servers = {}, {}
+        self.mirrors = self.isolating = (
+            True  # Nova tells Placement of aggregates; its scheduler asks for them
+        )
         self.traits = {"COMPUTE_NODE"}
         self.stacks, self.stuck = (
             {},
@@ -130,7 +134,7 @@ class ApiServer(fixtures.Fixture):
             "generation": 3,
             "traits": {"COMPUTE_NODE", *traits},
         }
-        provider |= {"free": dict(free), "topology": topology}
+        provider |= {"free": dict(free), "topology": topology, "aggregates": set()}
         self.traits |= set(traits)
         self.providers[provider["uuid"]] = provider
         service = {"id": str(uuid.uuid4()), "binary": "nova-compute", "host": name, "zone": "nova"}
@@ -241,12 +245,72 @@ class ApiServer(fixtures.Fixture):
             service |= {"disabled_reason": None} if body["status"] == "enabled" else {}
             service |= body
             return 200, {"service": service}
+        if path.startswith("/os-aggregates"):
+            return self.aggregate_api(method, path, body)
+        if path.startswith("/servers"):
+            return self.server_api(method, path, body)
         if path == "/os-hypervisors/detail":
             shown = [
                 self.hypervisor(entry) for entry in self.services.values() if entry["provider"]
             ]
             return 200, {"hypervisors": shown}
         raise nova_error(404, "itemNotFound", "The resource could not be found.")
+
+    def aggregate_api(self, method, path, body):
+        """Keep aggregates as Nova does; Placement is told of their hosts behind that."""
+        _, _, number, *_action = [*path.split("/"), ""]
+        if not number:
+            if method == "POST":
+                number = str(len(self.requests))
+                made = {"id": number, "uuid": str(uuid.uuid4()), "hosts": [], "metadata": {}}
+                self.aggregates[number] = {**made, "name": body["aggregate"]["name"]}
+                return 200, {"aggregate": self.aggregates[number]}
+            return 200, {"aggregates": list(self.aggregates.values())}
+        if number not in self.aggregates:
+            raise nova_error(404, "itemNotFound", f"Aggregate {number} could not be found.")
+        aggregate = self.aggregates[number]
+        if method == "DELETE":
+            if aggregate["hosts"]:
+                raise nova_error(409, "conflictingRequest", "Cannot remove a non-empty aggregate.")
+            return 200, self.aggregates.pop(number) and None
+        for name, fields in body.items():
+            if name == "set_metadata":
+                aggregate["metadata"] |= fields["metadata"]
+                continue
+            host, act = fields["host"], "add" if name == "add_host" else "discard"
+            if (host in aggregate["hosts"]) == (name == "add_host"):
+                status = 409 if name == "add_host" else 404
+                raise nova_error(status, "conflictingRequest", f"Host {host} is there or is not.")
+            aggregate["hosts"] = sorted(set(aggregate["hosts"]) ^ {host})
+            if self.mirrors:
+                getattr(self.provider_of(host)["aggregates"], act)(aggregate["uuid"])
+        return 200, {"aggregate": aggregate}
+
+    def provider_of(self, host):
+        """Return the resource provider of a host."""
+        for entry in self.services.values():
+            if entry["service"]["host"] == host:
+                return self.providers[entry["provider"]]
+        raise AssertionError(f"there is no {host}")
+
+    def server_api(self, method, path, body):
+        """Place a guest on the host it names, unless an aggregate of that requires a trait."""
+        if method == "POST":
+            wanted = body["server"]
+            required = {entry["uuid"] for entry in self.aggregates.values() if entry["metadata"]}
+            is_kept_out = (
+                self.isolating and required & self.provider_of(wanted["host"])["aggregates"]
+            )
+            made = {"id": str(uuid.uuid4()), "name": wanted["name"]}
+            made |= {"status": "ERROR" if is_kept_out else "ACTIVE"}
+            made["OS-EXT-SRV-ATTR:host"] = None if is_kept_out else wanted["host"]
+            self.servers[made["id"]] = made
+            return 202, {"server": made}
+        number = path.split("/")[2]
+        if method == "DELETE":
+            del self.servers[number]
+            return 204, None
+        return 200, {"server": self.servers[number]}
 
     def hypervisor(self, entry):
         return {
@@ -332,14 +396,17 @@ class ApiServer(fixtures.Fixture):
         if path == "/traits":
             start = query["name"].removeprefix("startswith:")
             used = {trait for provider in self.providers.values() for trait in provider["traits"]}
+            if query.get("associated") != "true":
+                used |= self.traits
             return 200, {"traits": sorted(trait for trait in used if trait.startswith(start))}
         if match := re.fullmatch(r"/traits/(CUSTOM_[A-Z0-9_]+)", path):
-            created = match[1] not in self.traits
-            self.traits.add(match[1])
-            return (201 if created else 204), None
+            return self.trait_api(method, match[1])
         if path in ("/resource_providers", "/allocation_candidates"):
             able = [
-                provider for provider in self.providers.values() if self.offers(provider, query)
+                provider
+                for provider in self.providers.values()
+                if query.get("in_tree") in (None, provider["uuid"])
+                and self.offers(provider, query)
             ]
             roots = [
                 dict.fromkeys(("uuid", "root_provider_uuid"), provider["uuid"])
@@ -349,7 +416,30 @@ class ApiServer(fixtures.Fixture):
             return 200, {"resource_providers": roots} if path[1] == "r" else {
                 "provider_summaries": summaries
             }
+        return self.provider_api(method, path, body)
+
+    def trait_api(self, method, trait):
+        """Make a trait known, or forget it."""
+        if method == "DELETE":
+            if trait not in self.traits:
+                raise self.placement_error(404, "Not Found", f"No such trait {trait}.")
+            self.traits.discard(trait)
+            return 204, None
+        created = trait not in self.traits
+        self.traits.add(trait)
+        return (201 if created else 204), None
+
+    def provider_api(self, method, path, body):
+        """Show or change what one provider carries."""
         provider = self.providers[path.split("/")[2]]
+        if path.endswith("/aggregates"):
+            if method == "PUT":
+                provider["aggregates"] = set(body["aggregates"])
+                provider["generation"] += 1
+            return 200, {
+                "aggregates": sorted(provider["aggregates"]),
+                "resource_provider_generation": provider["generation"],
+            }
         if method == "PUT":
             if self.before_traits_put is not None:
                 self.before_traits_put(provider)

@@ -83,6 +83,11 @@ def ask(url: str, names: Collection[str], limit_s: float) -> dict[str, dict[str,
     :param limit_s: for everything from connecting to the last byte, however it drips.
     :raises AgentError: there is no answer, or it is not an agent's.
     """
+    return _guests(fetch(url, limit_s), names)
+
+
+def fetch(url: str, limit_s: float) -> bytes:
+    """Return an agent's page of metrics, as it is; parameters and errors as of :func:`ask`."""
     page = b""
     try:
         host = urllib.parse.urlsplit(url).hostname
@@ -125,7 +130,7 @@ def ask(url: str, names: Collection[str], limit_s: float) -> dict[str, dict[str,
         raise AgentError(f"no answer of {host}: {_why(error)}") from None
     if cutter.over:  # what is cut off looks whole where its length was not said before
         raise late
-    return _guests(page, names)
+    return page
 
 
 def _why(error: BaseException) -> str:

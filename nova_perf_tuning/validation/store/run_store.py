@@ -199,6 +199,19 @@ class RunStore:
                 lines.append(line)
         return lines
 
+    def tagged(self, tag: str, value: str) -> RunSummary | None:
+        """Return the latest run with a tag, None where there is none."""
+        latest = sa.select(_runs.c.id, _runs.c.environment).where(_runs.c.kind == "heat")
+        with database.reading(self._engine) as connection:
+            found = set()
+            for run in connection.execute(latest):
+                if (run.environment.get("tags") or {}).get(tag) == value:
+                    found.add(run.id)
+        for line in self.lines():
+            if line.run_id in found:
+                return line
+        return None
+
     def claim(self, run_id: str) -> fleet_model.StoredRun:
         """Make this process the owner of a run that nobody runs, and return it.
 
