@@ -10,6 +10,7 @@ import sys
 
 SHORT = ("host", "agent", "fleet")
 ON_DEMAND = (
+    "admission",
     "burst",
     "free_pages",
     "interference",
