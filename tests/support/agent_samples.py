@@ -43,11 +43,12 @@ def verdict_file(directory):
     return str(path)
 
 
-def queries():
-    """Return the queries of all boards for Grafana."""
-    boards = [
-        json.loads(path.read_text(encoding="utf-8")) for path in sorted(_BOARDS.glob("*.json"))
-    ]
+def queries(*, admission=False):
+    """Return the queries of all boards for Grafana: of those on agents' figures, or of the one on admission."""
+    boards = []
+    for path in sorted(_BOARDS.glob("*.json")):
+        if path.name.endswith("-admission.json") == admission:
+            boards.append(json.loads(path.read_text(encoding="utf-8")))
     return [
         target["expr"]
         for board in boards
