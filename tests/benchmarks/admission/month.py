@@ -46,7 +46,6 @@ class Figures:
     wrong: int = 0
     early: int = 0
     stale: int = 0
-    gaps: int = 0
     trial_share: float = 0.0
     waiting_share: float = 0.0
     kills: int = 0
