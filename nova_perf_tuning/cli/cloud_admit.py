@@ -52,8 +52,8 @@ class Admit(cloud_command.CloudCommand):
             parser,
             "--interval",
             "TIME",
-            "time between two passes of --watch (default: 60s)",
-            options.duration(5),
+            "time between two passes (default: 60s)",
+            options.duration(1),
             _INTERVAL_S,
         )
         options.add(

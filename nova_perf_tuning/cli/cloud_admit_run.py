@@ -143,6 +143,15 @@ class AdmitRun:
         command.print_table(report.HostRow._fields, rows)
 
 
+def _goes_on(done: service.PassReport) -> bool:
+    """Return whether a measurement goes on, or one that has just begun will."""
+    if done.faults:
+        return False
+    if Cause.MEASURING in done.decision.holds.values():
+        return True
+    return any(move.action in _BEGIN for move in done.decision.moves)
+
+
 def columns(
     args: argparse.Namespace, connected: connection.Connection
 ) -> dict[str, Sequence[str]]:

@@ -95,7 +95,6 @@ class StoreContract:
 
     def test_a_transaction_that_is_done_twice_is_written_once(self):
         kept = self.opened()
-        kept.take()
         move = model.AdmissionMove(None, RECORD, model.Action.NONE)
         right = engine.write
 
@@ -104,8 +103,8 @@ class StoreContract:
             return right(connected, work)
 
         with mock.patch.object(engine, "write", twice):
-            kept.write([move])
             kept.take()
+            kept.write([move])
         self.assertEqual(1, len(list(kept.transitions())))
 
     def test_a_record_of_another_version(self):

@@ -35,6 +35,7 @@ class AdmitTest(openstack_program.ProgramTestCase):
         done = self.run_openstack("perf", "admit", "--database", self.url, "--stop", "storage")
         self.assertEqual((0, ""), (done.code, done.err))
         words = ("--database", self.url, "--policy", self.policy, "--canary-flavor", "tiny")
+        words += ("--interval", "1s")
         self.assertIn("admission is stopped: storage", self.refused("admit", *words))
         self.run_openstack("perf", "admit", "--database", self.url, "--go")
         done = self.run_openstack("perf", "admit", *words, "-f", "json")
@@ -46,6 +47,7 @@ class AdmitTest(openstack_program.ProgramTestCase):
 
     def test_host_list_shows_states(self):
         words = ("--database", self.url, "--policy", self.policy, "--canary-flavor", "tiny")
+        words += ("--interval", "1s")
         self.run_openstack("perf", "admit", *words)
         rows = self.perf("host", "list", "--database", self.url, "--policy", self.policy)
         self.assertEqual(["expired", "new"], [row["Admission"] for row in rows])
