@@ -44,9 +44,9 @@ class PolicyTest(directories.DirectoryCase):
 
     def test_all_faults_at_once(self):
         line = self.refused(
-            "schema: 1\ngroups: [{name: a, share: 2}, {nmae: b}]\nretries: -1\nfoo: 1\n"
+            "schema: 1\ngroups: [{name: a, share: 2}, {label: b}]\nretries: -1\nfoo: 1\n"
         )
-        for part in ("share", "nmae", "retries", "foo"):
+        for part in ("share", "label", "retries", "foo"):
             self.assertIn(part, line)
 
     def test_contradictions_at_once(self):

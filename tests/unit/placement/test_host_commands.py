@@ -92,6 +92,7 @@ class PublishTest(openstack_program.ProgramTestCase):
 
     def test_the_trait_of_a_trial_is_left_alone(self):
         trial = "CUSTOM_PERF_TRIAL_0A"
+        self.cloud.traits.add(trial)
         self.host["traits"].add(trial)
         self.assertNotIn(trial, self.publish()["Traits"])
         self.withdraw()
