@@ -137,10 +137,14 @@ class Fleet:
     def _racks(self) -> None:
         for number, day in enumerate((4, 10, 20)):
             rack = [f"rack{number}-{place:02d}" for place in range(RACK)]
-            self.at(day * DAY, lambda rack=rack: self._register(rack), f"rack {number} registered")
+            self.at(
+                day * DAY,
+                lambda rack=rack, day=day: self._register(rack, day * DAY),
+                f"rack {number} registered",
+            )
             self.at(day * DAY + 6 * HOUR, lambda rack=rack: self._map(rack))
 
-    def _register(self, rack: Iterable[str]) -> None:
+    def _register(self, rack: Iterable[str], now: float) -> None:
         for name in rack:
             self.cloud.hosts[name] = admission_cloud.FakeHost(
                 name,
@@ -151,7 +155,7 @@ class Fleet:
             )
             self.truths[name] = Truth()
             if self.random.random() < 0.05:
-                self.truths[name].broken_from = 0.0
+                self.truths[name].broken_from = now
 
     def _map(self, rack: Iterable[str]) -> None:
         for name in rack:

@@ -314,6 +314,7 @@ class Month:
 
     def _end(self) -> None:
         figures = self.figures
+        self._service.run()  # what the last pass of the month has ended is swept by the next one
         total = len(self.cloud.hosts) * events.MONTH
         figures.trial_share = self.validator.trial_minutes / total
         figures.waiting_share = self._waiting / max(1, self._host_steps)
