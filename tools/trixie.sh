@@ -30,7 +30,7 @@ make_root() {
     echo "== a root of Debian 13 in $root"
     work=$(mktemp -d "$cache/trixie-work.XXXXXX")
     trap 'rm -rf "$work"' EXIT
-    sed 's/bookworm/trixie/g' <<<"$sources" >"$work/trixie.sources"
+    echo "${sources//bookworm/trixie}" >"$work/trixie.sources"
     mmdebstrap --quiet --mode=root --variant=apt --skip=cleanup/apt --aptopt='Apt::Install-Recommends "false"' \
         --aptopt='Acquire::Languages "none"' --dpkgopt=force-unsafe-io \
         --include=ca-certificates,git,python3,python3-venv,procps,util-linux \
