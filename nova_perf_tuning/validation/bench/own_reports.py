@@ -2,7 +2,7 @@
 """Reports of programs that this project has counterparts of: himenobmtxp, tpcc-mysql, dd, rtla."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.printing import one_line
@@ -36,13 +36,15 @@ _PENTIUM_III: Final = (80.0, 85.0)
 _LOAD_GENERATOR: Final = re.compile(r"^\*+ ###easy### TPC-C Load Generator")
 _RAW: Final = re.compile(
     r"^\[([0-4])\] sc:([0-9]{1,12})[ ]+lt:([0-9]{1,12})[ ]+rt:([0-9]{1,12})[ ]+fl:([0-9]{1,12})"
-    rf"(?: avg_rt: {base.NUMBER} \([0-9]{{1,6}}\))?$"
+    rf"(?: avg_rt: (?:{base.NUMBER}|-?nan) \([0-9]{{1,6}}\))?$"
 )
+#: What only the rows of the first list of raw results have.
+_MEAN_TIME: Final = " avg_rt: "
 _TPMC: Final = re.compile(rf"^{base.NUMBER} TpmC{pasted.REMARK}$")
 _MEASURED: Final = re.compile(r"^\[measure\]:[ ]*([0-9]{1,9})\b")
 _TOOK: Final = re.compile(r"^in ([0-9]{1,9}) sec\.$")
 _CONSTRAINT: Final = re.compile(
-    r"^([A-Z][A-Za-z-]{2,20}): ([0-9.]{1,10})%(?:[ ]+\(.{1,12}\))?[ ]+\[(OK|NG)\]"
+    r"^([A-Z][A-Za-z-]{2,20}): ([0-9.]{1,10}|-?nan)%([ ]+\(.{1,12}\))?[ ]+\[(OK|NG)\]"
 )
 _INTERVAL: Final = re.compile(
     rf"^([0-9]{{1,9}}), trx: ([0-9]{{1,12}}), 95%: {base.NUMBER}, 99%: {base.NUMBER}, max_rt: {base.NUMBER},"
@@ -249,28 +251,46 @@ class TpccMysql(base.ForeignTool):
         rate = float(rates[0][1])
         raw = [found for found in map(_RAW.match, lines) if found is not None]
         # The second list of raw results has no latencies.
-        rows = {found[1]: found for found in raw if found[6]} or {found[1]: found for found in raw}
+        rows = {found[1]: found for found in raw if _MEAN_TIME in found[0]}
+        rows = rows or {found[1]: found for found in raw}
         if rate == 0 or "0" not in rows:
             raise self.fault("no New-Order was finished, or the raw results are cut off")
         shown = base.BenchmarkReport([base.Reading(*self.primary, rate, primary=True)])
         seconds = self._seconds(lines)
         self._check_rate(rows["0"], rate, seconds)
+        self._add_rows(shown, rows)
+        finished = float(rows["0"][2]) + float(rows["0"][3])
+        self._add_tails(shown, lines, finished, seconds)
+        self._add_constraints(shown, lines)
+        shown.left_out.append(
+            "single intervals, transactions in time and late, retries, percentiles of the other"
+            " transactions"
+        )
+        if _MEAN_TIME not in rows["0"][0]:
+            shown.left_out.append("mean latencies: the lines of <Raw Results> are missing")
+        self._add_workload(shown, lines, seconds)
+        return shown
+
+    def _add_rows(self, shown: base.BenchmarkReport, rows: Mapping[str, re.Match[str]]) -> None:
+        """Add the mean latencies of the raw results, and how many transactions of all kinds failed.
+
+        :param rows: number of a kind of transaction -> its row.
+        """
         for at, name in enumerate(_TRANSACTIONS):
             row = rows.get(str(at))
             if row is not None and row[6]:
                 metric = f"{name}_latency_mean"
                 shown.readings.append(base.Reading(metric, "ms", "lower", float(row[6])))
-        shown.readings.append(base.Reading("failed", "transactions", "lower", float(rows["0"][5])))
-        finished = float(rows["0"][2]) + float(rows["0"][3])
-        self._add_tails(shown, lines, finished, seconds)
-        self._add_constraints(shown, lines)
-        shown.left_out.append(
-            "single intervals, transactions in time and late, percentiles of the other transactions"
-        )
-        if not rows["0"][6]:
-            shown.left_out.append("mean latencies: the lines of <Raw Results> are missing")
-        self._add_workload(shown, lines, seconds)
-        return shown
+            elif row is not None and _MEAN_TIME in row[0]:
+                shown.left_out.append(f"mean latency of {name}: none was finished")
+        if len(rows) < len(_TRANSACTIONS):
+            shown.left_out.append(
+                f"transactions that failed: the raw results have {len(rows)} of"
+                f" {len(_TRANSACTIONS)} rows"
+            )
+            return
+        failed = sum(float(row[5]) for row in rows.values())
+        shown.readings.append(base.Reading("failed", "transactions", "lower", failed))
 
     def _add_workload(
         self, shown: base.BenchmarkReport, lines: Sequence[str], seconds: float | None
@@ -326,10 +346,17 @@ class TpccMysql(base.ForeignTool):
 
     def _add_constraints(self, shown: base.BenchmarkReport, lines: Sequence[str]) -> None:
         found = [row for row in map(_CONSTRAINT.match, lines) if row is not None]
-        failed = [f"{row[1]} {row[2]} %" for row in found if row[3] == "NG"]
+        failed = [row for row in found if row[4] == "NG"]
+        shares = [f"{row[1]} {row[2]} %" for row in failed if row[3]]
+        in_time = [f"{row[1]} {row[2]} %" for row in failed if not row[3]]
+        named = []
+        if shares:
+            named.append(f"share of all: {', '.join(shares)}")
+        if in_time:
+            named.append(f"in time: {', '.join(in_time)}")
         if failed:
             shown.remarks["constraints_failed"] = (
-                f"{len(failed)} of {len(found)} constraints are NG ({', '.join(failed)}):"
+                f"{len(failed)} of {len(found)} constraints are NG ({'; '.join(named)}):"
                 " by tpcc-mysql's rule the run does not count"
             )
 
