@@ -22,6 +22,8 @@ from nova_perf_tuning.validation.bench.fio_figures import (
 _NUMBER: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([kKMG]?)"
 _AMOUNT: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)[ ]?([KkMGTP]?)(i?)B"
 VERSION: Final = re.compile(r"^fio[ -]([0-9]\.[0-9][0-9A-Za-z.+-]{0,30})$")
+#: Some of the second prints nothing else in the line between the heads and the start of the jobs.
+_VERSION_ALONE: Final = re.compile(r"^([12]\.[0-9]{1,3}(?:\.[0-9]{1,3})?(?:-[0-9A-Za-z.-]{1,30})?)$")
 _HEAD: Final = re.compile(
     r"^(.{0,200}?): \(g=([0-9]{1,5})\): rw=([a-z]{1,20}), bs=(.{1,100}?), ioengine=([\w:/.-]{1,60}),"
     r" iodepth=([0-9]{1,9})(?: \.\.\.)?$"
@@ -318,12 +320,23 @@ def _add_workload(
     _add_direct(group, words, before)
     seconds = max((way.seconds for way in group.ways), default=0.0)
     workload["seconds"] = f"{seconds:g}"
-    for line in lines:
-        version = VERSION.match(line)
-        if version:
-            workload["version"] = version[1]
-    if "version" not in workload:
+    version = _version(lines)
+    if version:
+        workload["version"] = version
+    else:
         group.missing.append("version: the line 'fio-…' is missing")
+
+
+def _version(lines: Sequence[str]) -> str:
+    """Return the version that the lines of a run name; empty: none."""
+    found = [version[1] for version in map(VERSION.match, lines) if version is not None]
+    if found:
+        return str(found[-1])
+    for before, line, after in zip(lines, lines[1:], lines[2:], strict=False):
+        alone = _VERSION_ALONE.match(line)
+        if alone and (_HEAD.match(before) or _STARTED.match(after)):
+            return alone[1]
+    return ""
 
 
 def _continued(lines: Sequence[str]) -> str:

@@ -61,3 +61,35 @@ class TpccMysqlTests(testcase.TestCase):
         for name in ("order_status", "delivery"):
             self.assertNotIn(f"{name}_latency_mean", figures(report))
             self.assertIn(f"mean latency of {name}: none was finished", left_out)
+
+
+FIO_2 = """\
+test-write: (g=0): rw=write, bs=32K-32K/32K-32K, ioengine=sync, iodepth=32
+{}
+Starting 1 process
+
+test-write: (groupid=0, jobs=1): err= 0: pid=4283
+  write: io=4685.3MB, bw=79961KB/s, iops=2498 , runt= 60001msec
+    clat (usec): min=101 , max=78393 , avg=396.14, stdev=1190.18
+     issued    : total=r=0/w=149929/d=0, short=r=0/w=0/d=0
+"""
+
+
+class FioVersionTests(testcase.TestCase):
+    def test_a_version_in_a_line_of_its_own(self):
+        for line in ("2.0.8", "2.1", "1.99.12", "2.0.7-6-g8a2b", "fio 1.59", "fio-2.1.10"):
+            _kind, report = read(FIO_2.format(line))
+            with self.subTest(line):
+                version = line.removeprefix("fio").strip(" -")
+                self.assertEqual(version, report.workload.get("version"))
+                self.assertNotIn("version: ", "\n".join(report.left_out))
+
+    def test_of_several_runs_each_has_its_own(self):
+        _kind, report = read(FIO_2.format("2.0.8") + "\n\n" + FIO_2.format("2.0.9"))
+        self.assertIn("version 2.0.8", report.workload["run1"])
+        self.assertIn("version 2.0.9", report.workload["run2"])
+
+    def test_another_number_is_no_version(self):
+        text = FIO_2.format("note") + "\n2.5\n"
+        _kind, report = read(text)
+        self.assertNotIn("version", report.workload)
