@@ -57,11 +57,17 @@ _COUNTED: Final = {
 
 @dataclasses.dataclass(slots=True)
 class _Direction:
+    """One direction of a test.
+
+    :ivar twice: why what its receiver has counted is no throughput; empty: it may be one.
+    """
+
     name: str
     rows: list[IperfRow] = dataclasses.field(default_factory=list)
     reports: list[IperfRow] = dataclasses.field(default_factory=list)
     streams: int = 0
     by_sender: bool = False
+    twice: str = ""
 
     @property
     def ends(self) -> list[float]:
@@ -75,7 +81,7 @@ class _Direction:
 
     @property
     def counted_by(self) -> str:
-        return _COUNTED[self.name, self.by_sender and not self.reports]
+        return _COUNTED[self.name, self.by_sender and (not self.reports or bool(self.twice))]
 
 
 class Iperf2(base.ForeignTool):
@@ -166,7 +172,10 @@ class Iperf2(base.ForeignTool):
             readings = self._readings(direction, lines)
             total = self._total(direction, lines)
             counted = [row.losses for row in direction.reports or [total] if row.losses]
-            if len(counted) == 1:
+            if direction.twice:
+                shown.remarks["counted_twice"] = direction.twice
+                shown.left_out.append("throughput, datagrams lost and jitter, as the receiver counted")
+            elif len(counted) == 1:
                 shown.left_out += iperf_rows.faults(counted[0], total.end)
             lengths = iperf_rows.lengths_remark(direction.ends)
             if lengths:
@@ -196,7 +205,7 @@ class Iperf2(base.ForeignTool):
         if not again and any(" Rtry" in line for line in lines):
             shown.left_out.append("retransmits (Rtry)")
         self._add_rate(shown, lines, directions)
-        if any(len(direction.reports) > 1 for direction in directions):
+        if any(len(item.reports) > 1 and not item.twice for item in directions):
             shown.left_out.append("jitter: each stream has its own")
             shown.remarks["sum_computed"] = (
                 "'throughput', 'lost' and 'lost_share' are calculated: the sums of the server's"
@@ -284,6 +293,11 @@ class Iperf2(base.ForeignTool):
             raise self.fault(
                 f"{why}: server reports of {len(reports)} of {direction.streams} streams"
             )
+        direction.twice = iperf_rows.counted_twice(None, [total], lines)
+        if reports:
+            direction.twice = iperf_rows.counted_twice(total, reports, lines)
+        if direction.twice:
+            return self._sent(direction, total)
         rate = total.rate
         counts = [row.losses for row in reports or [total] if row.losses is not None]
         if reports:
@@ -316,6 +330,15 @@ class Iperf2(base.ForeignTool):
                 share = self.check_number("lost", 100 * lost / counted)
                 readings.append(base.Reading("lost_share", "%", "lower", share))
         return readings
+
+    def _sent(self, direction: _Direction, total: IperfRow) -> list[base.Reading]:
+        """Return what was sent where the receiver has counted datagrams twice; OutputError: it is not known."""
+        if not direction.reports:
+            raise self.fault(direction.twice)
+        return [
+            base.Reading("sent_throughput", "Mbit/s", "higher", total.rate / 1e6),
+            base.Reading("transferred", "Gbit", "higher", total.amount * 8 / 1e9),
+        ]
 
     def _add_rate(
         self,

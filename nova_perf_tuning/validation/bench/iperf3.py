@@ -433,6 +433,9 @@ class Packets(_Iperf):
             # Packets are the receiver's count there, bytes are the sender's.
             began = self.number(end, "sum", "bytes") / max(1.0, length)
         count_fault = iperf_rows.counts_fault(sent)
+        count_fault = count_fault or iperf_rows.more_than_sent(
+            sent * length, arrived * length, self._late(end), sent
+        )
         if count_fault:
             raise self.fault(count_fault)
         if not 0 < arrived <= sent or seconds == 0:
@@ -460,6 +463,20 @@ class Packets(_Iperf):
         rate = self.number(end, name, "bits_per_second")
         readings.append(base.Reading("sent_throughput", "Mbit/s", "higher", rate / 1e6))
         return readings
+
+    def _late(self, end: Mapping[str, Any]) -> float:
+        """Return the datagrams out of order, of all streams together."""
+        late = 0.0
+        streams = end.get("streams")
+        if not isinstance(streams, list):
+            return late
+        for stream in streams:
+            if not isinstance(stream, dict) or not isinstance(stream.get("udp"), dict):
+                continue
+            count = stream["udp"].get("out_of_order")
+            if isinstance(count, int | float) and count > 0:
+                late += self.check_number("out_of_order", count)
+        return late
 
     def _jitter_fault(self, document: Mapping[str, Any]) -> str:
         """Return why the jitter is none; empty: it is one."""

@@ -227,7 +227,16 @@ def _report_test(tool: base.Benchmark, lines: Sequence[str]) -> base.BenchmarkRe
     test = _test_text(lines)
     directions = _directions(tool, test)
     for direction in directions:
-        if udp:
+        twice = ""
+        if udp and direction.received is not None:
+            twice = iperf_rows.counted_twice(direction.sent, [direction.received], lines)
+        if twice:
+            readings = _sent_readings(tool, direction, twice)
+            shown.remarks["counted_twice"] = twice
+            shown.left_out.append(
+                "datagrams a second, throughput, losses and jitter, as the receiver counted"
+            )
+        elif udp:
             readings = _udp_readings(tool, direction)
         else:
             readings = _tcp_readings(tool, direction)
@@ -321,8 +330,8 @@ def _add_remarks(
     if test.stopped:
         after = directions[0].total.end
         shown.remarks["stopped"] = f"the test was stopped after {after:g} s ({test.stopped})"
-    losses = [item.received.losses for item in directions if item.received is not None]
-    if udp and any(found and not iperf_rows.counts_fault(found[2]) for found in losses):
+    calculated = any(reading.metric.endswith("lost_share") for reading in shown.readings)
+    if udp and calculated:
         shown.remarks["rate_computed"] = (
             "'packets_per_second', 'received' and 'lost_share' are calculated: datagrams that"
             " arrived, by the receiver's seconds, and by those that were sent"
@@ -495,6 +504,14 @@ def _tcp_readings(tool: base.Benchmark, direction: _Direction) -> list[base.Read
         elif sent.rest[:1].isdigit():
             raise tool.fault(f"the sender's line has '{one_line(sent.rest, 40)}' for retransmits")
     return readings
+
+
+def _sent_readings(tool: base.Benchmark, direction: _Direction, why: str) -> list[base.Reading]:
+    """Return what was sent where the receiver's counts are none, as ``why`` says."""
+    sent = direction.sent
+    if sent is None:
+        raise tool.fault(why)
+    return [base.Reading("sent_throughput", "Mbit/s", "higher", sent.rate / 1e6)]
 
 
 def _udp_readings(tool: base.Benchmark, direction: _Direction) -> list[base.Reading]:

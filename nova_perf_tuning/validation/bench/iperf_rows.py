@@ -38,6 +38,10 @@ _OPTION: Final = re.compile(r"^--?[A-Za-z]")
 _RATE: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([kKmMgG]?)(?:bits?)?(?:/[0-9]{1,6})?")
 #: A sender that comes so near to a rate was held back by it.
 _REACHED: Final = 0.95
+#: Amounts have three digits, and both sides do not end at the same moment.
+_MORE: Final = 1.05
+#: Two paths that take turns leave half of the datagrams behind those that were sent later.
+_MOST_LATE: Final = 0.5
 #: Streams of which none ends before so much of the longest have ended together.
 _TOGETHER: Final = 0.9
 
@@ -172,15 +176,57 @@ def faults(losses: tuple[float, float, float], seconds: float) -> list[str]:
 
 def out_of_order(lines: Sequence[str]) -> list[str]:
     """Return what to say of datagrams that came late, which were counted as lost before; none: no line has them."""
-    of_stream: dict[str, float] = {}
-    for line in lines:
-        late = _LATE.match(line)
-        if late:
-            of_stream[late[1]] = float(late[2])
+    of_stream = _late(lines)
     if not of_stream:
         return []
     count = of_stream.get(SUM, sum(of_stream.values()))
     return [f"{count:.0f} datagrams out of order"]
+
+
+def _late(lines: Sequence[str]) -> dict[str, float]:
+    """Return stream -> its datagrams out of order; of a stream without such a line nothing."""
+    found = [late for late in map(_LATE.match, lines) if late is not None]
+    return {late[1]: float(late[2]) for late in found}
+
+
+def counted_twice(
+    sent: IperfRow | None, received: Sequence[IperfRow], lines: Sequence[str]
+) -> str:
+    """Return why what a receiver has counted of UDP is no throughput; empty: it may be one.
+
+    iperf takes each datagram that comes once more for one out of order, and off those lost.
+
+    :param sent: what was sent; None: not known.
+    :param received: the receiver's rows, of each stream or of all; :param lines: of the test.
+    """
+    of_stream = _late(lines)
+    late = sum(of_stream.get(row.stream, 0.0) for row in received)
+    if [row.stream for row in received] == [SUM] or set(of_stream) == {SUM}:
+        late = of_stream.get(SUM, sum(of_stream.values()))
+    counted = sum(row.losses[2] for row in received if row.losses is not None)
+    amount = None
+    if sent is not None:
+        amount = sent.amount
+    return more_than_sent(amount, sum(row.amount for row in received), late, counted)
+
+
+def more_than_sent(sent: float | None, received: float, late: float, counted: float) -> str:
+    """Return why what a receiver has counted of UDP is no throughput; empty: it may be one.
+
+    :param sent: bytes that were sent; None: not known; :param received: bytes.
+    :param late: datagrams out of order; :param counted: all that were counted.
+    """
+    reasons = []
+    if sent is not None and received > _MORE * sent:
+        reasons.append(f"{received / 1e6:,.0f} MB, and {sent / 1e6:,.0f} MB were sent")
+    if counted and late > _MOST_LATE * counted:
+        reasons.append(f"{late:,.0f} datagrams out of order, and {counted:,.0f} were sent")
+    if not reasons:
+        return ""
+    return (
+        f"the receiver counted {'; '.join(reasons)}: datagrams came more than once, or in no order;"
+        " what it counted is no throughput, and is not judged"
+    )
 
 
 def total(tool: base.Benchmark, rows: Sequence[IperfRow], what: str, streams: int = 1) -> IperfRow:

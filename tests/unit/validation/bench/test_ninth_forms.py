@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kinds of outputs that the ninth batch of the field has shown: tools' warnings, remarks, several tools in a log."""
 
+import json
+
 from nova_perf_tuning.validation.bench import base, pasted, plugins
 from tests.support import testcase
 
@@ -93,3 +95,89 @@ class FioVersionTests(testcase.TestCase):
         text = FIO_2.format("note") + "\n2.5\n"
         _kind, report = read(text)
         self.assertNotIn("version", report.workload)
+
+
+IPERF2_UDP = """\
+Client connecting to 192.0.2.172, UDP port 5001
+Sending 1470 byte datagrams, IPG target: 18.69 us (kalman adjust)
+[  3] local 192.0.2.173 port 41767 connected with 192.0.2.172 port 5001
+[ ID] Interval       Transfer     Bandwidth
+[  3]  0.0-10.0 sec   750 MBytes   629 Mbits/sec
+[  3] Sent 534978 datagrams
+[  3] Server Report:
+[  3]  0.0-10.2 sec  {}  11.631 ms    0/534979 (0%)
+[  3] 0.0000-10.2320 sec  {} datagrams received out-of-order
+"""
+IPERF3_UDP = """\
+Connecting to host 192.0.2.1, port 5201
+[  5] local 192.0.2.2 port 41334 connected to 192.0.2.1 port 5201
+[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams
+[  5]   0.00-10.00  sec  1.16 GBytes  1000 Mbits/sec  0.000 ms  0/863260 (0%)  sender
+[SUM]  0.0-10.0 sec  {} datagrams received out-of-order
+[  5]   0.00-10.00  sec  {}  0.013 ms  0/863260 (0%)  receiver
+
+iperf Done.
+"""
+
+
+class CountedTwiceTests(testcase.TestCase):
+    def test_more_arrived_than_was_sent(self):
+        kind, report = read(IPERF2_UDP.format("1.20 GBytes  1.01 Gbits/sec", 824594))
+        self.assertEqual("iperf2", kind)
+        self.assertEqual({"sent_throughput", "transferred"}, set(figures(report)))
+        said = report.remarks["counted_twice"]
+        for words in ("1,288 MB, and 786 MB were sent", "824,594 datagrams out of order"):
+            self.assertIn(words, said)
+        self.assertEqual("the client, what it sent", report.workload["counted by"])
+        kind, report = read(IPERF3_UDP.format(20, "2.30 GBytes  1.98 Gbits/sec"))
+        self.assertEqual("packets", kind)
+        self.assertEqual({"sent_throughput"}, set(figures(report)))
+        self.assertIn("2,470 MB, and 1,246 MB were sent", report.remarks["counted_twice"])
+        self.assertNotIn("rate_computed", report.remarks)
+
+    def test_most_datagrams_out_of_order(self):
+        _kind, report = read(IPERF2_UDP.format("750 MBytes  629 Mbits/sec", 300000))
+        self.assertIn("300,000 datagrams out of order", report.remarks["counted_twice"])
+        self.assertFalse([reading for reading in report.readings if reading.primary])
+        _kind, report = read(IPERF3_UDP.format(500000, "1.16 GBytes  1000 Mbits/sec"))
+        self.assertIn("500,000 datagrams out of order", report.remarks["counted_twice"])
+
+    def test_a_few_out_of_order_are_left_out_alone(self):
+        _kind, report = read(IPERF2_UDP.format("749 MBytes  628 Mbits/sec", 1200))
+        self.assertEqual(628, figures(report)["throughput"])
+        self.assertNotIn("counted_twice", report.remarks)
+        self.assertIn("1200 datagrams out of order", report.left_out)
+        _kind, report = read(IPERF3_UDP.format(12, "1.16 GBytes  1000 Mbits/sec"))
+        self.assertEqual(1000, figures(report)["throughput"])
+
+    def test_a_servers_log_alone_has_no_figure_then(self):
+        text = IPERF2_UDP.format("1.20 GBytes  1.01 Gbits/sec", 824594)
+        rows = text.splitlines()[-2:]
+        head = "Server listening on UDP port 5001\n"
+        connected = "[  3] local 192.0.2.172 port 5001 connected with 192.0.2.173 port 41767\n"
+        said = refusal(self, head + connected + "\n".join(rows) + "\n")
+        self.assertIn("824,594 datagrams out of order", said)
+        self.assertIn("no throughput", said)
+
+    def test_the_json_of_iperf3(self):
+        document = {
+            "start": {
+                "connecting_to": {"host": "192.0.2.1"},
+                "version": "iperf 3.12",
+                "test_start": {"protocol": "UDP", "num_streams": 1, "blksize": 1000},
+            },
+            "end": {
+                "streams": [{"udp": {"out_of_order": 700}}],
+                "sum": {"packets": 1000, "lost_packets": 0, "jitter_ms": 0.1, "seconds": 1.0},
+                "sum_sent": {"bits_per_second": 8e6, "seconds": 1.0},
+                "sum_received": {"bytes": 1_000_000, "seconds": 1.0},
+                "cpu_utilization_percent": {"host_total": 1.0, "remote_total": 1.0},
+            },
+        }
+        self.assertIn("700 datagrams out of order", refusal(self, json.dumps(document)))
+        document["end"]["streams"] = []
+        document["end"]["sum_received"]["bytes"] = 1_900_000
+        self.assertIn("2 MB, and 1 MB were sent", refusal(self, json.dumps(document)))
+        document["end"]["sum_received"]["bytes"] = 1_000_000
+        kind, report = read(json.dumps(document))
+        self.assertEqual(("packets", 1000), (kind, figures(report)["packets_per_second"]))
