@@ -321,6 +321,9 @@ class Benchmark(abc.ABC):
         with self._border(output):
             report = self.report(output)
         self._check_figures(report.readings)
+        said = [f"'{one_line(line, 160)}'" for line in pasted.own_warnings(output)]
+        if said:
+            report.remarks["own_warnings"] = f"the tool itself warned: {'; '.join(said)}"
         return report
 
     def checked_workload(self, output: str) -> dict[str, str]:

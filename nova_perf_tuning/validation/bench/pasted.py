@@ -139,6 +139,14 @@ _SECONDS: Final = {"": 1.0, "s": 1.0, "seconds": 1.0, "m": 60.0, "h": 3600.0, "d
 _FAILED: Final = (
     "error|fatal|failed|unable|cannot|could not|pid=[0-9]{1,9}, err=[ ]?[1-9][0-9]{0,5}"
 )
+#: A line in which a tool warns of its own run: behind its name, or the number of a stream; fio also says "note".
+_WARNING: Final = re.compile(
+    r"^(?:\[[ ]*(?:\*?[0-9]{1,5}|SUM)\][ ]+|(?:[\w./-]{0,60}/)?[a-z][\w.-]{1,20}: )?"
+    r"(?:(?:WARN(?:ING)?|[Ww]arning|Warnung|attention)\b[ ]?:?(?:[ ]?[Ww]arning:)?|(?:fio: )?note:)"
+    r"[ ]+(?=\S)(.{5,400})$"
+)
+#: More of them are named by their number alone.
+_MOST_WARNINGS: Final = 6
 #: The end of a sentence that a command stands in.
 _FULL_STOP: Final = re.compile(r"(?<=\w)\.$")
 #: What a line of a program's command has before it: the prompt of a shell.
@@ -340,6 +348,19 @@ def own_error(text: str, program: str) -> str:
         return ""
     last: str = errors[-1]
     return last.strip()
+
+
+def own_warnings(text: str) -> list[str]:
+    """Return of what tools themselves have warned in a text, each warning once, without the word."""
+    lowered = text.lower()
+    if "warn" not in lowered and "note:" not in lowered and "attention" not in lowered:
+        return []
+    found = [line for line in map(_WARNING.match, lines_of(text)) if line is not None]
+    said = list(dict.fromkeys(line[1].strip() for line in found))
+    more = len(said) - _MOST_WARNINGS
+    if more > 0:
+        said[_MOST_WARNINGS:] = [f"and {more} more"]
+    return said
 
 
 def option(words: Sequence[str], *names: str) -> str | None:

@@ -181,3 +181,108 @@ class CountedTwiceTests(testcase.TestCase):
         document["end"]["sum_received"]["bytes"] = 1_000_000
         kind, report = read(json.dumps(document))
         self.assertEqual(("packets", 1000), (kind, figures(report)["packets_per_second"]))
+
+
+CYCLICTEST = """\
+# cyclictest -p 99
+{}policy: fifo: loadavg: 1.21 0.40 0.14 1/122 245
+
+T: 0 (  245) P:99 I:1000 C:  11203 Min:     92 Act:  623 Avg:  775 Max:    3516
+"""
+CPU = """\
+{}sysbench 1.0.20 (using bundled LuaJIT 2.1.0-beta2)
+Number of threads: 1
+Prime numbers limit: 10000
+CPU speed:
+    events per second:   950.13
+General statistics:
+    total time:                          10.0008s
+    total number of events:              9503
+Latency (ms):
+         min:                                    1.02
+         avg:                                    1.05
+         max:                                    3.10
+         95th percentile:                        1.10
+         sum:                                 9997.10
+Threads fairness:
+    events (avg/stddev):           9503.0000/0.00
+"""
+
+
+class OwnWarningsTests(testcase.TestCase):
+    def check_said(self, text, *words):
+        _kind, report = read(text)
+        said = report.remarks.get("own_warnings", "")
+        for word in words:
+            self.assertIn(word, said)
+        self.assertEqual(bool(words), bool(said), said)
+
+    def test_what_each_tool_says(self):
+        capped = (
+            "note: both iodepth >= 1 and synchronous I/O engine are selected, queue depth will be"
+            " capped at 1\n"
+        )
+        no_timers = (
+            "WARN: stat /dev/cpu_dma_latency failed: No such file or directory\n"
+            "WARN: High resolution timers not available\n"
+        )
+        deprecated = "WARNING: --num-threads is deprecated, use --threads instead\n"
+        window = "WARNING: attempt to set TCP maximum segment size to 1448, but got 536\n"
+        mss = "warning: UDP block size 9000 exceeds TCP MSS 1448\n"
+        iperf2 = IPERF2_UDP.format("749 MBytes  628 Mbits/sec", 12)
+        iperf3 = IPERF3_UDP.format(12, "1.16 GBytes  1000 Mbits/sec")
+        partial = "dd: warning: partial read (4096 bytes); suggest iflag=fullblock\n"
+        copied = "1+1 records in\n1+1 records out\n"
+        copied += "1048576000 bytes (1.0 GB) copied, 9.1093 s, 115 MB/s\n"
+        for text, words in (
+            (capped + FIO_2.format("2.0.8"), ["queue depth will be capped at 1"]),
+            (CYCLICTEST.format(no_timers), ["High resolution timers not available", "stat /dev"]),
+            (CPU.format(deprecated), ["--num-threads is deprecated"]),
+            (window + iperf2, ["but got 536"]),
+            (mss + iperf3, ["exceeds TCP MSS"]),
+            (partial + copied, ["partial read (4096 bytes)"]),
+        ):
+            with self.subTest(words):
+                self.check_said(text, *words)
+
+    def test_a_warning_of_each_stream_is_said_once(self):
+        said = "did not receive ack of last datagram after 10 tries."
+        lines = "".join(f"[{stream:3}] WARNING: {said}\n" for stream in range(3, 11))
+        iperf2 = IPERF2_UDP.format("749 MBytes  628 Mbits/sec", 12)
+        _kind, report = read(iperf2 + lines)
+        self.assertEqual(1, report.remarks["own_warnings"].count(said))
+
+    def test_warnings_beside_json(self):
+        document = {
+            "fio version": "fio-3.28",
+            "jobs": [
+                {
+                    "jobname": "a",
+                    "error": 0,
+                    "job options": {"rw": "read", "bs": "4k", "direct": "1"},
+                    "read": {
+                        "iops": 10.0,
+                        "bw_bytes": 40960,
+                        "runtime": 2000,
+                        "total_ios": 20,
+                        "clat_ns": {"min": 1000, "max": 3000, "mean": 2000.0, "N": 20},
+                    },
+                }
+            ],
+        }
+        text = "note: both iodepth >= 1 and synchronous I/O engine are selected\n"
+        self.check_said(text + json.dumps(document, indent=1), "synchronous I/O engine")
+
+    def test_many_are_cut_short(self):
+        lines = "".join(f"WARN: this is number {at}\n" for at in range(20))
+        self.check_said(CYCLICTEST.format(lines), "number 5'", "and 14 more")
+
+    def test_other_lines_are_no_warnings(self):
+        for line in (
+            "prog.c:279:1: warning: non-void function does not return a value\n",
+            "1 warning generated.\n",
+            "I was warned: it is slow\n",
+            "",
+        ):
+            with self.subTest(line):
+                self.check_said(CPU.format(line))
