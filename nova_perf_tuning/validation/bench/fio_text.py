@@ -26,7 +26,7 @@ VERSION: Final = re.compile(r"^fio[ -]([0-9]\.[0-9][0-9A-Za-z.+-]{0,30})$")
 _VERSION_ALONE: Final = re.compile(r"^([12]\.[0-9]{1,3}(?:\.[0-9]{1,3})?(?:-[0-9A-Za-z.-]{1,30})?)$")
 _HEAD: Final = re.compile(
     r"^(.{0,200}?): \(g=([0-9]{1,5})\): rw=([a-z]{1,20}), bs=(.{1,100}?), ioengine=([\w:/.-]{1,60}),"
-    r" iodepth=([0-9]{1,9})(?: \.\.\.)?$"
+    rf" iodepth=([0-9]{{1,9}})(?: \.\.\.)?{pasted.REMARK}$"
 )
 #: Of --minimal and --output-format=terse.
 #: Its second version has no version of fio; the error follows name and group.
@@ -86,7 +86,9 @@ _LETTERS: Final[Mapping[str, str]] = {
 }
 #: Of a job file: a section, and whether its jobs go round the page cache.
 _SECTION: Final = re.compile(r"^\[([A-Za-z][\w .+-]{0,60})\]$")
-_DIRECT: Final = re.compile(r"^(direct|buffered)[ ]{0,4}=[ ]{0,4}([01])$")
+_DIRECT: Final = re.compile(
+    r"^(direct|buffered)[ ]{0,4}=[ ]{0,4}([01])(?:[ ]{0,9}(?:[;#]|//).{0,200})?$"
+)
 _GLOBAL: Final = "global"
 _DEPTH: Final = re.compile(r"^latency[ ]*: target=0,.{1,60}, depth=([0-9]{1,9})$")
 #: Options of the command line -> their names in the workload.

@@ -445,7 +445,8 @@ def _omni_columns(tool: base.Benchmark, lines: Sequence[str]) -> dict[str, str]:
     for found in map(_KEY.match, lines):
         if found is None:
             continue
-        if keys.setdefault(found[1].lower(), found[2]) != found[2]:
+        value = pasted.without_remark(found[2])
+        if keys.setdefault(found[1].lower(), value) != value:
             raise tool.fault(f"the text has several tests: '{found[1]}' twice; keep one")
     if keys:
         return keys

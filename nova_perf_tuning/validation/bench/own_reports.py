@@ -183,7 +183,7 @@ def _before_loops(lines: Sequence[str]) -> dict[str, str]:
             of_a_part = _PART.match(line) is not None
         time, grid, command = _CPU.match(line), _GRID.match(line), None
         if "himeno" in line or "bmt" in line:
-            command = _HIMENO.match(line[:300])
+            command = _HIMENO.match(pasted.without_remark(line[:300]))
         processes, nodes = _PROCESSES.match(line), _NODES.match(line)
         if time:
             facts["seconds"] = time[1]
@@ -409,7 +409,8 @@ class Dd(base.ForeignTool):
             )
         self.check_runs(len(runs), "runs of dd")
         shown = base.BenchmarkReport()
-        commands = [line for line in lines if re.search(r"\bdd [a-z]{1,9}=", line)]
+        named = [line for line in lines if re.search(r"\bdd [a-z]{1,9}=", line)]
+        commands = [pasted.without_remark(line) for line in named]
         for number, (size, seconds) in enumerate(runs, start=1):
             prefix = ""
             if len(runs) > 1:

@@ -47,6 +47,8 @@ COMMA: Final = re.compile(
 )
 #: What somebody has written behind the last number of a line.
 REMARK: Final = r"(?:[\"'`;]{1,3}|[ \t]*(?:（|\().{0,200}|[ \t]+(?:#|//|--|<|←).{0,200})?"
+#: The same behind a value that may have brackets: the sign of a comment or an arrow shows it.
+_SIGNED_REMARK: Final = re.compile(r"[ \t]+(?:#|//|<-|←|--(?=[ \t])).{0,400}$")
 #: Of Windows, also twice as in transcripts of PowerShell, and of a line that is written anew.
 _LINE_END: Final = re.compile(r"\r{1,3}\n|\r")
 #: Colours, movements and titles of a terminal.
@@ -328,12 +330,19 @@ def lines_of(text: str) -> list[str]:
     return [line.strip().replace("\t", " ") for line in text.split("\n")]
 
 
+def without_remark(text: str) -> str:
+    """Return a value without the remark that somebody has written behind it, with the sign of one."""
+    return _SIGNED_REMARK.sub("", text, count=1).rstrip()
+
+
 def command(text: str, program: str) -> list[str]:
     """Return the words of the first command line of a program in a paste; none where there is none."""
     for line in lines_of(text):
         found = re.search(rf"{_PROMPT}{program}(?:\.exe)?[\"']?(?:[ \t]+(-.*|[a-z].*))$", line)
         if found and " -" in f" {found[1]}":
-            return _FULL_STOP.sub("", found[1]).split()[:100]
+            words = _FULL_STOP.sub("", found[1]).split()[:100]
+            remarks = [at for at, word in enumerate(words) if word.startswith("#")]
+            return words[: min(remarks, default=len(words))]
     return []
 
 

@@ -425,7 +425,7 @@ def read_oslat(tool: base.Benchmark, text: str) -> Oslat:
         found = _ROW.match(_OLD_ROW.sub(lambda row: _OLD_ROWS[row[1]], line))
         if not found:
             continue
-        name, values = found[1], found[2]
+        name, values = found[1], pasted.without_remark(found[2])
         if name[0].isdigit():
             late = float(name.partition(" ")[0])
             buckets.append((late, _numbers(tool, values.removesuffix(_OVERFLOWS))))

@@ -396,9 +396,9 @@ class Oltp(_Database):
     reads_old = True
     options = (
         ("test", r"^[ \t]*Running (.{1,30}) OLTP test"),
-        ("mode", r"^[ \t]*Doing (.{1,30}) test$"),
+        ("mode", rf"^[ \t]*Doing (.{{1,30}}?) test{pasted.REMARK}$"),
         ("distribution", r"^[ \t]*Using (.{1,30}) distribution"),
-        ("skips", r"^[ \t]*Skipping (.{1,30})$"),
+        ("skips", rf"^[ \t]*Skipping (.{{1,30}}?){pasted.REMARK}$"),
         ("reads", r"^[ \t]*read:[ \t]*([0-9]{1,15})"),
         ("writes", r"^[ \t]*write:[ \t]*([0-9]{1,15})"),
     )

@@ -23,6 +23,10 @@ _NEW_IO: Final = re.compile(
 )
 
 
+#: How versions of sysbench print that there is none.
+_NO_FLAGS: Final = ("(none)", "none", "0")
+
+
 class _Report(sysbench.Sysbench, base.ForeignTool):
     """A report of sysbench."""
 
@@ -112,7 +116,7 @@ class FileIo(_Report):
     marks = (
         r"^[ \t]*(?:File operations:|Operations performed:[ \t]+[0-9]{1,15} Read,"
         r"|Extra file open flags:|fsync:[ \t]+IOPS="
-        r"|Doing (?:random|sequential|combined|mixed) .{1,30} test$)"
+        rf"|Doing (?:random|sequential|combined|mixed) .{{1,30}} test{pasted.REMARK}$)"
     )
     options = (
         ("pattern", r"^[ \t]*Doing (.{1,30}) test"),
@@ -125,7 +129,10 @@ class FileIo(_Report):
         ),
         ("mode", r"^[ \t]*Using (.{1,30}) I/O mode"),
         ("fsync", r"calling fsync\(\) (?:each|after each) ([0-9]{1,9} requests)"),
-        ("open flags", r"^[ \t]*Extra file open flags: (.{1,40})"),
+        (
+            "open flags",
+            rf"^[ \t]*Extra file open flags: (\(none\)|[\w |,-]{{1,40}}?){pasted.REMARK}[ \t]*$",
+        ),
     )
     chosen = (
         ("pattern", ("--file-test-mode",)),
@@ -133,6 +140,7 @@ class FileIo(_Report):
         ("block size", ("--file-block-size",)),
         # The report has the word fsync for each of them.
         ("sync call", ("--file-fsync-mode",)),
+        ("open flags", ("--file-extra-flags",)),
     )
     needed = ("pattern", "block size", "total size")
     reads_old = True
@@ -170,11 +178,7 @@ class FileIo(_Report):
     def report(self, output: str) -> base.BenchmarkReport:
         report = super().report(output)
         report.remarks["latency_of_all"] = "latencies are of reads, writes and fsyncs together"
-        if report.workload.get("open flags") in ("(none)", "0"):
-            report.remarks["page_cache"] = (
-                "the files were opened without a flag (--file-extra-flags=direct): figures may be"
-                " of the page cache, not of a disk"
-            )
+        _add_page_cache(report)
         if re.search(_OLD_COUNTS, output, re.MULTILINE):
             report.left_out.append(
                 "reads, writes and fsyncs apart: their counts are printed alone"
@@ -224,6 +228,26 @@ class FileIo(_Report):
         if set(rates) != {"read", "write", "fsync"} or len(rows) != 3:
             raise self.fault(f"the output is cut off: {len(rows)} of 3 lines with IOPS")
         return rates, moved
+
+
+def _add_page_cache(report: base.BenchmarkReport) -> None:
+    """Say whether files were read and written through the page cache, or that it is not known."""
+    flags = report.workload.get("open flags", "")
+    if not flags:
+        report.left_out.append(
+            "open flags: the output does not say whether the files went through the page cache"
+            " (--file-extra-flags=direct does not)"
+        )
+    elif flags in _NO_FLAGS:
+        report.remarks["page_cache"] = (
+            "the files were opened without a flag (--file-extra-flags=direct): figures may be"
+            " of the page cache, not of a disk"
+        )
+    elif set(re.findall(r"[a-z]+", flags)) & {"sync", "dsync"} and "direct" not in flags:
+        report.remarks["page_cache"] = (
+            f"the files were opened with '{flags}' alone (--file-extra-flags=direct): writes reach"
+            " the disk, and reads may be of the page cache"
+        )
 
 
 class Sql(_Report):

@@ -171,7 +171,7 @@ class HwLatency(_Traced):
         ]
         for name, pattern in (
             ("duration", r"^hwlatdetect:[ \t]+test duration ([0-9]{1,9}) seconds$"),
-            ("cpus", r"^CPU list:[ \t]+(.{1,60})$"),
+            ("cpus", r"^CPU list:[ \t]+([0-9][0-9,-]{0,59})"),
             ("threshold", r"^Latency threshold:[ \t]+([0-9]{1,9}us)$"),
             ("window", r"^Sample window:[ \t]+([0-9]{1,9}us)$"),
             ("width", r"^Sample width:[ \t]+([0-9]{1,9}us)$"),

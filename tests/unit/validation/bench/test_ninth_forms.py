@@ -286,3 +286,89 @@ class OwnWarningsTests(testcase.TestCase):
         ):
             with self.subTest(line):
                 self.check_said(CPU.format(line))
+
+
+FILES = """\
+sysbench 1.0.17 (using system LuaJIT 2.0.4)
+Number of threads: 20  # threads
+{}128 files, 16MiB each  # size of each
+2GiB total file size
+Block size 16KiB  # of one request
+Using synchronous I/O mode
+Doing random r/w test{}
+File operations:
+    reads/s:                      5625.14
+    writes/s:                     3749.93
+    fsyncs/s:                     12244.30
+Throughput:
+    read, MiB/s:                  87.89  # 87 MB a second
+    written, MiB/s:               58.59
+General statistics:
+    total time:                          10.0147s  # in all
+    total number of events:              213978
+Latency (ms):
+         min:                                    0.00
+         avg:                                    0.93
+         max:                                  292.48
+         95th percentile:                        2.91
+         sum:                               199618.07
+"""
+
+
+class RemarksTests(testcase.TestCase):
+    def test_a_remark_is_no_part_of_a_value(self):
+        for remark in (
+            "",
+            " # \u662f\u5426\u4f7f\u7528",
+            "  // none of them",
+            " <- a remark",
+            "\t# in \u0440\u0443",
+        ):
+            flags = f"Extra file open flags: (none){remark}\n"
+            _kind, report = read(FILES.format(flags, remark))
+            with self.subTest(remark):
+                self.assertEqual("(none)", report.workload["open flags"])
+                self.assertEqual("random r/w", report.workload["pattern"])
+                self.assertIn("page_cache", report.remarks)
+
+    def test_files_of_sysbench_and_the_page_cache(self):
+        for flags, words in (
+            ("Extra file open flags: directio\n", None),
+            ("Extra file open flags: 16384\n", None),
+            ("Extra file open flags: sync # each\n", "reads may be of the page cache"),
+            ("Extra file open flags: dsync\n", "reads may be of the page cache"),
+            ("Extra file open flags: 0\n", "without a flag"),
+            ("$ sysbench fileio --file-extra-flags=direct run\n", None),
+        ):
+            _kind, report = read(FILES.format(flags, ""))
+            with self.subTest(flags):
+                self.assertIn(words or "", report.remarks.get("page_cache", ""))
+                self.assertEqual(words is not None, "page_cache" in report.remarks)
+                self.assertNotIn("open flags: ", "\n".join(report.left_out))
+        _kind, report = read(FILES.format("", ""))
+        self.assertIn("open flags: the output does not say", "\n".join(report.left_out))
+
+    def test_a_remark_behind_a_command_is_none_of_its_options(self):
+        words = pasted.command("$ sysbench cpu --threads=2 run # --threads=4", "sysbench")
+        self.assertEqual(["cpu", "--threads=2", "run"], words)
+        self.assertEqual("4-7", pasted.without_remark("4-7  # isolated"))
+        self.assertEqual("a (b) c", pasted.without_remark("a (b) c"))
+
+    def test_remarks_in_reports_of_other_tools(self):
+        dd = "$ dd if=/dev/zero of=a bs=1M count=1000 # not conv=fdatasync oflag=direct\n"
+        dd += "1000+0 records in\n1000+0 records out\n"
+        dd += "1048576000 bytes (1.0 GB) copied, 9.1093 s, 115 MB/s\n"
+        _kind, report = read(dd)
+        self.assertEqual("dd if=/dev/zero of=a bs=1M count=1000", report.workload["command"])
+        self.assertIn("page_cache", report.remarks)
+        fio = FIO_2.format("2.0.8").replace("iodepth=32", "iodepth=32  # deep")
+        job = "[global]\ndirect=0 ; through the cache\n[a]\nrw=write\n\n"
+        _kind, report = read(job + fio)
+        self.assertEqual("0", report.workload["direct"])
+        self.assertEqual("write", report.workload["pattern"])
+        self.assertIn("page_cache", report.remarks)
+        keys = "THROUGHPUT=9414.93 # good\nTHROUGHPUT_UNITS=10^6bits/s\nPROTOCOL=TCP  # not UDP\n"
+        banner = "OMNI Send TEST from 0.0.0.0 () port 0 AF_INET to 192.0.2.1 () port 0 AF_INET\n"
+        _kind, report = read(banner + keys)
+        self.assertEqual(9414.93, figures(report)["throughput"])
+        self.assertEqual("TCP", report.workload["protocol"])
