@@ -53,7 +53,7 @@ _TRANSACTIONS: Final = ("new_order", "payment", "order_status", "delivery", "sto
 
 #: In any language: "524288000 octets (524 MB, 500 MiB) copiés, 1,24566 s, 421 MB/s".
 _COPIED: Final = re.compile(
-    r"^([0-9]{1,18})[ ]\w{1,20}(?:[ ]\([^()]{1,40}\))?[ ]?[^,()0-9]{2,40},[ ]+([0-9.,e+-]{1,20})[ ]+\w{1,12}\.?[ ]*,"
+    r"^([0-9]{1,18})[ ]?[^\W0-9_]\w{0,19}(?:[ ]?\([^()]{1,40}\))?[ ]?[^,()0-9]{2,40},[ ]+([0-9.,e+-]{1,20})[ ]+\w{1,12}\.?[ ]*,"
     r"[ ]*([0-9.,]{1,12})[ ]?([kKMGT]?)(i?)B/[ ]?s$"
 )
 #: Of BSD: "1073741824 bytes transferred in 0.585 secs (1835008922 bytes/sec)".
@@ -74,7 +74,9 @@ _FLUSHING: Final = {
     "oflag": {"direct", "sync", "dsync"},
 }
 #: Chinese and Japanese texts: wide signs, and the unit of a second.
-_WIDE: Final = str.maketrans({"（": " (", "）": ")", "，": ", ", "秒": " s ", "字": " 字"})
+_WIDE: Final = str.maketrans({"（": " (", "）": ")", "，": ", ", "、": ", ", "秒": " s "})
+#: Their letters.
+_LETTERS: Final = "[\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3]"
 #: Programs of rt-tests beside cyclictest and oslat.
 _OTHERS: Final = (
     "ptsematest|svsematest|sigwaittest|signaltest|pmqtest|pip_stress|pi_stress|rt-migrate-test"
@@ -383,14 +385,16 @@ class Dd(base.ForeignTool):
     form = "dd (GNU coreutils, BusyBox or BSD)"
     commas = True
     marks = (
-        r"^[ \t]*[0-9]{1,12}\+[0-9]{1,12}[ ](?:records|enregistrements|Datens|\S{2,20}[ ]\S{2,20})|^记录了[0-9]"
+        r"^[ \t]*[0-9]{1,12}\+[0-9]{1,12}[ ](?:records|enregistrements|Datens|\S{2,20}[ ]\S{2,20}"
+        rf"|{_LETTERS}{{3,20}})"
+        rf"|^[ \t]*{_LETTERS}{{2,12}}[ ]?[0-9]{{1,12}}\+[0-9]{{1,12}}[ ]"
         r"|^.{0,20}\b[0-9]{1,18} bytes (?:\(.{1,40}\) copied, [0-9]|transferred in [0-9])"
     )
 
     def report(self, output: str) -> base.BenchmarkReport:
         self.check_length(output)
         lines = [line for line in pasted.lines_of(output.translate(_WIDE)) if line]
-        runs = []
+        results: list[str] = []
         counts: list[re.Match[str]] = []
         for line in lines:
             if _DD_SAID.match(line) and not _DD_WARNING.match(line):
@@ -401,8 +405,9 @@ class Dd(base.ForeignTool):
             # Lines of status=progress have no records before them.
             records = _RECORDS.match(before)
             if records and not _RECORDS.match(line):
-                runs.append(self._run(line))
+                results.append(line)
                 counts.append(records)
+        runs = [self._run(line, len(results)) for line in results]
         if not runs:
             raise self.fault(
                 f"the output has no result of dd below its lines of records{self.wanted_form()}"
@@ -448,11 +453,17 @@ class Dd(base.ForeignTool):
         else:
             shown.workload[f"{prefix}command"] = command
 
-    def _run(self, line: str) -> tuple[float, float]:
-        """Return bytes and seconds of a result."""
+    def _run(self, line: str, count: int) -> tuple[float, float]:
+        """Return bytes and seconds of a result; ``count``: results that the text has."""
         found = _TRANSFERRED.match(line) or _COPIED.match(line)
         if not found:
-            raise self.fault(f"'{one_line(line, 80)}' is no whole result of dd")
+            of = ""
+            if count > 1:
+                of = f", one of {count} in the text,"
+            raise self.fault(
+                f"'{one_line(line, 80)}'{of} is no whole result of dd, or of a locale that is not"
+                " read: print it with LC_ALL=C"
+            )
         size, seconds = float(found[1]), self._decimal(found[2])
         if size == 0 or seconds == 0:
             raise self.fault("nothing was copied, or in no time")

@@ -372,3 +372,61 @@ class RemarksTests(testcase.TestCase):
         _kind, report = read(banner + keys)
         self.assertEqual(9414.93, figures(report)["throughput"])
         self.assertEqual("TCP", report.workload["protocol"])
+
+
+#: What dd prints in some locales: two lines of records, and the result of one run.
+DD: dict[str, str] = {
+    "zh_CN of coreutils 8": (
+        "记录了1+0 的读入\n记录了1+0 的写出\n"
+        "1048576000字节(1.0 GB)已复制，9.1093 秒，115 MB/秒\n"
+    ),
+    "zh_CN of coreutils 9": (
+        "输入了 1+0 块记录\n输出了 1+0 块记录\n"
+        "1048576000 字节 (1.0 GB, 1000 MiB) 已复制，9.1093 s，115 MB/s\n"
+    ),
+    "zh_TW": (
+        "讀入了 1+0 個紀錄\n寫出了 1+0 個紀錄\n"
+        "1048576000位元組 (1.0 GB) 已複製，9.1093 秒，115 MB/秒\n"
+    ),
+    "ja": (
+        "1+0 レコード入力\n1+0 レコード出力\n"
+        "1048576000 バイト (1.0 GB, 1000 MiB) コピーされました、 9.1093 秒、 115 MB/秒\n"
+    ),
+    "ko": (
+        "레코드 1+0 들어옴\n레코드 1+0 나감\n"
+        "1048576000 바이트 (1.0 GB, 1000 MiB) 복사함, 9.1093 s, 115 MB/s\n"
+    ),
+    "ru": (
+        "1+0 записей получено\n1+0 записей отправлено\n"
+        "1048576000 байт (1,0 GB, 1000 MiB) скопирован, 9,1093 s, 115 MB/s\n"
+    ),
+}
+
+
+class DdLocaleTests(testcase.TestCase):
+    def test_locales(self):
+        for name, text in DD.items():
+            with self.subTest(name):
+                kind, report = read(text)
+                self.assertEqual("dd", kind)
+                rate = figures(report)["throughput"]
+                self.assertTrue(115.1 < rate < 115.2, rate)
+
+    def test_several_runs_amid_markdown(self):
+        text = ""
+        for title in ("**DHT**", "**AFR**", "**Striped**"):
+            command = "time dd if=/dev/zero of=hello bs=1000M count=1\n"
+            times = "\nreal\t0m9.120s\nuser\t0m0.000s\n"
+            text += f"{title}\n\n```bash\n{command}{DD['zh_CN of coreutils 8']}{times}```\n\n"
+        _kind, report = read(text)
+        rates = {name: round(rate, 1) for name, rate in figures(report).items()}
+        self.assertEqual({f"run{at}_throughput": 115.1 for at in (1, 2, 3)}, rates)
+        self.assertIn("3 runs: none of them is judged", report.remarks["several_runs"])
+        self.assertIn("bs=1000M", report.workload["run1_command"])
+
+    def test_a_locale_that_is_not_read(self):
+        text = "1+0 записей получено\n1+0 записей отправлено\n"
+        text += "скопировано 1048576000 байт (1,0 ГБ), 9,1093 с, 115 МБ/с\n"
+        said = refusal(self, text + text)
+        self.assertIn("one of 2 in the text", said)
+        self.assertIn("LC_ALL=C", said)
