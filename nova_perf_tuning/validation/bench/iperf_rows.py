@@ -203,7 +203,10 @@ def counted_twice(
     late = sum(of_stream.get(row.stream, 0.0) for row in received)
     if [row.stream for row in received] == [SUM] or set(of_stream) == {SUM}:
         late = of_stream.get(SUM, sum(of_stream.values()))
-    counted = sum(row.losses[2] for row in received if row.losses is not None)
+    counts = [row.losses[2] for row in received if row.losses is not None]
+    counted = sum(counts)
+    if any(counts_fault(count) for count in counts):
+        counted = 0.0
     amount = None
     if sent is not None:
         amount = sent.amount
@@ -214,7 +217,7 @@ def more_than_sent(sent: float | None, received: float, late: float, counted: fl
     """Return why what a receiver has counted of UDP is no throughput; empty: it may be one.
 
     :param sent: bytes that were sent; None: not known; :param received: bytes.
-    :param late: datagrams out of order; :param counted: all that were counted.
+    :param late: datagrams out of order; :param counted: all that were counted, 0: not known.
     """
     reasons = []
     if sent is not None and received > _MORE * sent:
