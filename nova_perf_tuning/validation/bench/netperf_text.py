@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.bench import base, pasted
+from nova_perf_tuning.validation.bench import base, netperf_table, pasted
 
 BANNER: Final = re.compile(
     r"^(?:MIGRATED )?((?:TCP|UDP|SCTP|OMNI)[A-Za-z0-9 /_|-]{0,40}) TEST[ :].*$", re.IGNORECASE
@@ -107,9 +107,35 @@ _WORKLOAD: Final[Mapping[str, str]] = {
     "local send size": "message",
     "request_size": "request",
     "response_size": "response",
+    "request size bytes": "request",
+    "response size bytes": "response",
+    "initial burst requests": "first burst",
+    "burst_size": "first burst",
+    "local send socket size final": "sending socket",
+    "remote recv socket size final": "receiving socket",
     "lss_size_end": "sending socket",
     "rsr_size_end": "receiving socket",
 }
+#: Names of omni's columns that are no figure here, and whose values are numbers.
+_OTHER_NUMBERS: Final = (
+    "local cpu util %",
+    "remote cpu util %",
+    "confidence iterations run",
+    "local bytes sent",
+    "local bytes received",
+    "remote bytes sent",
+    "remote bytes received",
+    "local transport retransmissions",
+    "remote transport retransmissions",
+)
+#: Of the workload, too, with a text for value.
+_TEXTS: Final = (*_THROUGHPUT_UNITS, "protocol", "direction")
+_NUMBERS: Final = frozenset(
+    (*_COLUMNS, *_TRANSACTIONS, _THROUGHPUT, *_OTHER_NUMBERS, *_WORKLOAD)
+) - frozenset(_TEXTS)
+#: What the banner of a test says behind the addresses.
+_BURST: Final = re.compile(r" : first burst ([1-9][0-9]{0,8})(?:[ ]|$)")
+_NO_DELAY: Final = " : nodelay"
 #: Tests of bulk data -> their direction.
 _DIRECTIONS: Final[Mapping[str, str]] = {
     "TCP_STREAM": "client to server",
@@ -195,7 +221,11 @@ def read(tool: base.Benchmark, text: str) -> list[Test]:
         raise tool.fault(
             f"the output has no banner of a test ('… TEST from …'){tool.wanted_form()}"
         )
-    tests = _tests_at(tool, lines, starts)
+    words = pasted.command(text, "netperf")
+    asked: list[str] = []
+    if len(starts) == 1:
+        asked = (pasted.option(words, "-O") or "").lower().split(",")
+    tests = _tests_at(tool, lines, starts, asked)
     tool.check_runs(len(tests), "tests of netperf")
     if not any(test.figures for test in tests):
         raise next(test.fault for test in tests if test.fault is not None)
@@ -204,16 +234,34 @@ def read(tool: base.Benchmark, text: str) -> list[Test]:
         tests[0].left_out.append(
             f"{len(headless)} rows before the first test: their head is missing"
         )
-    words = pasted.command(text, "netperf")
-    for fact, option in (("seconds asked for", "-l"), ("CPUs (-T)", "-T")):
-        asked = pasted.option(words, option)
-        if asked is not None and len(tests) == 1:
-            tests[0].workload[fact] = one_line(asked, 20)
+    if len(tests) == 1:
+        _add_command(tests[0], words)
     return tests
 
 
-def _tests_at(tool: base.Benchmark, lines: Sequence[str], starts: Sequence[int]) -> list[Test]:
-    """Return the tests that begin at some lines; of several one may have a fault instead of figures."""
+def _add_command(test: Test, words: Sequence[str]) -> None:
+    """Add what the command of a test says of it."""
+    for fact, option in (
+        ("seconds asked for", "-l"),
+        ("CPUs (-T)", "-T"),
+        ("request and response (-r)", "-r"),
+    ):
+        asked = pasted.option(words, option)
+        if asked is None:
+            continue
+        if option == "-l" and asked.startswith("-"):
+            # So many transactions, or bytes, end the test.
+            fact, asked = "amount asked for (-l)", asked[1:]
+        test.workload[fact] = one_line(asked, 20)
+
+
+def _tests_at(
+    tool: base.Benchmark, lines: Sequence[str], starts: Sequence[int], asked: Sequence[str]
+) -> list[Test]:
+    """Return the tests that begin at some lines; of several one may have a fault instead of figures.
+
+    :param asked: the selectors of -O that the command of the one test has.
+    """
     tests = []
     ends = [*starts[1:], len(lines)]
     for begin, end in zip(starts, ends, strict=True):
@@ -227,7 +275,8 @@ def _tests_at(tool: base.Benchmark, lines: Sequence[str], starts: Sequence[int])
             runs = _rows_apart(own)
         for run in runs:
             try:
-                tests.append(_test(tool, name, run, whole=end < len(lines)))
+                tests.append(_test(tool, name, run, end < len(lines), asked))
+                tests[-1].workload.update(_of_banner(lines[begin]))
                 if by_command:
                     tests[-1].remarks["by_the_command"] = (
                         "the head is left out (-P 0): test and unit are those of the command"
@@ -237,6 +286,18 @@ def _tests_at(tool: base.Benchmark, lines: Sequence[str], starts: Sequence[int])
                     raise
                 tests.append(Test(name, fault=error))
     return tests
+
+
+def _of_banner(line: str) -> dict[str, str]:
+    """Return what a banner says of the work behind its addresses."""
+    workload: dict[str, str] = {}
+    burst = _BURST.search(line)
+    if burst:
+        workload["first burst"] = burst[1]
+        workload["transactions in flight"] = str(int(burst[1]) + 1)
+    if _NO_DELAY in line:
+        workload["nodelay"] = "yes"
+    return workload
 
 
 def _rows_apart(lines: Sequence[str]) -> list[list[str]]:
@@ -287,11 +348,16 @@ def report(tool: base.Benchmark, tests: Sequence[Test]) -> base.BenchmarkReport:
     return shown
 
 
-def _test(tool: base.Benchmark, name: str, lines: Sequence[str], whole: bool) -> Test:
-    """Return one test; ``whole``: another follows it, so its last line has its end."""
+def _test(
+    tool: base.Benchmark, name: str, lines: Sequence[str], whole: bool, asked: Sequence[str]
+) -> Test:
+    """Return one test.
+
+    :param whole: another follows it, so its last line has its end; :param asked: selectors of -O.
+    """
     for line in lines:
         _check_said(tool, line)
-    test = _figures(tool, name, lines, whole)
+    test = _figures(tool, name, lines, whole, asked)
     if any(line.startswith(_INTERIM) for line in lines):
         test.left_out.append("interim results")
     heads = [at for at, line in enumerate(lines) if _TABLE_HEAD.match(line)]
@@ -310,8 +376,21 @@ def _test(tool: base.Benchmark, name: str, lines: Sequence[str], whole: bool) ->
     return test
 
 
-def _figures(tool: base.Benchmark, name: str, lines: Sequence[str], whole: bool) -> Test:
+def _figures(
+    tool: base.Benchmark, name: str, lines: Sequence[str], whole: bool, asked: Sequence[str]
+) -> Test:
     columns = _omni_columns(tool, lines)
+    if not columns:
+        known = _NUMBERS | frozenset(_TEXTS)
+        table = netperf_table.read(lines, known, _NUMBERS, asked)
+        if table is not None and not table.columns:
+            raise tool.fault(
+                f"its columns are those of -O, and the head does not fit the {table.count} values"
+                " below it, or has names that are not known: blanks may be lost; give it -o or -k"
+                " with the names of figures"
+            )
+        if table is not None:
+            columns = table.columns
     if columns:
         # The last number has no mark of its end.
         if lines[-1] and not whole:

@@ -19,6 +19,15 @@ READ: dict[str, tuple[str, dict[str, str]]] = {
             "rate sent": "udp_stream_1_sent_throughput",
         },
     ),
+    "outputs8/241": (
+        "netperf_rr",
+        {
+            "transactions": "transactions_per_second",
+            "latency mean": "latency_mean",
+            "latency p99": "latency_p99",
+            "latency max": "latency_max",
+        },
+    ),
     "outputs8/242": (
         "sysbench_fileio",
         {
@@ -86,7 +95,6 @@ REFUSED = {
     "outputs8/236": ("cut off", "give all of it"),
     "outputs8/238": ("cut off", "a test that is not read"),
     "outputs8/239": ("several outputs of cyclictest", "keep one"),
-    "outputs8/241": ("its columns are those of -O",),
     "outputs8/245": ("no benchmark reads this output", "netperf"),
     "outputs8/247": ("no result of dd",),
     "outputs8/248": ("2 reports", "80 copies"),

@@ -430,3 +430,99 @@ class DdLocaleTests(testcase.TestCase):
         said = refusal(self, text + text)
         self.assertIn("one of 2 in the text", said)
         self.assertIn("LC_ALL=C", said)
+
+
+RR_BANNER = (
+    "MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 () port 0 AF_INET to 192.0.2.1 () port 0"
+    " AF_INET : nodelay : demo : first burst {}\n"
+)
+RR_TABLE = """\
+Minimum      Mean         Maximum      99th         Stddev       Transaction
+Latency      Latency      Latency      Percentile   Latency      Rate
+Microseconds Microseconds Microseconds Latency      Microseconds Tran/s
+                                       Microseconds
+38           56.69        383          69           3.89         52866.251
+"""
+STREAM_TABLE = """\
+OMNI Send TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to 192.0.2.1 () port 0 AF_INET : demo
+Local       Remote      Local  Elapsed Throughput Throughput
+Send Socket Recv Socket Send   Time               Units
+Size        Size        Size   (sec)
+Final       Final
+
+2249216     2097152     131072 10.00   53767.08   10^6bits/s
+"""
+LATENCIES = {
+    "transactions_per_second": 52866.251,
+    "latency_min": 38,
+    "latency_mean": 56.69,
+    "latency_max": 383,
+    "latency_p99": 69,
+    "latency_deviation": 3.89,
+}
+
+
+class NetperfTableTests(testcase.TestCase):
+    def test_a_table_with_or_without_the_blanks_before_its_lines(self):
+        for table in (RR_TABLE, RR_TABLE.replace("  " * 19 + " Micro", "Micro")):
+            kind, report = read(RR_BANNER.format(2) + table)
+            self.assertEqual(("netperf_rr", LATENCIES), (kind, figures(report)))
+            self.assertEqual("2", report.workload["first burst"])
+            self.assertEqual("3", report.workload["transactions in flight"])
+            self.assertEqual("yes", report.workload["nodelay"])
+
+    def test_units_below_columns_that_have_none(self):
+        """Blanks before 'Units' are lost: the column of the rate has a number, that of the unit none."""
+        table = (
+            "Throughput Throughput Mean\n           Units      Latency\n"
+            "                      Microseconds\n60085.02   Trans/s    8.94\n"
+        )
+        _kind, report = read(RR_BANNER.format(0) + table)
+        wanted = {"transactions_per_second": 60085.02, "latency_mean": 8.94}
+        self.assertEqual(wanted, figures(report))
+        self.assertNotIn("first burst", report.workload)
+
+    def test_the_table_of_bulk_data(self):
+        kind, report = read(STREAM_TABLE)
+        self.assertEqual("netperf", kind)
+        self.assertEqual({"throughput": 53767.08}, figures(report))
+        self.assertEqual("10.00", report.workload["seconds"])
+        self.assertEqual("131072 bytes", report.workload["message"])
+
+    def test_blanks_within_lines_are_lost(self):
+        lines = [" ".join(line.split()) for line in RR_TABLE.splitlines()]
+        text = RR_BANNER.format(2) + "\n".join(lines) + "\n"
+        said = refusal(self, text)
+        self.assertIn("the head does not fit the 6 values", said)
+        self.assertIn("give it -o or -k", said)
+        keys = "min_latency,mean_latency,max_latency,p99_latency,stddev_latency,transaction_rate"
+        command = f"$ netperf -H 192.0.2.1 -l -600000 -t TCP_RR -- -r 16 -b 2 -O {keys}\n"
+        _kind, report = read(command + text)
+        self.assertEqual(LATENCIES, figures(report))
+        self.assertEqual("600000", report.workload["amount asked for (-l)"])
+        self.assertEqual("16", report.workload["request and response (-r)"])
+        # Another command than that of the table has another number of columns.
+        self.assertIn("does not fit", refusal(self, command.replace("min_latency,", "") + text))
+
+    def test_a_table_that_is_cut_off(self):
+        text = RR_BANNER.format(2) + RR_TABLE
+        for end in range(text.index("38  "), len(text) - 1):
+            refusal(self, text[:end])
+
+    def test_names_that_are_not_known(self):
+        text = RR_BANNER.format(2) + RR_TABLE.replace("Stddev ", "Spread ")
+        self.assertIn("names that are not known", refusal(self, text))
+
+    def test_the_burst_of_a_classic_table(self):
+        table = """\
+Local /Remote
+Socket Size   Request  Resp.   Elapsed  Trans.
+Send   Recv   Size     Size    Time     Rate
+bytes  Bytes  bytes    bytes   secs.    per sec
+
+16384  87380  1        1       1.00     48645.53
+16384  87380
+"""
+        _kind, report = read(RR_BANNER.format(4) + table)
+        self.assertEqual({"transactions_per_second": 48645.53}, figures(report))
+        self.assertEqual("5", report.workload["transactions in flight"])

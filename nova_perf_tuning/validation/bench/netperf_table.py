@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table that netperf's omni tests print with ``-O``: a name in up to four lines stands above each value."""
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Collection, Sequence
+from typing import Final
+
+_WORD: Final = re.compile(r"\S+")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,9})?")
+_INTERIM: Final = "Interim result"
+#: Lines of a name.
+_MOST_LINES: Final = 4
+_MOST_COLUMNS: Final = 40
+#: Ways to put lines that have lost their blanks above the columns.
+_MOST_WAYS: Final = 4096
+#: Words of a head, by which a table is one of omni's though its columns cannot be told.
+_OF_OMNI: Final = frozenset(("Latency", "Percentile", "Throughput", "Transaction"))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OmniTable:
+    """A table as it was found.
+
+    :ivar columns: name as ``-o`` prints it, in small letters, or the selector of the command -> value;
+        empty: the head does not fit the values, as where blanks were lost.
+    :ivar count: how many values it has.
+    """
+
+    columns: dict[str, str]
+    count: int
+
+
+def read(
+    lines: Sequence[str], names: Collection[str], numbers: Collection[str], asked: Sequence[str]
+) -> OmniTable | None:
+    """Return the table of a test; None: there is none.
+
+    Blanks before a line are lost in a paste, so that it may begin at any column. It is put where all
+    names are known, if there is one way alone; else the command says the names.
+
+    :param lines: those below the banner; :param names: all that are known.
+    :param numbers: names whose values are numbers; :param asked: selectors of the command.
+    """
+    head: list[str] = []
+    for line in lines:
+        values = [word[0] for word in _WORD.finditer(line)]
+        if any(_NUMBER.fullmatch(value) for value in values) and not line.startswith(_INTERIM):
+            break
+        if line and not line.startswith(_INTERIM):
+            head.append(line)
+    else:
+        return None
+    words = {word for part in head for word in part.split()}
+    if not 1 <= len(head) <= _MOST_LINES or not words & _OF_OMNI or not _fits(head, values):
+        return None
+    starts = [word.start() for word in _WORD.finditer(line)]
+    found = _named(head, starts, values, names, numbers)
+    if not found and len(asked) == len(values):
+        found = dict(zip(asked, values, strict=True))
+    return OmniTable(found, len(values))
+
+
+def _fits(head: Sequence[str], values: Sequence[str]) -> bool:
+    """Return whether lines may be the head of omni's table: those of classic tests name sockets first."""
+    classic = head[0].startswith(("Recv ", "Socket ", "Local /Remote"))
+    return not classic and len(values) <= _MOST_COLUMNS
+
+
+def _named(
+    head: Sequence[str],
+    starts: Sequence[int],
+    values: Sequence[str],
+    names: Collection[str],
+    numbers: Collection[str],
+) -> dict[str, str]:
+    """Return name -> value; empty: the lines of the head fit in no way, or in several."""
+    ways = [[_cells(head[0], starts, 0)]]
+    for line in head[1:]:
+        ways.append([_cells(line, starts, shift) for shift in range(len(starts))])
+    fitting = [[cells for cells in way if cells is not None] for way in ways]
+    count = 1
+    for way in fitting:
+        count *= len(way)
+    if not 1 <= count <= _MOST_WAYS:
+        return {}
+    best: list[dict[str, str]] = []
+    for chosen in itertools.product(*fitting):
+        columns: dict[str, str] = {}
+        for at, value in enumerate(values):
+            name = " ".join(cells[at] for cells in chosen if cells[at]).lower()
+            columns[name] = value
+        if len(columns) == len(values) and _is_known(columns, names, numbers):
+            best.append(columns)
+    if len(best) != 1:
+        return {}
+    return best[0]
+
+
+def _cells(line: str, starts: Sequence[int], shift: int) -> list[str] | None:
+    """Return the part of a line above each column; None: a word stands across the begin of one.
+
+    :param shift: the column above which the line begins.
+    """
+    moved = " " * starts[shift] + line
+    cells: list[str] = []
+    for begin, end in itertools.zip_longest(starts, starts[1:]):
+        if begin and begin < len(moved) and moved[begin - 1] != " ":
+            return None
+        cells.append(" ".join(moved[begin:end].split()))
+    return cells
+
+
+def _is_known(columns: dict[str, str], names: Collection[str], numbers: Collection[str]) -> bool:
+    """Return whether all names are known, and have values of their kind."""
+    for name, value in columns.items():
+        is_number = _NUMBER.fullmatch(value) is not None
+        if name not in names or is_number != (name in numbers):
+            return False
+    return True
