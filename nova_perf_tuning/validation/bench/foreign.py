@@ -42,6 +42,8 @@ COMMANDS: Final[Mapping[str, str]] = {
 UNREAD: Final[Mapping[str, str]] = {
     "stress-ng": r"stress-ng(?:: [a-z]{4,5}:|, version )|info:[ ]+\[[0-9]{1,9}\] dispatching hogs:",
     "stress": r"stress: (?:info|dbug|FAIL): \[",
+    "latmus": r"# libevl version: |latmus: ",
+    "latency of Xenomai": r"RT[THDS]\|[ -]",
     "ping": r"--- \S{1,200} ping statistics ---",
     "ioping": r"--- .{1,200} ioping statistics ---",
     "mlc": r"Intel\(R\) Memory Latency Checker",
@@ -62,7 +64,7 @@ UNREAD: Final[Mapping[str, str]] = {
     "hackbench": r"Running in (?:process|threaded) mode with [0-9]{1,6} groups",
 }
 #: What follows the name of a program where another is meant: iperf3 prints 'iperf 3.12' and 'iperf Done'.
-ANOTHER: Final = r"[\w-]| 3\.| Done"
+ANOTHER: Final = r"[A-Za-z0-9_-]| 3\.| Done"
 #: For a person whose output has no marks of any of them.
 READ: Final = (
     "fio, iperf3, iperf 2, netperf, sysbench, cyclictest, oslat, hwlatdetect, rtla timerlat hist,"

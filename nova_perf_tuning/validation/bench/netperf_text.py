@@ -13,6 +13,10 @@ from nova_perf_tuning.validation.bench import base, netperf_table, pasted
 BANNER: Final = re.compile(
     r"^(?:MIGRATED )?((?:TCP|UDP|SCTP|OMNI)[A-Za-z0-9 /_|-]{0,40}) TEST[ :].*$", re.IGNORECASE
 )
+#: The same in a line of a log.
+_HIDDEN_BANNER: Final = re.compile(
+    r"^.{1,200}\b(?:TCP|UDP|SCTP|OMNI)[A-Za-z0-9 /_|-]{0,40} TEST from ", re.IGNORECASE
+)
 #: Banner -> name of the test, as -t takes it.
 _TESTS: Final[Mapping[str, str]] = {
     "TCP STREAM": "TCP_STREAM",
@@ -218,6 +222,13 @@ def read(tool: base.Benchmark, text: str) -> list[Test]:
     for line in lines[: (starts or [len(lines)])[0]]:
         _check_said(tool, line)
     if not starts:
+        hidden = [line for line in lines if _HIDDEN_BANNER.match(line)]
+        if hidden:
+            raise tool.fault(
+                f"{len(hidden)} banners of tests stand behind other words"
+                f" ('{one_line(hidden[0], 40)}'): give the output without what is before its lines,"
+                f" each test in a file of its own{tool.wanted_form()}"
+            )
         raise tool.fault(
             f"the output has no banner of a test ('… TEST from …'){tool.wanted_form()}"
         )

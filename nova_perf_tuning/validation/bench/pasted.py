@@ -72,6 +72,9 @@ _BREAK: Final = re.compile(r"<br[ ]?/?>", re.IGNORECASE)
 _TAG: Final = re.compile(r"</?(?:pre|code|p|span|div|b)(?: [^<>\n]{0,200})?>", re.IGNORECASE)
 #: Marks of Markdown around a figure that somebody has made bold.
 _BOLD: Final = re.compile(r"\*\*(?=\S)([^*\n]{1,200}?)(?<=\S)\*\*(?!\*)")
+#: Signs that an editor of Markdown has escaped, which is seen where lines begin with them.
+_ESCAPED: Final = re.compile(r"\\([#*_\[\]()>+.!`|~-])")
+_ESCAPED_BEGIN: Final = re.compile(r"^[ \t>]*\\[#*\[>+|-]", re.MULTILINE)
 _FENCE: Final = re.compile(r"^[ \t]*(?:`{3,6}|~{3,6})[\w+-]{0,20}[ \t]*$")
 #: The prompt behind the last command's output.
 _LAST_PROMPT: Final = re.compile(r"^[\w\[\].@:~/ -]{0,80}[$#]$")
@@ -99,8 +102,8 @@ _LINE_NUMBER: Final = re.compile(
 )
 #: Fewer lines than that have a label by chance.
 _MOST_PROSE: Final = 5
-#: What a tool puts before each line of its own (iperf3 -T).
-_TITLE: Final = re.compile(r"^[^\s:\"{]{2,60}:[ \t]{1,4}")
+#: What a tool puts before each line of its own (iperf3 -T), or the runner of a test: a number or a name.
+_TITLE: Final = re.compile(r"^(?:[0-9]|[^\s:\"{]{2,60}):(?:[ \t]{1,4}|$)")
 #: A name that a log puts before each line: of a container, a machine or a stream.
 _LABEL: Final = re.compile(
     r"^[ \t]*+(?:\[(?!SUM\])[A-Za-z][\w ./:-]{0,60}\][ \t]|[\w./-]{0,60}+[ \t]*+\|[ \t]"
@@ -112,7 +115,7 @@ _KEYS_PRESSED: Final = re.compile(r"^(?:\^[CDZ\\]){1,5}[ \t]*")
 INTERRUPTED: Final = "^C"
 #: A sign of a comment, of a list or of an added line before each line, but for those that cyclictest prints itself.
 _COMMENT: Final = re.compile(r"^[ \t]*(?:#|//|\+|[*-](?![*-]))[ \t]?")
-_OWN_COMMENT: Final = re.compile(r"^# (?:Total|Min Latencies|Max Latencies|/dev/cpu_dma_latency)")
+_OWN_COMMENT: Final = re.compile(r"^#[ ]{1,3}(?:Total|Min Latencies|Max Latencies|/dev/cpu_dma_latency)")
 #: Each "=" of a mail in quoted-printable begins a code of two digits, or ends a line.
 _NO_CODE: Final = re.compile(r"=(?![0-9A-F]{2}|[ \t]{0,4}\n|[0-9A-F]?$)")
 #: Codes of HTML for signs that programs print.
@@ -168,6 +171,8 @@ def clean(text: str) -> str:
     shown = _ESCAPE.sub("", _LINE_END.sub("\n", text))
     if "=3D" in shown and not _NO_CODE.search(shown):
         shown = quopri.decodestring(shown.encode()).decode("utf-8", "replace")
+    if "\\" in shown and len(_ESCAPED_BEGIN.findall(shown)) > 1:
+        shown = _ESCAPED.sub(r"\1", shown)
     if "**" in shown:
         shown = _BOLD.sub(r"\1", shown)
     if "<" in shown:

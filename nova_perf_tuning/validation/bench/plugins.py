@@ -123,8 +123,28 @@ def recognise(text: str) -> base.Benchmark:
     if said:
         raise base.BenchmarkOutputError(said)
     if refusals:
-        raise next(iter(refusals.values()))
+        raise _of_several(tools, refusals, text)
     raise _read_by_none(text)
+
+
+def _of_several(
+    tools: Sequence[base.Benchmark],
+    refusals: Mapping[str, base.BenchmarkOutputError],
+    text: str,
+) -> base.BenchmarkOutputError:
+    """Return the first refusal, with the other tools that have printed in the same text."""
+    by_program: dict[str, str] = {}
+    for tool in tools:
+        if tool.kind in refusals:
+            by_program.setdefault(_program(tool), tool.kind)
+    kinds = [*by_program.values(), *_unread(text)]
+    first = next(iter(refusals.values()))
+    if len(kinds) < 2:
+        return first
+    return type(first)(
+        f"{first}; the text has lines of several tools ({', '.join(kinds)}): give each test's output"
+        " a file of its own"
+    )
 
 
 def report(benchmark: base.Benchmark, text: str) -> base.BenchmarkReport:
@@ -181,7 +201,7 @@ def _read_by_none(text: str) -> base.BenchmarkOutputError:
     named = [
         program
         for program in foreign.COMMANDS
-        if re.search(rf"(?<![\w-]){program}(?!{foreign.ANOTHER})", text)
+        if re.search(rf"(?<![A-Za-z0-9_-]){program}(?!{foreign.ANOTHER})", text)
     ]
     own = ""
     unread = _unread(text)
@@ -192,6 +212,8 @@ def _read_by_none(text: str) -> base.BenchmarkOutputError:
     elif len(named) == 1:
         reader = load_reader(foreign.COMMANDS[named[0]])
         own = f": it names {named[0]}, whose own output ('{reader.form}') is not in it"
+    elif named:
+        own = f": it names {' and '.join(named)}, and has no output of them that is read"
     return base.BenchmarkOutputError(
         f"no benchmark reads this output{own}; name the one that printed it, as in 'nova-perf bench parse fio FILE',"
         f" to see what is wrong with it; outputs of {foreign.READ} are read"

@@ -22,7 +22,7 @@ _SUMMARY_PLACES: Final = 5
 _POLICY_LINE: Final = re.compile(r"^policy: (\w{2,12}): loadavg: ")
 _BIN: Final = re.compile(r"^([0-9]{6,9})((?:[ \t]+[0-9]{6,15})+)$")
 _SUMMARY: Final = re.compile(
-    r"^# (Total|Min Latencies|Avg Latencies|Max Latencies|Histogram Overflows):"
+    r"^#[ ]{1,3}(Total|Min Latencies|Avg Latencies|Max Latencies|Histogram Overflows):"
     rf"((?:[ \t]+[0-9]{{1,15}})+){pasted.REMARK}$"
 )
 _DMA_LATENCY: Final = re.compile(r"^# /dev/cpu_dma_latency set to ")

@@ -526,3 +526,100 @@ bytes  Bytes  bytes    bytes   secs.    per sec
         _kind, report = read(RR_BANNER.format(4) + table)
         self.assertEqual({"transactions_per_second": 48645.53}, figures(report))
         self.assertEqual("5", report.workload["transactions in flight"])
+
+
+RR_CLASSIC = """\
+Local /Remote
+Socket Size   Request  Resp.   Elapsed  Trans.
+Send   Recv   Size     Size    Time     Rate
+bytes  Bytes  bytes    bytes   secs.    per sec
+
+16384  87380  1        1       1.00     48645.53
+16384  87380
+"""
+STREAM_CLASSIC = """\
+MIGRATED TCP STREAM TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to 192.0.2.1 () port 0 AF_INET
+Recv   Send    Send
+Socket Socket  Message  Elapsed
+Size   Size    Size     Time     Throughput
+bytes  bytes   bytes    secs.    10^6bits/sec
+
+ 87380  16384  65160    1.00     41991.68
+"""
+IPERF2_ROWS = """\
+[ ID] Interval       Transfer     Bandwidth
+[  5]  0.0- 1.0 sec  4.00 GBytes  34.3 Gbits/sec
+"""
+
+
+class SeveralToolsTests(testcase.TestCase):
+    def log(self, prefix):
+        """Return the log of a test with iperf 2 and two tests of netperf in it."""
+        text = IPERF2_ROWS + STREAM_CLASSIC + RR_BANNER.format(0) + RR_CLASSIC
+        return "".join(f"{prefix}{line}".rstrip() + "\n" for line in text.splitlines())
+
+    def test_a_number_before_each_line(self):
+        for prefix in ("", "8: ", "# 8: ", "run-1: "):
+            kind, report = read(self.log(prefix))
+            with self.subTest(prefix):
+                self.assertEqual("netperf", kind)
+                shown = figures(report)
+                self.assertEqual(41991.68, shown["tcp_stream_throughput"])
+                self.assertEqual(48645.53, shown["tcp_rr_transactions_per_second"])
+                self.assertFalse([reading for reading in report.readings if reading.primary])
+                self.assertIn("iperf2", report.remarks["other_tools"])
+
+    def test_lines_of_threads_have_no_title(self):
+        rows = ""
+        for number in range(6):
+            rows += f"T: {number} (  24{number}) P:99 I:1000 C:  11203 Min:     92 Act:  623"
+            rows += " Avg:  775 Max:    3516\n"
+        self.assertEqual(rows, pasted.clean(rows))
+
+    def test_a_prefix_that_differs(self):
+        text = "".join(
+            f"step {at} says {line}\n"
+            for at, line in enumerate((STREAM_CLASSIC + RR_BANNER.format(0)).splitlines())
+        )
+        said = refusal(self, text)
+        self.assertIn("2 banners of tests stand behind other words", said)
+        self.assertIn("each test in a file of its own", said)
+
+    def test_a_refusal_names_all_tools(self):
+        fio = FIO_2.format("2.0.8").partition("issued")[0]
+        said = refusal(self, fio + STREAM_CLASSIC[:200] + "\n")
+        self.assertIn("cut off", said)
+        self.assertIn("lines of several tools (fio, netperf)", said)
+        self.assertIn("a file of its own", said)
+        self.assertNotIn("several tools", refusal(self, fio))
+
+    def test_names_without_an_output(self):
+        text = "\u91c7\u7528cyclictest\u6d4b\u8bd5, and oslat: 81 and 20 us\n"
+        self.assertIn("it names cyclictest and oslat, and has no output", refusal(self, text))
+
+
+class EscapedMarkdownTests(testcase.TestCase):
+    SUMMARY = (
+        "cyclictest (24h):\n>\\#  Total: 032033055\n>\n>\\# Min Latencies: 00014\n>\n"
+        ">\\# Avg Latencies: 00019\n>\n>\\# Max Latencies: 00081\n\nlatmus (24h):\n"
+        ">\\# libevl version: evl.0.47\n>\\# max latency: 20.997\n"
+    )
+
+    def test_signs_that_an_editor_has_escaped(self):
+        kind, report = read(self.SUMMARY)
+        self.assertEqual("cyclictest", kind)
+        shown = figures(report)
+        self.assertEqual(
+            (14, 19, 81), tuple(shown[f"latency_{name}"] for name in ("min", "mean", "max"))
+        )
+        self.assertIn("latmus", report.remarks["other_tools"])
+        self.assertIn("percentiles: ", "\n".join(report.left_out))
+
+    def test_a_table_of_streams(self):
+        rows = IPERF2_UDP.format("749 MBytes  628 Mbits/sec", 12)
+        escaped = rows.replace("[", "\\[").replace("]", "\\]")
+        self.assertEqual(read(rows)[1].readings, read(escaped)[1].readings)
+
+    def test_other_backslashes_stay(self):
+        for text in ("$ fio --name=a \\\n --rw=read\n", "C:\\.tools\\fio.exe\n", '"a\\[b"\n'):
+            self.assertEqual(text.replace("\n --", "\n--"), pasted.clean(text))
