@@ -459,10 +459,10 @@ class Dd(base.ForeignTool):
         if not found:
             of = ""
             if count > 1:
-                of = f", one of {count} in the text,"
+                of = f"; it is one of {count} results in the text"
             raise self.fault(
-                f"'{one_line(line, 80)}'{of} is no whole result of dd, or of a locale that is not"
-                " read: print it with LC_ALL=C"
+                f"'{one_line(line, 80)}' is no whole result of dd, or of a locale that is not read:"
+                f" print it with LC_ALL=C{of}"
             )
         size, seconds = float(found[1]), self._decimal(found[2])
         if size == 0 or seconds == 0:

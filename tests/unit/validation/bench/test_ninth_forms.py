@@ -428,7 +428,7 @@ class DdLocaleTests(testcase.TestCase):
         text = "1+0 записей получено\n1+0 записей отправлено\n"
         text += "скопировано 1048576000 байт (1,0 ГБ), 9,1093 с, 115 МБ/с\n"
         said = refusal(self, text + text)
-        self.assertIn("one of 2 in the text", said)
+        self.assertIn("one of 2 results in the text", said)
         self.assertIn("LC_ALL=C", said)
 
 
