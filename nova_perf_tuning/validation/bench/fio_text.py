@@ -23,7 +23,9 @@ _NUMBER: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([kKMG]?)"
 _AMOUNT: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)[ ]?([KkMGTP]?)(i?)B"
 VERSION: Final = re.compile(r"^fio[ -]([0-9]\.[0-9][0-9A-Za-z.+-]{0,30})$")
 #: Some of the second prints nothing else in the line between the heads and the start of the jobs.
-_VERSION_ALONE: Final = re.compile(r"^([12]\.[0-9]{1,3}(?:\.[0-9]{1,3})?(?:-[0-9A-Za-z.-]{1,30})?)$")
+_VERSION_ALONE: Final = re.compile(
+    r"^([12]\.[0-9]{1,3}(?:\.[0-9]{1,3})?(?:-[0-9A-Za-z.-]{1,30})?)$"
+)
 _HEAD: Final = re.compile(
     r"^(.{0,200}?): \(g=([0-9]{1,5})\): rw=([a-z]{1,20}), bs=(.{1,100}?), ioengine=([\w:/.-]{1,60}),"
     rf" iodepth=([0-9]{{1,9}})(?: \.\.\.)?{pasted.REMARK}$"

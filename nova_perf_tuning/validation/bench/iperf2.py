@@ -169,18 +169,7 @@ class Iperf2(base.ForeignTool):
         directions = self._directions(lines, client)
         shown = base.BenchmarkReport()
         for direction in directions:
-            readings = self._readings(direction, lines)
-            total = self._total(direction, lines)
-            counted = [row.losses for row in direction.reports or [total] if row.losses]
-            if direction.twice:
-                shown.remarks["counted_twice"] = direction.twice
-                shown.left_out.append("throughput, datagrams lost and jitter, as the receiver counted")
-            elif len(counted) == 1:
-                shown.left_out += iperf_rows.faults(counted[0], total.end)
-            lengths = iperf_rows.lengths_remark(direction.ends)
-            if lengths:
-                shown.remarks["different_lengths"] = f"{lengths}, and is not judged"
-                readings = [dataclasses.replace(reading, primary=False) for reading in readings]
+            readings = self._add_direction(shown, direction, lines)
             if len(directions) > 1:
                 prefix = pasted.metric(direction.name)
                 readings = [
@@ -218,6 +207,24 @@ class Iperf2(base.ForeignTool):
         shown.left_out += [*iperf_rows.out_of_order(lines), *_unread_columns(lines)]
         shown.left_out.append("single intervals and streams, windows, round trip times")
         return shown
+
+    def _add_direction(
+        self, shown: base.BenchmarkReport, direction: _Direction, lines: Sequence[str]
+    ) -> list[base.Reading]:
+        """Return the figures of a direction; what is to know of them is added to the report."""
+        readings = self._readings(direction, lines)
+        total = self._total(direction, lines)
+        counted = [row.losses for row in direction.reports or [total] if row.losses]
+        if direction.twice:
+            shown.remarks["counted_twice"] = direction.twice
+            shown.left_out.append("throughput, datagrams lost and jitter, as the receiver counted")
+        elif len(counted) == 1:
+            shown.left_out += iperf_rows.faults(counted[0], total.end)
+        lengths = iperf_rows.lengths_remark(direction.ends)
+        if lengths:
+            shown.remarks["different_lengths"] = f"{lengths}, and is not judged"
+            readings = [dataclasses.replace(reading, primary=False) for reading in readings]
+        return readings
 
     def _add_unreported(
         self,
@@ -315,20 +322,25 @@ class Iperf2(base.ForeignTool):
             readings.append(base.Reading("retransmits", "segments", "lower", float(again[1])))
         if len(counts) == 1 and not iperf_rows.jitter_fault(counts[0][0], total.end):
             readings.append(base.Reading("jitter", "ms", "lower", counts[0][0]))
-        if counts:
-            lost = sum(lost for _jitter, lost, _counted in counts)
-            counted = sum(counted for _jitter, _lost, counted in counts)
-            if lost > counted:
-                raise self.fault(
-                    f"{lost:.0f} datagrams of {counted:.0f} are lost: the server's report"
-                    " contradicts itself"
-                )
-            if len(counts) == 1 and iperf_rows.counts_fault(counted):
-                return readings
-            readings.append(base.Reading("lost", "datagrams", "lower", lost))
-            if counted:
-                share = self.check_number("lost", 100 * lost / counted)
-                readings.append(base.Reading("lost_share", "%", "lower", share))
+        return readings + self._losses(counts)
+
+    def _losses(self, counts: Sequence[tuple[float, float, float]]) -> list[base.Reading]:
+        """Return the datagrams lost and their share; ``counts``: jitter, lost and counted of each report."""
+        if not counts:
+            return []
+        lost = sum(lost for _jitter, lost, _counted in counts)
+        counted = sum(counted for _jitter, _lost, counted in counts)
+        if lost > counted:
+            raise self.fault(
+                f"{lost:.0f} datagrams of {counted:.0f} are lost: the server's report"
+                " contradicts itself"
+            )
+        if len(counts) == 1 and iperf_rows.counts_fault(counted):
+            return []
+        readings = [base.Reading("lost", "datagrams", "lower", lost)]
+        if counted:
+            share = self.check_number("lost", 100 * lost / counted)
+            readings.append(base.Reading("lost_share", "%", "lower", share))
         return readings
 
     def _sent(self, direction: _Direction, total: IperfRow) -> list[base.Reading]:

@@ -53,8 +53,8 @@ _TRANSACTIONS: Final = ("new_order", "payment", "order_status", "delivery", "sto
 
 #: In any language: "524288000 octets (524 MB, 500 MiB) copiés, 1,24566 s, 421 MB/s".
 _COPIED: Final = re.compile(
-    r"^([0-9]{1,18})[ ]?[^\W0-9_]\w{0,19}(?:[ ]?\([^()]{1,40}\))?[ ]?[^,()0-9]{2,40},[ ]+([0-9.,e+-]{1,20})[ ]+\w{1,12}\.?[ ]*,"
-    r"[ ]*([0-9.,]{1,12})[ ]?([kKMGT]?)(i?)B/[ ]?s$"
+    r"^([0-9]{1,18})[ ]?[^\W0-9_]\w{0,19}(?:[ ]?\([^()]{1,40}\))?[ ]?[^,()0-9]{2,40},"
+    r"[ ]+([0-9.,e+-]{1,20})[ ]+\w{1,12}\.?[ ]*,[ ]*([0-9.,]{1,12})[ ]?([kKMGT]?)(i?)B/[ ]?s$"
 )
 #: Of BSD: "1073741824 bytes transferred in 0.585 secs (1835008922 bytes/sec)".
 _TRANSFERRED: Final = re.compile(

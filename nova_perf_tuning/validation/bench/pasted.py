@@ -115,7 +115,9 @@ _KEYS_PRESSED: Final = re.compile(r"^(?:\^[CDZ\\]){1,5}[ \t]*")
 INTERRUPTED: Final = "^C"
 #: A sign of a comment, of a list or of an added line before each line, but for those that cyclictest prints itself.
 _COMMENT: Final = re.compile(r"^[ \t]*(?:#|//|\+|[*-](?![*-]))[ \t]?")
-_OWN_COMMENT: Final = re.compile(r"^#[ ]{1,3}(?:Total|Min Latencies|Max Latencies|/dev/cpu_dma_latency)")
+_OWN_COMMENT: Final = re.compile(
+    r"^#[ ]{1,3}(?:Total|Min Latencies|Max Latencies|/dev/cpu_dma_latency)"
+)
 #: Each "=" of a mail in quoted-printable begins a code of two digits, or ends a line.
 _NO_CODE: Final = re.compile(r"=(?![0-9A-F]{2}|[ \t]{0,4}\n|[0-9A-F]?$)")
 #: Codes of HTML for signs that programs print.
@@ -168,19 +170,7 @@ def clean(text: str) -> str:
     Spaces around lines and further empty lines are left out, too: nothing depends on them, and a
     file of nothing else would take long to search.
     """
-    shown = _ESCAPE.sub("", _LINE_END.sub("\n", text))
-    if "=3D" in shown and not _NO_CODE.search(shown):
-        shown = quopri.decodestring(shown.encode()).decode("utf-8", "replace")
-    if "\\" in shown and len(_ESCAPED_BEGIN.findall(shown)) > 1:
-        shown = _ESCAPED.sub(r"\1", shown)
-    if "**" in shown:
-        shown = _BOLD.sub(r"\1", shown)
-    if "<" in shown:
-        shown = _TAG.sub("", _BREAK.sub("\n", shown))
-    if "&" in shown:
-        shown = _ENTITY.sub(_sign, shown)
-    if not shown.isascii():
-        shown = shown.translate(_SIGNS)
+    shown = _unescaped(text)
     lines = shown.split("\n")
     if ">" in shown:
         lines = [_QUOTE.sub("", line, count=1) for line in lines]
@@ -201,6 +191,24 @@ def clean(text: str) -> str:
         if line or not kept or kept[-1]:
             kept.append(line)
     return _BEFORE_JSON.sub(r"\1\n", "\n".join(kept))
+
+
+def _unescaped(text: str) -> str:
+    """Return a text whose codes of terminals, mails, web pages and Markdown are the signs they stand for."""
+    shown = _ESCAPE.sub("", _LINE_END.sub("\n", text))
+    if "=3D" in shown and not _NO_CODE.search(shown):
+        shown = quopri.decodestring(shown.encode()).decode("utf-8", "replace")
+    if "\\" in shown and len(_ESCAPED_BEGIN.findall(shown)) > 1:
+        shown = _ESCAPED.sub(r"\1", shown)
+    if "**" in shown:
+        shown = _BOLD.sub(r"\1", shown)
+    if "<" in shown:
+        shown = _TAG.sub("", _BREAK.sub("\n", shown))
+    if "&" in shown:
+        shown = _ENTITY.sub(_sign, shown)
+    if not shown.isascii():
+        shown = shown.translate(_SIGNS)
+    return shown
 
 
 def _keys_apart(lines: Sequence[str]) -> list[str]:

@@ -49,7 +49,9 @@ class TpccMysqlTests(testcase.TestCase):
         self.assertEqual(6722 + 6440 + 917 + 917, figures(report)["failed"])
 
     def test_a_part_of_the_rows_has_no_number_of_failed_transactions(self):
-        _kind, report = read(TPCC.replace("  [4] sc:780 lt:138  rt:0  fl:0 avg_rt: 64.4 (20)\n", ""))
+        _kind, report = read(
+            TPCC.replace("  [4] sc:780 lt:138  rt:0  fl:0 avg_rt: 64.4 (20)\n", "")
+        )
         self.assertNotIn("failed", figures(report))
         self.assertIn("failed: the raw results have 4 of 5 rows", "\n".join(report.left_out))
 
@@ -377,8 +379,7 @@ class RemarksTests(testcase.TestCase):
 #: What dd prints in some locales: two lines of records, and the result of one run.
 DD: dict[str, str] = {
     "zh_CN of coreutils 8": (
-        "记录了1+0 的读入\n记录了1+0 的写出\n"
-        "1048576000字节(1.0 GB)已复制，9.1093 秒，115 MB/秒\n"
+        "记录了1+0 的读入\n记录了1+0 的写出\n1048576000字节(1.0 GB)已复制，9.1093 秒，115 MB/秒\n"
     ),
     "zh_CN of coreutils 9": (
         "输入了 1+0 块记录\n输出了 1+0 块记录\n"
