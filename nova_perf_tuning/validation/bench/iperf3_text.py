@@ -43,6 +43,13 @@ _ROLES: Final[Mapping[str, str]] = {"TX-C": _FORWARD, "RX-C": _REVERSE}
 _ENDED: Final = re.compile(r"(?:^|[ ])(sender|receiver)(?:[ ]+\S.{0,200})?$")
 #: Behind the totals of iperf3 3.0 and 3.1.
 _SENT: Final = re.compile(r"^\[[ ]*[0-9]{1,5}\] Sent [0-9]{1,15} datagrams$")
+#: How many datagrams came out of order.
+_LATE: Final = re.compile(r"^\[.{1,60} datagrams received out-of-order")
+#: The line of a stream, up to wherever it is cut off.
+_BEGUN: Final = re.compile(
+    r"^\[(?:[ ]*(?:[0-9]{0,5}|SU?M?)|[ ]*(?:[0-9]{1,5}|SUM)\](?:\[(?:[TR](?:X(?:-[CS]?)?)?)?\]?)?"
+    r"(?:[ ]+[0-9.]{1,9}(?:[ -].{0,200})?)?)$"
+)
 _LISTENING: Final = re.compile(r"^Server listening on [0-9]{1,5}\b")
 _HEADING: Final = re.compile(
     r"^\[ ?ID\](?:\[Role\])?[ ]+Interval[ ]+Transfer[ ]+(?:Bitrate|Bandwidth)(.{0,60})$"
@@ -398,6 +405,7 @@ def _directions(tool: base.Benchmark, test: _TestText) -> list[_Direction]:
     bidirectional = any("[Role]" in line for line in lines) or any(row.role for row in rows)
     if bidirectional and len(directions) == 1:
         raise tool.fault("the output is cut off: one direction of two has no totals")
+    _check_last(tool, lines)
     return directions
 
 
@@ -421,6 +429,15 @@ def _check_one_test(tool: base.Benchmark, rows: Sequence[IperfRow]) -> None:
                 "the text has several tests: intervals stand behind a total; keep one, or the line"
                 " 'Connecting to host' of each"
             )
+
+
+def _check_last(tool: base.Benchmark, lines: Sequence[str]) -> None:
+    """Refuse a text that ends within the line of a stream: which streams there are is not known."""
+    written = [line for line in lines if line]
+    last = written[-1]
+    if not _BEGUN.match(last) or iperf_rows.row(last) or _LATE.match(last):
+        return
+    raise tool.fault(f"the output is cut off within its last line, '{one_line(last, 60)}'")
 
 
 def _direction(

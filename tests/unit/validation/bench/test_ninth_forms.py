@@ -624,3 +624,23 @@ class EscapedMarkdownTests(testcase.TestCase):
     def test_other_backslashes_stay(self):
         for text in ("$ fio --name=a \\\n --rw=read\n", "C:\\.tools\\fio.exe\n", '"a\\[b"\n'):
             self.assertEqual(text.replace("\n --", "\n--"), pasted.clean(text))
+
+
+STREAMS = """\
+[ ID] Interval           Transfer     Bitrate         Retr
+[  5]   0.00-10.00  sec  4.59 GBytes  3.94 Gbits/sec    0            sender
+[  5]   0.00-10.00  sec  4.59 GBytes  3.94 Gbits/sec                  receiver
+"""
+
+
+class CutStreamTests(testcase.TestCase):
+    def test_a_text_that_ends_within_the_line_of_another_stream(self):
+        line = "[  7]   0.00-10.00  sec  3.11 GBytes  2.67 Gbits/sec    0            sender"
+        for end in range(1, len(line)):
+            with self.subTest(line[:end]):
+                self.assertIn("cut off", refusal(self, STREAMS + line[:end]))
+
+    def test_other_lines_behind_the_totals(self):
+        for line in ("", "[1] https://example.org", "[user@host ~]$ exit", "[fin]"):
+            with self.subTest(line):
+                self.assertEqual(3940, figures(read(STREAMS + line)[1])["throughput"])
