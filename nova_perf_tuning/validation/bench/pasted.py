@@ -48,7 +48,7 @@ COMMA: Final = re.compile(
 #: What somebody has written behind the last number of a line.
 REMARK: Final = r"(?:[\"'`;]{1,3}|[ \t]*(?:（|\().{0,200}|[ \t]+(?:#|//|--|<|←).{0,200})?"
 #: The same behind a value that may have brackets: the sign of a comment or an arrow shows it.
-_SIGNED_REMARK: Final = re.compile(r"[ \t]+(?:#|//|<-|←|--(?=[ \t])).{0,400}$")
+_SIGNED_REMARK: Final = re.compile(r"(?<![ \t])[ \t]++(?:#|//|<-|←|--(?=[ \t])).{0,400}$")
 #: Of Windows, also twice as in transcripts of PowerShell, and of a line that is written anew.
 _LINE_END: Final = re.compile(r"\r{1,3}\n|\r")
 #: Colours, movements and titles of a terminal.

@@ -355,6 +355,8 @@ class RemarksTests(testcase.TestCase):
         self.assertEqual(["cpu", "--threads=2", "run"], words)
         self.assertEqual("4-7", pasted.without_remark("4-7  # isolated"))
         self.assertEqual("a (b) c", pasted.without_remark("a (b) c"))
+        blanks = " " * 200_000
+        self.assertEqual(f"4{blanks}5", pasted.without_remark(f"4{blanks}5{blanks}# x"))
 
     def test_remarks_in_reports_of_other_tools(self):
         dd = "$ dd if=/dev/zero of=a bs=1M count=1000 # not conv=fdatasync oflag=direct\n"
