@@ -212,8 +212,6 @@ def _read_by_none(text: str) -> base.BenchmarkOutputError:
     elif len(named) == 1:
         reader = load_reader(foreign.COMMANDS[named[0]])
         own = f": it names {named[0]}, whose own output ('{reader.form}') is not in it"
-    elif named:
-        own = f": it names {' and '.join(named)}, and has no output of them that is read"
     return base.BenchmarkOutputError(
         f"no benchmark reads this output{own}; name the one that printed it, as in 'nova-perf bench parse fio FILE',"
         f" to see what is wrong with it; outputs of {foreign.READ} are read"

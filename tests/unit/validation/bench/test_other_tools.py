@@ -13,6 +13,8 @@ DATA = pathlib.Path(__file__).parent / "data"
 LINES = {
     "stress-ng": "stress-ng: info:  [2434] dispatching hogs: 1 cyclic",
     "stress": "stress: info: [7] dispatching hogs: 4 cpu, 0 io, 0 vm, 0 hdd",
+    "latmus": "# libevl version: evl.0.47 -- #a1b2c3d\n",
+    "latency of Xenomai": "RTH|----lat min|----lat avg|----lat max|-overrun|---msw|\n",
     "ping": "--- 192.0.2.7 ping statistics ---",
     "ioping": "--- . (ext4 /dev/vda1 19.6 GiB) ioping statistics ---",
     "mlc": "Intel(R) Memory Latency Checker - v3.9",
