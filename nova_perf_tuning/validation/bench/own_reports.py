@@ -293,6 +293,9 @@ class TpccMysql(base.ForeignTool):
             return
         failed = sum(float(row[5]) for row in rows.values())
         shown.readings.append(base.Reading("failed", "transactions", "lower", failed))
+        shown.remarks["failed_computed"] = (
+            "'failed' is calculated: those of all five kinds of transactions together"
+        )
 
     def _add_workload(
         self, shown: base.BenchmarkReport, lines: Sequence[str], seconds: float | None
