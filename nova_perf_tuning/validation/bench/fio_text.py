@@ -106,8 +106,6 @@ _CHOSEN: Final[Mapping[str, str]] = {
 }
 #: How far a bandwidth without a unit may be from the bytes by the time.
 _AGREES: Final = 0.05
-
-
 #: One of them is in each line that shows fio's output: quick to look for in long texts.
 _TRACES: Final = ("): rw=", "(groupid=", "IOPS=", "fio", "Run status group", "%=", "th=[")
 

@@ -5,7 +5,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from nova_perf_tuning.validation.bench import iperf_rows, pasted
+from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation.bench import base, iperf_rows, pasted
+from nova_perf_tuning.validation.bench.iperf_rows import IperfRow
 
 CONNECTING: Final = re.compile(r"^Connecting to host .{1,200}, port [0-9]{1,5}$")
 ACCEPTED: Final = re.compile(r"^Accepted connection from .{1,200}$")
@@ -20,6 +22,15 @@ SERVER_OUTPUT: Final = "Server output:"
 TITLED: Final = re.compile(r"^([\w.-]{1,40}):[ ]+(?=\[)")
 
 
+#: The end of a total's line, perhaps with somebody's remark behind.
+_ENDED: Final = re.compile(r"(?:^|[ ])(sender|receiver)(?:[ ]+\S.{0,200})?$")
+#: How many datagrams came out of order.
+_LATE: Final = re.compile(r"^\[.{1,60} datagrams received out-of-order")
+#: The line of a stream, up to wherever it is cut off.
+_BEGUN: Final = re.compile(
+    r"^\[(?:[ ]*(?:[0-9]{0,5}|SU?M?)|[ ]*(?:[0-9]{1,5}|SUM)\](?:\[(?:[TR](?:X(?:-[CS]?)?)?)?\]?)?"
+    r"(?:[ ]+[0-9.]{1,9}(?:[ -].{0,200})?)?)$"
+)
 #: Before an object of JSON that -d (--debug) prints; the parameters come before the line of the connection.
 _DEBUGGING: Final = re.compile(r"^((?:send|get)_(?:parameters|results)):?[ ]{0,4}(\{.{0,4000})?$")
 _PARAMETER: Final = re.compile(r'"(\w{1,30})":[ ]{0,40}("[^"]{0,40}"|-?[\w.]{1,20})')
@@ -160,3 +171,32 @@ def unwrapped(lines: Sequence[str]) -> list[str]:
         else:
             whole.append(line)
     return whole
+
+
+def side(row: IperfRow) -> str:
+    """Return ``sender`` or ``receiver`` of a total's line; empty: it is an interval's."""
+    found = _ENDED.search(row.rest)
+    if found is None:
+        return ""
+    return found[1]
+
+
+def check_one_test(tool: base.Benchmark, rows: Sequence[IperfRow]) -> None:
+    """Refuse intervals behind a total, which are of another test; ``rows``: from the first total on."""
+    last = rows[0].end
+    for row in rows:
+        # A total that is cut off has no side, and is as long as the other.
+        if not side(row) and (row.begin > 0 or row.end < 0.9 * last):
+            raise tool.fault(
+                "the text has several tests: intervals stand behind a total; keep one, or the line"
+                " 'Connecting to host' of each"
+            )
+
+
+def check_last(tool: base.Benchmark, lines: Sequence[str]) -> None:
+    """Refuse a text that ends within the line of a stream: which streams there are is not known."""
+    written = [line for line in lines if line]
+    last = written[-1]
+    if not _BEGUN.match(last) or iperf_rows.row(last) or _LATE.match(last):
+        return
+    raise tool.fault(f"the output is cut off within its last line, '{one_line(last, 60)}'")

@@ -39,17 +39,8 @@ _SAID: Final = re.compile(r"^iperf3: ((?:error|interrupt) - .{1,200})$")
 _FORWARD: Final = "client to server"
 _REVERSE: Final = "server to client"
 _ROLES: Final[Mapping[str, str]] = {"TX-C": _FORWARD, "RX-C": _REVERSE}
-#: The end of a total's line, perhaps with somebody's remark behind.
-_ENDED: Final = re.compile(r"(?:^|[ ])(sender|receiver)(?:[ ]+\S.{0,200})?$")
 #: Behind the totals of iperf3 3.0 and 3.1.
 _SENT: Final = re.compile(r"^\[[ ]*[0-9]{1,5}\] Sent [0-9]{1,15} datagrams$")
-#: How many datagrams came out of order.
-_LATE: Final = re.compile(r"^\[.{1,60} datagrams received out-of-order")
-#: The line of a stream, up to wherever it is cut off.
-_BEGUN: Final = re.compile(
-    r"^\[(?:[ ]*(?:[0-9]{0,5}|SU?M?)|[ ]*(?:[0-9]{1,5}|SUM)\](?:\[(?:[TR](?:X(?:-[CS]?)?)?)?\]?)?"
-    r"(?:[ ]+[0-9.]{1,9}(?:[ -].{0,200})?)?)$"
-)
 _LISTENING: Final = re.compile(r"^Server listening on [0-9]{1,5}\b")
 _HEADING: Final = re.compile(
     r"^\[ ?ID\](?:\[Role\])?[ ]+Interval[ ]+Transfer[ ]+(?:Bitrate|Bandwidth)(.{0,60})$"
@@ -272,7 +263,7 @@ def _report_test(tool: base.Benchmark, lines: Sequence[str]) -> base.BenchmarkRe
 def _ended(lines: Sequence[str]) -> bool:
     """Return whether a text has a total."""
     rows = [row for row in map(iperf_rows.row, lines) if row is not None]
-    return any(_side(row) for row in rows)
+    return any(iperf3_parts.side(row) for row in rows)
 
 
 def _protocol(lines: Sequence[str]) -> str:
@@ -299,21 +290,13 @@ def _sends(lines: Sequence[str]) -> bool | None:
         if not heading or "[Role]" in line or (at and lines[at - 1].startswith("- - -")):
             continue
         following = [row for row in map(iperf_rows.row, lines[at + 1 : at + 2]) if row is not None]
-        if not following or _side(following[0]):
+        if not following or iperf3_parts.side(following[0]):
             continue
         if "Cwnd" in heading[1] or "Jitter" not in heading[1] and "Datagrams" in heading[1]:
             return True
         if "Jitter" in heading[1]:
             return False
     return None
-
-
-def _side(row: IperfRow) -> str:
-    """Return ``sender`` or ``receiver`` of a total's line; empty: it is an interval's."""
-    found = _ENDED.search(row.rest)
-    if found is None:
-        return ""
-    return found[1]
 
 
 def _add_remarks(
@@ -350,7 +333,7 @@ def _add_remarks(
     for item in directions:
         if item.received is None:
             shown.left_out.append("what the receiver counted: this side did not get it")
-        elif item.sent is None and udp and not _side(item.received):
+        elif item.sent is None and udp and not iperf3_parts.side(item.received):
             shown.left_out.append("the receiver's rate: iperf3 3.0 and 3.1 do not print it")
         if item.total.losses is not None:
             seconds = item.total.end - item.total.begin
@@ -376,7 +359,7 @@ def _directions(tool: base.Benchmark, test: _TestText) -> list[_Direction]:
     """Return the directions of the test that the last part of the output sums up."""
     lines = test.lines
     rows = [row for row in map(iperf_rows.row, lines) if row is not None]
-    ended = [row for row in rows if _side(row)]
+    ended = [row for row in rows if iperf3_parts.side(row)]
     if not ended:
         old = _old_udp(tool, test)
         if old is not None:
@@ -390,7 +373,7 @@ def _directions(tool: base.Benchmark, test: _TestText) -> list[_Direction]:
             f"the output is cut off or no client's: no line of the receiver{_after(test, last)}"
             f"{tool.wanted_form()}"
         )
-    _check_one_test(tool, rows[rows.index(ended[0]) :])
+    iperf3_parts.check_one_test(tool, rows[rows.index(ended[0]) :])
     words = iperf3_parts.command("\n".join(lines))
     asked = pasted.whole_number(pasted.option(words, "-P", "--parallel"))
     directions = []
@@ -405,7 +388,7 @@ def _directions(tool: base.Benchmark, test: _TestText) -> list[_Direction]:
     bidirectional = any("[Role]" in line for line in lines) or any(row.role for row in rows)
     if bidirectional and len(directions) == 1:
         raise tool.fault("the output is cut off: one direction of two has no totals")
-    _check_last(tool, lines)
+    iperf3_parts.check_last(tool, lines)
     return directions
 
 
@@ -419,27 +402,6 @@ def _after(test: _TestText, last: float) -> str:
     return f", its intervals end at {last:g} of {one_line(asked, 20)} s"
 
 
-def _check_one_test(tool: base.Benchmark, rows: Sequence[IperfRow]) -> None:
-    """Refuse intervals behind a total, which are of another test; ``rows``: from the first total on."""
-    last = rows[0].end
-    for row in rows:
-        # A total that is cut off has no side, and is as long as the other.
-        if not _side(row) and (row.begin > 0 or row.end < 0.9 * last):
-            raise tool.fault(
-                "the text has several tests: intervals stand behind a total; keep one, or the line"
-                " 'Connecting to host' of each"
-            )
-
-
-def _check_last(tool: base.Benchmark, lines: Sequence[str]) -> None:
-    """Refuse a text that ends within the line of a stream: which streams there are is not known."""
-    written = [line for line in lines if line]
-    last = written[-1]
-    if not _BEGUN.match(last) or iperf_rows.row(last) or _LATE.match(last):
-        return
-    raise tool.fault(f"the output is cut off within its last line, '{one_line(last, 60)}'")
-
-
 def _direction(
     tool: base.Benchmark, test: _TestText, name: str, rows: Sequence[IperfRow], streams: int
 ) -> _Direction:
@@ -451,7 +413,7 @@ def _direction(
     shown = name or "the test"
     totals: dict[str, IperfRow] = {}
     for side in (iperf3_parts.SENDER, iperf3_parts.RECEIVER):
-        own = [row for row in rows if _side(row) == side]
+        own = [row for row in rows if iperf3_parts.side(row) == side]
         if own:
             totals[side] = iperf_rows.total(tool, own, f"'{shown}', {side}", streams)
     if test.client is False or test.stopped:
@@ -479,7 +441,7 @@ def _direction(
         row.end
         for row in rows
         if row.stream != iperf_rows.SUM
-        and (_side(row) == iperf3_parts.RECEIVER) == (received is not None)
+        and (iperf3_parts.side(row) == iperf3_parts.RECEIVER) == (received is not None)
     ]
     return _Direction(name, totals.get(iperf3_parts.SENDER), received, ends)
 
@@ -547,7 +509,7 @@ def _udp_readings(tool: base.Benchmark, direction: _Direction) -> list[base.Read
     counts_known = not iperf_rows.counts_fault(counted)
     if counts_known:
         readings.append(base.Reading(*tool.primary, arrived / seconds, primary=True))
-    if sent is None and not _side(received):
+    if sent is None and not iperf3_parts.side(received):
         # The one line of iperf3 3.0 has the sender's rate.
         readings.append(base.Reading("sent_throughput", "Mbit/s", "higher", received.rate / 1e6))
     else:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.bench import base, netperf_text
+from nova_perf_tuning.validation.bench import base, netperf_omni, netperf_text
 
 _TESTS = ("TCP_STREAM", "TCP_MAERTS")
 #: Test -> the kind that reads it where it is alone in a text.
@@ -81,7 +81,7 @@ class Netperf(base.Benchmark):
     def report(self, output: str) -> base.BenchmarkReport:
         if self._is_table(output):
             return self._report_table(output)
-        others = netperf_text.chosen(self, output)
+        others = netperf_omni.chosen(self, output)
         readings = self.parse(output)
         readings += [reading for reading in others.figures if not reading.primary]
         return base.BenchmarkReport(

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What netperf prints: the tables of its classic tests, and omni's columns and key=value lines."""
 
-import csv
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.bench import base, netperf_table, pasted
+from nova_perf_tuning.validation.bench import base, netperf_omni, netperf_table, pasted
+from nova_perf_tuning.validation.bench.netperf_omni import Test
 
 BANNER: Final = re.compile(
     r"^(?:MIGRATED )?((?:TCP|UDP|SCTP|OMNI)[A-Za-z0-9 /_|-]{0,40}) TEST[ :].*$", re.IGNORECASE
@@ -28,17 +28,7 @@ _TESTS: Final[Mapping[str, str]] = {
     "UDP REQUEST/RESPONSE": "UDP_RR",
     "TCP CONNECT/REQUEST/RESPONSE": "TCP_CRR",
 }
-_STREAMS: Final = ("TCP_STREAM", "TCP_MAERTS", "TCP_SENDFILE")
 REQUESTS: Final = ("TCP_RR", "UDP_RR", "TCP_CRR", "OMNI_Send|Recv")
-#: Unit of a table -> Mbit/s.
-_UNITS: Final[Mapping[str, float]] = {
-    "10^3bits": 1e-3,
-    "10^6bits": 1.0,
-    "10^9bits": 1e3,
-    "KBytes": 8 * 1024e-6,
-    "MBytes": 8 * 1.048576,
-    "GBytes": 8 * 1073.741824,
-}
 _UNIT: Final = re.compile(r"(10\^[369]bits|[KMG]Bytes)[ ]{0,4}/[ ]?s(?:ec)?\b")
 _NUMBER: Final = r"([0-9]{1,15}\.[0-9]{2,3})"
 #: A rate; with one place only where another number follows: it may be cut off.
@@ -79,64 +69,6 @@ _CONFIDENCE: Final = re.compile(r"^!!! Desired confidence was not achieved")
 _FAILED: Final = re.compile(
     r"^(?:netperf: \w{2,40}: |establish control: |send_data: |recv_response: ).{1,200}$"
 )
-_KEY: Final = re.compile(r"^([A-Z][A-Z0-9_]{2,40})=(.{0,100})$")
-#: Names of omni's columns and keys -> metric, unit.
-_COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
-    "minimum latency microseconds": ("latency_min", "µs"),
-    "mean latency microseconds": ("latency_mean", "µs"),
-    "maximum latency microseconds": ("latency_max", "µs"),
-    "stddev latency microseconds": ("latency_deviation", "µs"),
-    "50th percentile latency microseconds": ("latency_p50", "µs"),
-    "90th percentile latency microseconds": ("latency_p90", "µs"),
-    "99th percentile latency microseconds": ("latency_p99", "µs"),
-    "min_latency": ("latency_min", "µs"),
-    "mean_latency": ("latency_mean", "µs"),
-    "max_latency": ("latency_max", "µs"),
-    "stddev_latency": ("latency_deviation", "µs"),
-    "p50_latency": ("latency_p50", "µs"),
-    "p90_latency": ("latency_p90", "µs"),
-    "p99_latency": ("latency_p99", "µs"),
-}
-#: A head of so many lines, and the row below it.
-_HEAD_LINES: Final = 12
-_TRANSACTIONS: Final = ("transaction rate tran/s", "transaction_rate")
-_THROUGHPUT: Final = "throughput"
-_THROUGHPUT_UNITS: Final = ("throughput units", "throughput_units")
-_WORKLOAD: Final[Mapping[str, str]] = {
-    "elapsed time (sec)": "seconds",
-    "elapsed_time": "seconds",
-    "protocol": "protocol",
-    "direction": "direction",
-    "local_send_size": "message",
-    "local send size": "message",
-    "request_size": "request",
-    "response_size": "response",
-    "request size bytes": "request",
-    "response size bytes": "response",
-    "initial burst requests": "first burst",
-    "burst_size": "first burst",
-    "local send socket size final": "sending socket",
-    "remote recv socket size final": "receiving socket",
-    "lss_size_end": "sending socket",
-    "rsr_size_end": "receiving socket",
-}
-#: Names of omni's columns that are no figure here, and whose values are numbers.
-_OTHER_NUMBERS: Final = (
-    "local cpu util %",
-    "remote cpu util %",
-    "confidence iterations run",
-    "local bytes sent",
-    "local bytes received",
-    "remote bytes sent",
-    "remote bytes received",
-    "local transport retransmissions",
-    "remote transport retransmissions",
-)
-#: Of the workload, too, with a text for value.
-_TEXTS: Final = (*_THROUGHPUT_UNITS, "protocol", "direction")
-_NUMBERS: Final = frozenset(
-    (*_COLUMNS, *_TRANSACTIONS, _THROUGHPUT, *_OTHER_NUMBERS, *_WORKLOAD)
-) - frozenset(_TEXTS)
 #: What the banner of a test says behind the addresses.
 _BURST: Final = re.compile(r" : first burst ([1-9][0-9]{0,8})(?:[ ]|$)")
 _NO_DELAY: Final = " : nodelay"
@@ -146,31 +78,6 @@ _DIRECTIONS: Final[Mapping[str, str]] = {
     "TCP_SENDFILE": "client to server",
     "TCP_MAERTS": "server to client",
 }
-TRANSACTIONS: Final = ("transactions_per_second", "1/s")
-
-
-@dataclasses.dataclass(slots=True)
-class Test:
-    """One test of netperf.
-
-    :ivar figures: the figure that counts comes first.
-    :ivar fault: why it is not read, of one test of several; None: it is.
-    """
-
-    name: str
-    figures: list[base.Reading] = dataclasses.field(default_factory=list)
-    workload: dict[str, str] = dataclasses.field(default_factory=dict)
-    remarks: dict[str, str] = dataclasses.field(default_factory=dict)
-    left_out: list[str] = dataclasses.field(default_factory=list)
-    fault: base.BenchmarkOutputError | None = None
-
-    @property
-    def is_stream(self) -> bool:
-        """Whether it is bulk data over TCP; an omni test may say that it is not."""
-        if self.name.upper().startswith("OMNI"):
-            over_tcp = self.workload.get("protocol", "TCP") == "TCP"
-            return over_tcp and self.figures[0].metric == "throughput"
-        return self.name in _STREAMS
 
 
 def lines_of(text: str) -> list[str]:
@@ -207,8 +114,14 @@ def printed(text: str) -> bool:
         if BANNER.match(line) or _TABLE_HEAD.match(line):
             return True
         names = line.lower().split(",")
-        known = [name for name in names if name in _COLUMNS or name in _TRANSACTIONS]
-        if len(known) > 1 or {_THROUGHPUT, _THROUGHPUT_UNITS[0]} <= set(names):
+        known = [
+            name
+            for name in names
+            if name in netperf_omni.COLUMNS or name in netperf_omni.RATE_NAMES
+        ]
+        if len(known) > 1 or {netperf_omni.THROUGHPUT, netperf_omni.THROUGHPUT_UNITS[0]} <= set(
+            names
+        ):
             return True
     return False
 
@@ -390,10 +303,10 @@ def _test(
 def _figures(
     tool: base.Benchmark, name: str, lines: Sequence[str], whole: bool, asked: Sequence[str]
 ) -> Test:
-    columns = _omni_columns(tool, lines)
+    columns = netperf_omni.columns_of(tool, lines)
     if not columns:
-        known = _NUMBERS | frozenset(_TEXTS)
-        table = netperf_table.read(lines, known, _NUMBERS, asked)
+        known = netperf_omni.NUMBERS | frozenset(netperf_omni.TEXTS)
+        table = netperf_table.read(lines, known, netperf_omni.NUMBERS, asked)
         if table is not None and not table.columns:
             raise tool.fault(
                 f"its columns are those of -O, and the head does not fit the {table.count} values"
@@ -409,11 +322,11 @@ def _figures(
                 "the last line has no line end, so its last number may be cut off: add the line"
                 " end if it is whole"
             )
-        found = _omni(tool, name, columns)
+        found = netperf_omni.test_of(tool, name, columns)
         if name in _DIRECTIONS:
             found.workload.setdefault("direction", _DIRECTIONS[name])
         return found
-    if name in _STREAMS:
+    if name in netperf_omni.STREAMS:
         return _stream(tool, name, lines)
     if name == "UDP_STREAM":
         return _udp_stream(tool, name, lines)
@@ -428,7 +341,7 @@ def _unit(tool: base.Benchmark, lines: Sequence[str]) -> float:
     for line in lines:
         found = _UNIT.search(line)
         if found and not line.startswith("Interim"):
-            return _UNITS[found[1]]
+            return netperf_omni.UNITS[found[1]]
     raise tool.fault("the output is cut off or its unit is missing ('10^6bits/sec')")
 
 
@@ -518,126 +431,12 @@ def _rate(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
     if rate == 0:
         raise tool.fault("no transaction was finished")
     workload = {"request": f"{row[1]} bytes", "response": f"{row[2]} bytes", "seconds": row[3]}
-    test = Test(name, [base.Reading(*TRANSACTIONS, "higher", rate, primary=True)], workload)
+    test = Test(
+        name, [base.Reading(*netperf_omni.TRANSACTIONS, "higher", rate, primary=True)], workload
+    )
     test.left_out.append(f"percentiles of latency: the table of {name} has none")
     _add_cpu(test, row[5])
     return test
-
-
-def chosen(tool: base.Benchmark, text: str) -> Test:
-    """Return what key=value lines say beside the throughput."""
-    return _omni(tool, "TCP", _omni_columns(tool, pasted.lines_of(text)))
-
-
-def _omni_columns(tool: base.Benchmark, lines: Sequence[str]) -> dict[str, str]:
-    """Return name -> value of omni's output, whether columns or key=value lines; empty: it is neither."""
-    keys: dict[str, str] = {}
-    for found in map(_KEY.match, lines):
-        if found is None:
-            continue
-        value = pasted.without_remark(found[2])
-        if keys.setdefault(found[1].lower(), value) != value:
-            raise tool.fault(f"the text has several tests: '{found[1]}' twice; keep one")
-    if keys:
-        return keys
-    for at, (head, row) in enumerate(zip(lines, lines[1:], strict=False)):
-        names = head.lower().split(",")
-        known = [name for name in names if name in _COLUMNS or name in _TRANSACTIONS]
-        if not known and _THROUGHPUT not in names:
-            continue
-        columns = _row(names, row)
-        if columns and any(_row(names, line) for line in lines[at + 2 :]):
-            raise tool.fault("the text has several rows of figures below one head; keep one")
-        if columns:
-            return columns
-        columns = _below_wrapped_head(lines[at : at + _HEAD_LINES])
-        if columns:
-            return columns
-    return {}
-
-
-def _below_wrapped_head(lines: Sequence[str]) -> dict[str, str]:
-    """Return name -> value below a line of names that a mail has wrapped; empty: there is none."""
-    for end in range(2, len(lines)):
-        names = " ".join(lines[:end]).lower().split(",")
-        columns = _row(names, lines[end])
-        if columns:
-            return columns
-    return {}
-
-
-def _row(names: Sequence[str], line: str) -> dict[str, str]:
-    """Return name -> value of a row of omni's columns; empty: the line is none."""
-    if not line:
-        return {}
-    [values] = csv.reader([line])
-    if len(values) != len(names):
-        return {}
-    columns = dict(zip(names, values, strict=True))
-    for name, value in columns.items():
-        if name in (*_COLUMNS, *_TRANSACTIONS, _THROUGHPUT) and re.match("-?[0-9]", value):
-            return columns
-    return {}
-
-
-def _omni(tool: base.Benchmark, name: str, columns: Mapping[str, str]) -> Test:
-    test = Test(name)
-    units = ""
-    for key in _THROUGHPUT_UNITS:
-        units = columns.get(key, units)
-    for key, value in columns.items():
-        if key in _TRANSACTIONS or (key == _THROUGHPUT and units == "Trans/s"):
-            rate = base.Reading(*TRANSACTIONS, "higher", _number(tool, key, value), primary=True)
-            if not any(reading.metric == rate.metric for reading in test.figures):
-                test.figures.insert(0, rate)
-        elif key == _THROUGHPUT and units.removesuffix("/s") in _UNITS:
-            factor = _UNITS[units.removesuffix("/s")]
-            value_mbit = _number(tool, key, value) * factor
-            test.figures.insert(
-                0, base.Reading("throughput", "Mbit/s", "higher", value_mbit, primary=True)
-            )
-        elif key in _COLUMNS:
-            metric, unit = _COLUMNS[key]
-            # netperf prints -1 for a latency that it did not take.
-            if not value.startswith("-"):
-                figure = base.Reading(metric, unit, "lower", _number(tool, key, value))
-                test.figures.append(figure)
-        elif key in _WORKLOAD:
-            test.workload[_WORKLOAD[key]] = _fact(value)
-        elif key not in _THROUGHPUT_UNITS:
-            test.left_out.append(_unread(key, value, units))
-    if any(reading.primary and reading.value == 0 for reading in test.figures):
-        raise tool.fault("nothing was transferred, or no transaction was finished")
-    if not test.figures:
-        raise tool.fault(
-            "the output has no throughput with its unit and no latency"
-            " (-k THROUGHPUT,THROUGHPUT_UNITS)"
-        )
-    return test
-
-
-def _unread(key: str, value: str, units: str) -> str:
-    """Return what to say of a key that is no figure here."""
-    if key == _THROUGHPUT and not units:
-        return (
-            f"'throughput' ({one_line(value, 20)}): its unit is not in the output"
-            " (-k THROUGHPUT,THROUGHPUT_UNITS)"
-        )
-    return f"'{one_line(key, 40)}'"
-
-
-def _fact(value: str) -> str:
-    """Return a value for the workload: what omni has whole is bytes."""
-    fact = one_line(value, 20)
-    if fact.isdigit():
-        return f"{fact} bytes"
-    return fact
-
-
-def _number(tool: base.Benchmark, name: str, text: str) -> float:
-    if not re.fullmatch(base.NUMBER, text):
-        raise tool.fault(f"'{one_line(name, 40)}' is no number: '{one_line(text, 40)}'")
-    return tool.check_number(name, float(text))
 
 
 class _OneTest(base.ForeignTool):
