@@ -51,7 +51,7 @@ class EnvironmentFile:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Unit:
+class IrqbalanceUnit:
     """What the unit gives irqbalance.
 
     :ivar variables: those of ``Environment=``; :ivar set_in: the last file of the unit with one, else empty.
@@ -66,7 +66,7 @@ class Unit:
     unread: Sequence[str]
 
 
-def read(root: Root) -> Unit:
+def read(root: Root) -> IrqbalanceUnit:
     """Return what the unit and its drop-ins say; where the unit is not known, the usual file."""
     variables: dict[str, str] = {}
     set_in = ""
@@ -90,7 +90,7 @@ def read(root: Root) -> Unit:
                     variables[variable] = value
                     set_in = path or ""
     files, unread = _read_files(root, named)
-    return Unit(variables, set_in if variables else "", files, unread)
+    return IrqbalanceUnit(variables, set_in if variables else "", files, unread)
 
 
 def _read_files(root: Root, named: Sequence[str]) -> tuple[list[EnvironmentFile], list[str]]:

@@ -33,7 +33,7 @@ def members(path: str) -> dict[str, bytes]:
         return {member.name: file.extractfile(member).read() for member in file if member.isreg()}  # type: ignore[union-attr]
 
 
-def _exported(unit: irqbalance_unit.Unit) -> set[str]:
+def _exported(unit: irqbalance_unit.IrqbalanceUnit) -> set[str]:
     """Return the texts of variables that systemd ignores."""
     return {text for file in unit.files for text in file.exported.values()}
 
