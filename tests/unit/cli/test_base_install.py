@@ -49,6 +49,7 @@ COMMANDS = (
     "publish --withdraw --host cmp1",
     "validate --hosts all",
     "cleanup",
+    "admit --policy policy.yaml --dry-run",
 )
 
 
@@ -122,7 +123,7 @@ class OpenstackTest(openstack_program.ProgramTestCase):
             self.assertEqual((3, "", 1), (code, out, err.count("\n")), (command, err))
             if "is missing; install nova-perf-tuning[cloud]" in err:
                 missing.add(command.partition(" ")[0])
-        self.assertEqual({"publish", "validate", "cleanup"}, missing)
+        self.assertEqual({"publish", "validate", "cleanup", "admit"}, missing)
 
 
 class DebianTest(testcase.TestCase):

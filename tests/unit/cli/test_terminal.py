@@ -295,6 +295,8 @@ class CloudTest(openstack_program.ProgramTestCase):
         yield "publish", ("--withdraw", "--host", HOSTILE, "--disable-on-fail")
         yield "validate", ("--hosts", HOSTILE, *database)
         yield "validate", ("--resume", "20261123-063730-d690", *database)
+        policy = self.write_file("policy.yaml", "schema: 1\ngroups: [{name: all, share: 0.5}]\n")
+        yield "admit", ("--policy", policy, "--dry-run", *database)
         yield "cleanup", ("--list", *database)
         yield "cleanup", database
 
