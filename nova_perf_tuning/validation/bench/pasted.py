@@ -114,9 +114,28 @@ _KEYS_PRESSED: Final = re.compile(r"^(?:\^[CDZ\\]){1,5}[ \t]*")
 #: The line that stands for them.
 INTERRUPTED: Final = "^C"
 #: A sign of a comment, of a list or of an added line before each line, but for those that cyclictest prints itself.
-_COMMENT: Final = re.compile(r"^[ \t]*(?:#|//|\+|[*-](?![*-]))[ \t]?")
+_COMMENT: Final = re.compile(r"^[ \t]*(?:#|//|;|\+|--(?=[ \t]|$)|[*-](?![*-]))[ \t]?")
 _OWN_COMMENT: Final = re.compile(
     r"^#[ ]{1,3}(?:Total|Min Latencies|Max Latencies|/dev/cpu_dma_latency)"
+)
+#: A sign of a comment before lines of an output amid others, as where a script or a note keeps it.
+_REMARKED: Final = re.compile(r"^[ \t]*+(#{1,3}|//|;{1,2}|--|%|\*)(?:[ \t]|$)")
+#: What only lines of results have, by which a comment is known for an output.
+_RESULT: Final = re.compile(
+    r"^[0-9]{1,18} bytes (?:\(.{1,40}\) copied, [0-9]|transferred in [0-9])"
+    r"|^(?:read|write|trim|READ|WRITE) ?: (?:IOPS=|io=|bw=)"
+    r"|^\[[ ]{0,4}(?:\*?[0-9]{1,5}|SUM)\](?:\[[TR]X-[CS]\])?[ ]+[0-9.]{1,12}[ ]?-[ ]{0,3}[0-9.]{1,12}[ ]+s"
+    r"|^(?:MIGRATED )?(?:TCP|UDP|SCTP|OMNI) .{1,60} TEST(?: from |[ ]?:)"
+    r"|10\^[369]bits|Microseconds[ ]|Microseconds$|^(?:THROUGHPUT|TRANSACTION_RATE|[A-Z0-9]{3,6}_LATENCY)="
+    r"|^(?:events per second|transactions|queries|read, MiB/s|written, MiB/s): +[0-9]"
+    r"|^(?:total number of events|Operations performed): +[0-9]|^[0-9.]{1,20} MiB transferred"
+    r"|^T: ?[0-9]{1,4} \([ ]{0,8}[0-9]{1,9}\) P:|^oslat V|^Maximum:[ \t]+[0-9]|^Max Latency: |^Index +(?:IRQ|Thr)-"
+    r"|^System Benchmarks Index Score|^FINAL SCORE|MFLOPS measured|^<TpmC>|^[0-9.]{1,20} TpmC"
+)
+#: The same within a comment: dd's records, the end of cyclictest's histogram, keys of JSON.
+_RESULT_IN_COMMENT: Final = re.compile(
+    r"^[^\s.#]{0,8}?[0-9]{1,12}\+[0-9]{1,12} |^# Max Latencies: [0-9]"
+    r'|^"(?:fio version|test_start|sum_received|num_threads)"[ ]?:'
 )
 #: Each "=" of a mail in quoted-printable begins a code of two digits, or ends a line.
 _NO_CODE: Final = re.compile(r"=(?![0-9A-F]{2}|[ \t]{0,4}\n|[0-9A-F]?$)")
@@ -180,6 +199,7 @@ def clean(text: str) -> str:
     lines = _single_spaced(lines)
     lines = _without_numbers(lines)
     lines = _without_comments(lines)
+    lines = _uncommented(lines)
     for prefix in (_SYSLOG, _TIME, _PROGRAM, _TIME):
         lines = _without(lines, prefix)
     lines = _by_label(lines)
@@ -254,6 +274,36 @@ def _without_comments(lines: Sequence[str]) -> list[str]:
     if count < 5:
         return list(lines)
     return [_COMMENT.sub("", line, count=1) for line in lines]
+
+
+def _uncommented(lines: Sequence[str]) -> list[str]:
+    """Return lines without the sign of a comment before those that hold a result, where no other line does.
+
+    Lines that follow each other with the same sign, with or without empty ones between them, belong
+    together. Where results stand outside of comments too, those in comments are older or other ones.
+    """
+    shown = list(lines)
+    run: list[int] = []
+    sign = ""
+    has_result = False
+    for at, line in enumerate([*lines, "end"]):
+        if not line.strip():
+            continue
+        mark = _REMARKED.match(line)
+        if mark is None or mark[1] != sign:
+            if has_result:
+                for place in run:
+                    shown[place] = _REMARKED.sub("", lines[place], count=1)
+            run, sign, has_result = [], "", False
+        if mark is not None:
+            run.append(at)
+            sign = mark[1]
+            rest = line[mark.end() :].strip()
+            found = _RESULT.search(rest) or _RESULT_IN_COMMENT.search(rest)
+            has_result = has_result or found is not None
+        elif _RESULT.search(line.strip()):
+            return list(lines)
+    return shown
 
 
 def _without_numbers(lines: Sequence[str]) -> list[str]:
