@@ -137,6 +137,27 @@ def columns_of(tool: base.Benchmark, lines: Sequence[str]) -> dict[str, str]:
     return {}
 
 
+def headed(lines: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
+    """Return the first line of omni's columns or keys, with name -> value, of a text without a banner."""
+    for at, line in enumerate(lines):
+        key = _KEY.match(line)
+        if key is not None and key[1].lower() in (*RATE_NAMES, *THROUGHPUT_UNITS):
+            keys = [found for found in map(_KEY.match, lines) if found is not None]
+            columns = {found[1].lower(): pasted.without_remark(found[2]) for found in keys}
+            # Without a banner those of bulk data are read as they are.
+            requests = columns.get(THROUGHPUT_UNITS[1], "Trans/s") == "Trans/s"
+            first = min(number for number, text in enumerate(lines) if _KEY.match(text))
+            return [(first, columns)] if requests else []
+        names = line.lower().split(",")
+        if len(names) < 2 or not set(names) & {THROUGHPUT, *COLUMNS, *RATE_NAMES}:
+            continue
+        if at + 1 < len(lines):
+            columns = _row(names, lines[at + 1])
+            if columns:
+                return [(at, columns)]
+    return []
+
+
 def _below_wrapped_head(lines: Sequence[str]) -> dict[str, str]:
     """Return name -> value below a line of names that a mail has wrapped; empty: there is none."""
     for end in range(2, len(lines)):

@@ -18,6 +18,11 @@ _MOST_WAYS: Final = 4096
 #: Words of a head, by which a table is one of omni's though its columns cannot be told.
 _OF_OMNI: Final = frozenset(("Latency", "Percentile", "Throughput", "Transaction"))
 
+#: Lines of a text that may be of a head.
+_MOST_TRIES: Final = 30
+#: Words that no other tool has above its columns.
+_OF_OMNI_ALONE: Final = frozenset(("Microseconds", "Tran/s", "usec/tran"))
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OmniTable:
@@ -26,10 +31,13 @@ class OmniTable:
     :ivar columns: name as ``-o`` prints it, in small letters, or the selector of the command -> value;
         empty: the head does not fit the values, as where blanks were lost.
     :ivar count: how many values it has.
+    :ivar begin: the first line of its head; :ivar row: that of its values.
     """
 
     columns: dict[str, str]
     count: int
+    begin: int
+    row: int
 
 
 def read(
@@ -44,11 +52,14 @@ def read(
     :param numbers: names whose values are numbers; :param asked: selectors of the command.
     """
     head: list[str] = []
-    for line in lines:
+    row = begin = 0
+    for row, line in enumerate(lines):
         values = [word[0] for word in _WORD.finditer(line)]
         if any(_NUMBER.fullmatch(value) for value in values) and not line.startswith(_INTERIM):
             break
         if line and not line.startswith(_INTERIM):
+            if not head:
+                begin = row
             head.append(line)
     else:
         return None
@@ -59,7 +70,74 @@ def read(
     found = _named(head, starts, values, names, numbers)
     if not found and len(asked) == len(values):
         found = dict(zip(asked, values, strict=True))
-    return OmniTable(found, len(values))
+    return OmniTable(found, len(values), begin, row)
+
+
+def find(
+    lines: Sequence[str], names: Collection[str], numbers: Collection[str], asked: Sequence[str]
+) -> list[OmniTable]:
+    """Return the tables of a text that has no banner, wherever they begin; parameters as of :func:`read`.
+
+    Those whose head does not fit are among them where its words are those of omni alone.
+    """
+    tables: list[OmniTable] = []
+    vocabulary = {word for name in names for word in name.split()}
+    end = tries = 0
+    for at, line in enumerate(lines):
+        words = line.split()
+        if (
+            at < end
+            or not _OF_OMNI & set(words)
+            or not vocabulary.issuperset(map(str.lower, words))
+        ):
+            continue
+        tries += 1
+        if tries > _MOST_TRIES:
+            break
+        found = _around(lines, at, end, names, numbers, asked)
+        if found is not None:
+            tables.append(found)
+            end = found.row + 1
+    return tables
+
+
+def _around(
+    lines: Sequence[str],
+    at: int,
+    end: int,
+    names: Collection[str],
+    numbers: Collection[str],
+    asked: Sequence[str],
+) -> OmniTable | None:
+    """Return the table that has line ``at`` in its head, which begins behind line ``end``; None: there is none."""
+    begin = at
+    while begin > max(end, at - _MOST_LINES + 1) and lines[begin - 1]:
+        if _has_number(lines[begin - 1]):
+            break
+        begin -= 1
+    within = lines[: at + 2 * _MOST_LINES]
+    for selectors in ((), asked):
+        for start in range(begin, at + 1):
+            found = read(within[start:], names, numbers, selectors)
+            if found is not None and found.columns:
+                return dataclasses.replace(found, begin=start, row=start + found.row)
+    found = read(within[begin:], names, numbers, ())
+    if found is None:
+        return None
+    words = {word for line in within[begin : begin + found.row] for word in line.split()}
+    if found.row < 2 or not words & _OF_OMNI_ALONE:
+        return None
+    return dataclasses.replace(found, begin=begin, row=begin + found.row)
+
+
+def is_row(line: str, count: int) -> bool:
+    """Return whether a line has so many values, and begins with a number."""
+    values = line.split()
+    return len(values) == count and _NUMBER.fullmatch(values[0]) is not None
+
+
+def _has_number(line: str) -> bool:
+    return any(_NUMBER.fullmatch(word) for word in line.split())
 
 
 def _fits(head: Sequence[str], values: Sequence[str]) -> bool:

@@ -43,6 +43,16 @@ _OF_LETTER: Final[Mapping[str, str]] = {
     "G": "GBytes/s",
 }
 _BY_COMMAND: Final = ": of the command"
+_BY_COLUMNS: Final = ": of the columns"
+#: Whether the command names the test -> what to say of a banner that is missing.
+_BY_COMMAND_OR_UNIT: Final[Mapping[bool, str]] = {
+    True: "the line that names the test is missing: it is that of the command",
+    False: (
+        "the line that names the test is missing, and a command that does: neither the protocol nor"
+        " the direction is known, nor whether each transaction has a connection of its own"
+    ),
+}
+_KNOWN: Final = netperf_omni.NUMBERS | frozenset(netperf_omni.TEXTS)
 _STREAM_ROW: Final = re.compile(
     rf"^([0-9]{{1,12}})[ ]+([0-9]{{1,12}})[ ]+([0-9]{{1,12}})[ ]+{_NUMBER}[ ]+{_NUMBER}"
     rf"((?:[ ]+-?[0-9.]{{1,20}}){{0,9}}){pasted.REMARK}$"
@@ -63,6 +73,14 @@ _RATE_ROW: Final = re.compile(
 _TABLE_HEAD: Final = re.compile(
     r"^(?:Recv[ ]+Send[ ]+Send\b|Socket[ ]+Message[ ]+Elapsed|Socket[ ]+Size[ ]+Request)"
 )
+#: What omni's figures have in their names.
+_OMNI_TRACES: Final = (
+    "Latency",
+    "hroughput",
+    "ransaction",
+    "TRANSACTION_RATE=",
+    "THROUGHPUT_UNITS=",
+)
 #: What each line that shows netperf's output has: quick to look for in long texts.
 _TRACES: Final = ("-P 0", "TEST", "Recv ", "Socket ", "atency", "hroughput", "ransaction")
 _CONFIDENCE: Final = re.compile(r"^!!! Desired confidence was not achieved")
@@ -81,8 +99,13 @@ _DIRECTIONS: Final[Mapping[str, str]] = {
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines of a text, with the banner and the unit of each command that leaves them out (-P 0)."""
+    """Return the lines of a text, with the banners that it leaves out.
+
+    They are those of commands that print none, nor a unit (-P 0), and of what omni's selectors print.
+    """
     lines = pasted.lines_of(text)
+    if any(trace in text for trace in _OMNI_TRACES) and not any(map(BANNER.match, lines)):
+        lines = _with_banners(lines)
     if "netperf" not in text:
         return lines
     shown = []
@@ -91,6 +114,59 @@ def lines_of(text: str) -> list[str]:
         if "netperf" in line:
             shown += _head_of(pasted.command(line, "netperf"))
     return shown
+
+
+def _with_banners(lines: Sequence[str]) -> list[str]:
+    """Return lines with a banner before each of omni's tables, rows and keys whose test is known."""
+    shown = list(lines)
+    text = "\n".join(lines).replace("\\\n", " ")
+    asked = _selectors(pasted.command(text, "netperf"))
+    found: list[tuple[int, Mapping[str, str]]] = []
+    end, above = 0, frozenset[str]()
+    for table in netperf_table.find(lines, _KNOWN, netperf_omni.NUMBERS, asked):
+        # Selectors with a semicolon between them are of one test, whose figures stand in several tables.
+        goes_on = bool(found) and not any("netperf" in line for line in lines[end : table.begin])
+        if not goes_on or not above or above & set(table.columns):
+            found.append((table.begin, table.columns))
+            above = frozenset()
+        above |= set(table.columns)
+        end = table.row
+    if not found:
+        found += netperf_omni.headed(lines)
+    for begin, columns in reversed(found):
+        name = _name_of(lines[:begin], columns)
+        if name:
+            shown.insert(begin, f"{name} TEST {_BY_COLUMNS}")
+    return shown
+
+
+def _selectors(words: Sequence[str]) -> list[str]:
+    """Return the selectors that a command has for a table."""
+    return (pasted.option(words, "-O") or "").lower().replace(";", ",").split(",")
+
+
+def _name_of(before: Sequence[str], columns: Mapping[str, str]) -> str:
+    """Return the test of figures as a banner names it, by the command before them or the unit; empty: unknown."""
+    units = ""
+    for key in netperf_omni.THROUGHPUT_UNITS:
+        units = columns.get(key, units)
+    of_requests = units == "Trans/s" or bool(set(netperf_omni.RATE_NAMES) & set(columns))
+    # A command may go on in the next line.
+    for line in reversed("\n".join(before).replace("\\\n", " ").split("\n")):
+        if "netperf" not in line:
+            continue
+        words = pasted.command(line, "netperf")
+        name = (pasted.option(words, "-t") or "TCP_STREAM").upper()
+        banners = [banner for banner, test in _TESTS.items() if test == name]
+        if words and banners and (name in REQUESTS or not of_requests):
+            return banners[0]
+        if words:
+            break
+    if of_requests:
+        return "OMNI Send|Recv"
+    if units.removesuffix("/s") in netperf_omni.UNITS:
+        return "OMNI Send"
+    return ""
 
 
 def _head_of(words: Sequence[str]) -> list[str]:
@@ -110,7 +186,8 @@ def printed(text: str) -> bool:
     """Return whether a text has a banner of netperf, or the head of one of its tables or rows."""
     if not any(trace in text for trace in _TRACES):
         return False
-    for line in lines_of(text):
+    lines = lines_of(text)
+    for line in lines:
         if BANNER.match(line) or _TABLE_HEAD.match(line):
             return True
         names = line.lower().split(",")
@@ -123,7 +200,7 @@ def printed(text: str) -> bool:
             names
         ):
             return True
-    return False
+    return bool(netperf_table.find(lines, _KNOWN, netperf_omni.NUMBERS, ()))
 
 
 def read(tool: base.Benchmark, text: str) -> list[Test]:
@@ -142,13 +219,21 @@ def read(tool: base.Benchmark, text: str) -> list[Test]:
                 f" ('{one_line(hidden[0], 40)}'): give the output without what is before its lines,"
                 f" each test in a file of its own{tool.wanted_form()}"
             )
+        tables = netperf_table.find(lines, _KNOWN, netperf_omni.NUMBERS, ())
+        if any(not table.columns for table in tables):
+            raise _unfit(tool, tables[0])
+        if tables:
+            raise tool.fault(
+                "its columns are those of -O, and neither a banner ('… TEST from …') nor a command"
+                f" nor a rate with its unit says which test it is{tool.wanted_form()}"
+            )
         raise tool.fault(
             f"the output has no banner of a test ('… TEST from …'){tool.wanted_form()}"
         )
-    words = pasted.command(text, "netperf")
+    words = pasted.command(text.replace("\\\n", " "), "netperf")
     asked: list[str] = []
     if len(starts) == 1:
-        asked = (pasted.option(words, "-O") or "").lower().split(",")
+        asked = _selectors(words)
     tests = _tests_at(tool, lines, starts, asked)
     tool.check_runs(len(tests), "tests of netperf")
     if not any(test.figures for test in tests):
@@ -201,6 +286,8 @@ def _tests_at(
             try:
                 tests.append(_test(tool, name, run, end < len(lines), asked))
                 tests[-1].workload.update(_of_banner(lines[begin]))
+                if lines[begin].endswith(_BY_COLUMNS):
+                    tests[-1].remarks["no_banner"] = _BY_COMMAND_OR_UNIT[name in _TESTS.values()]
                 if by_command:
                     tests[-1].remarks["by_the_command"] = (
                         "the head is left out (-P 0): test and unit are those of the command"
@@ -305,16 +392,9 @@ def _figures(
 ) -> Test:
     columns = netperf_omni.columns_of(tool, lines)
     if not columns:
-        known = netperf_omni.NUMBERS | frozenset(netperf_omni.TEXTS)
-        table = netperf_table.read(lines, known, netperf_omni.NUMBERS, asked)
-        if table is not None and not table.columns:
-            raise tool.fault(
-                f"its columns are those of -O, and the head does not fit the {table.count} values"
-                " below it, or has names that are not known: blanks may be lost; give it -o or -k"
-                " with the names of figures"
-            )
+        table = netperf_table.read(lines, _KNOWN, netperf_omni.NUMBERS, asked)
         if table is not None:
-            columns = table.columns
+            columns = _columns_of(tool, lines, table)
     if columns:
         # The last number has no mark of its end.
         if lines[-1] and not whole:
@@ -335,6 +415,35 @@ def _figures(
     raise tool.fault(
         f"the table of '{one_line(name, 40)}' is not read; use -o or -k with the names of figures"
     )
+
+
+def _unfit(tool: base.Benchmark, table: netperf_table.OmniTable) -> base.BenchmarkOutputError:
+    return tool.fault(
+        f"its columns are those of -O, and the head does not fit the {table.count} values"
+        " below it, or has names that are not known: blanks may be lost; give it -o or -k"
+        " with the names of figures"
+    )
+
+
+def _columns_of(
+    tool: base.Benchmark, lines: Sequence[str], table: netperf_table.OmniTable
+) -> dict[str, str]:
+    """Return name -> value of a table of -O, and of those that follow it for further selectors.
+
+    :raises base.BenchmarkOutputError: its head does not fit; or there are further rows or tables of the same names.
+    """
+    columns = dict(table.columns)
+    further = lines[table.row + 1 :]
+    for more in netperf_table.find(further, _KNOWN, netperf_omni.NUMBERS, ()):
+        if set(more.columns) & set(columns):
+            raise tool.fault("the text has several tables of the same figures; keep one")
+        columns.update(more.columns)
+        table = min(table, more, key=lambda each: len(each.columns))
+    if not table.columns:
+        raise _unfit(tool, table)
+    if netperf_table.is_row(next(filter(None, further), ""), table.count):
+        raise tool.fault("the text has several rows of figures below one head; keep one")
+    return columns
 
 
 def _unit(tool: base.Benchmark, lines: Sequence[str]) -> float:

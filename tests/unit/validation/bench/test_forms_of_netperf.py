@@ -159,14 +159,12 @@ class NetperfFormsTest(testcase.TestCase):
         self.assertIn("TRANSACTION_RATE", "\n".join(latencies.left_out))
 
     def test_a_table_without_its_banner(self):
-        for text in (
+        self.assertRaisesRegex(
+            base.BenchmarkOutputError,
+            "netperf: .*banner",
+            plugins.recognise,
             STREAM.format("").partition("\n")[2],
-            CRR.format(1.5, 2.5).partition("\n")[2],
-        ):
-            with self.subTest(text):
-                self.assertRaisesRegex(
-                    base.BenchmarkOutputError, "netperf: .*banner", plugins.recognise, text
-                )
+        )
 
     def test_too_many_tests(self):
         text = 300 * STREAM.format("")
