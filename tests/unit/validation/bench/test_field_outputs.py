@@ -21,6 +21,7 @@ from tests.unit.validation.bench import (
     outputs8,
     outputs9,
     outputs10,
+    outputs11,
     outputs34,
 )
 
@@ -298,6 +299,7 @@ READ = {
     **outputs8.READ,
     **outputs9.READ,
     **outputs10.READ,
+    **outputs11.READ,
 }
 #: Figures of an answer that it lets be left out.
 LEFT_OUT = {
@@ -308,6 +310,7 @@ LEFT_OUT = {
     **outputs6.LEFT_OUT,
     **outputs9.LEFT_OUT,
     **outputs10.LEFT_OUT,
+    **outputs11.LEFT_OUT,
 }
 #: Case -> how far a figure may be away where the answer allows it (a bin of a histogram).
 TOLERANCE = {
@@ -330,6 +333,7 @@ SEVERAL = (
     | outputs8.SEVERAL
     | outputs9.SEVERAL
     | outputs10.SEVERAL
+    | outputs11.SEVERAL
 )
 #: Case -> code of what the answer wants to be said.
 REMARKS = {
@@ -349,6 +353,7 @@ REMARKS = {
     **outputs8.REMARKS,
     **outputs9.REMARKS,
     **outputs10.REMARKS,
+    **outputs11.REMARKS,
 }
 #: Case -> what the refusal says.
 REFUSED = {
@@ -365,6 +370,7 @@ REFUSED = {
     **outputs8.REFUSED,
     **outputs9.REFUSED,
     **outputs10.REFUSED,
+    **outputs11.REFUSED,
 }
 #: Case -> words of what is named as left out, facts of the workload, values that no figure may have.
 NAMED = {
@@ -376,6 +382,7 @@ NAMED = {
     **outputs8.NAMED,
     **outputs9.NAMED,
     **outputs10.NAMED,
+    **outputs11.NAMED,
 }
 WORKLOAD = {
     **outputs2.WORKLOAD,
@@ -386,6 +393,7 @@ WORKLOAD = {
     **outputs8.WORKLOAD,
     **outputs9.WORKLOAD,
     **outputs10.WORKLOAD,
+    **outputs11.WORKLOAD,
 }
 NEVER = {
     **outputs2.NEVER,
@@ -396,6 +404,7 @@ NEVER = {
     **outputs8.NEVER,
     **outputs9.NEVER,
     **outputs10.NEVER,
+    **outputs11.NEVER,
 }
 
 
@@ -443,7 +452,7 @@ class AnswersTest(testcase.TestCase):
     def test_every_case_is_held(self):
         """A case that is answered wrongly is not here: it is in the table of its batch."""
         cases = set()
-        for folder in (f"outputs{batch}" for batch in range(1, 11)):
+        for folder in (f"outputs{batch}" for batch in range(1, 12)):
             for path in (FIELD / folder).glob("*.answer.yaml"):
                 cases.add(f"{folder}/{path.name.partition('-')[0]}")
         situations = {f"outputs5/{number}" for number, *_rest in outputs5.SITUATIONS}
@@ -502,7 +511,7 @@ class AnswersTest(testcase.TestCase):
             whole = {round(reading.value, 9) for reading in tool.report(text).readings}
             places = [source.randrange(len(text)) for _time in range(60)]
             for place in places:
-                endless = outputs34.NO_END | outputs9.NO_END | outputs10.NO_END
+                endless = outputs34.NO_END | outputs9.NO_END | outputs10.NO_END | outputs11.NO_END
                 if name in endless and "\n" in text[place - 1 : place + 1]:
                     continue
                 try:
