@@ -72,9 +72,30 @@ _OTHER_NUMBERS: Final = (
     "remote bytes received",
     "local transport retransmissions",
     "remote transport retransmissions",
+    "round trip latency usec/tran",
+    "throughput confidence width (%)",
+    "local cpu confidence width (%)",
+    "remote cpu confidence width (%)",
+    "local send throughput",
+    "local recv throughput",
+    "remote send throughput",
+    "remote recv throughput",
+    "local send calls",
+    "local recv calls",
+    "remote send calls",
+    "remote recv calls",
+    "local service demand",
+    "remote service demand",
+    "transport mss bytes",
+    "local send socket size requested",
+    "local send socket size initial",
+    "remote recv socket size requested",
+    "remote recv socket size initial",
 )
+#: The same with a text for value.
+_OTHER_TEXTS: Final = ("service demand units", "socket type", "result tag")
 #: Of the workload, too, with a text for value.
-TEXTS: Final = (*THROUGHPUT_UNITS, "protocol", "direction")
+TEXTS: Final = (*THROUGHPUT_UNITS, "protocol", "direction", *_OTHER_TEXTS)
 NUMBERS: Final = frozenset(
     (*COLUMNS, *RATE_NAMES, THROUGHPUT, *_OTHER_NUMBERS, *_WORKLOAD)
 ) - frozenset(TEXTS)

@@ -2,10 +2,13 @@
 """The table that netperf's omni tests print with ``-O``: a name in up to four lines stands above each value."""
 
 import dataclasses
+import functools
 import itertools
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Final
+
+from nova_perf_tuning.validation.bench import base
 
 _WORD: Final = re.compile(r"\S+")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,9})?")
@@ -18,8 +21,8 @@ _MOST_WAYS: Final = 4096
 #: Words of a head, by which a table is one of omni's though its columns cannot be told.
 _OF_OMNI: Final = frozenset(("Latency", "Percentile", "Throughput", "Transaction"))
 
-#: Lines of a text that may be of a head.
-_MOST_TRIES: Final = 30
+#: Lines of a text that may be of a head, and are of none that fits.
+_MOST_TRIES: Final = 8
 #: Words that no other tool has above its columns.
 _OF_OMNI_ALONE: Final = frozenset(("Microseconds", "Tran/s", "usec/tran"))
 
@@ -41,7 +44,7 @@ class OmniTable:
 
 
 def read(
-    lines: Sequence[str], names: Collection[str], numbers: Collection[str], asked: Sequence[str]
+    lines: Sequence[str], names: frozenset[str], numbers: frozenset[str], asked: Sequence[str]
 ) -> OmniTable | None:
     """Return the table of a test; None: there is none.
 
@@ -66,15 +69,15 @@ def read(
     words = {word for part in head for word in part.split()}
     if not 1 <= len(head) <= _MOST_LINES or not words & _OF_OMNI or not _fits(head, values):
         return None
-    starts = [word.start() for word in _WORD.finditer(line)]
-    found = _named(head, starts, values, names, numbers)
+    starts = tuple(word.start() for word in _WORD.finditer(line))
+    found = _named(tuple(head), starts, tuple(values), names, numbers)
     if not found and len(asked) == len(values):
         found = dict(zip(asked, values, strict=True))
     return OmniTable(found, len(values), begin, row)
 
 
 def find(
-    lines: Sequence[str], names: Collection[str], numbers: Collection[str], asked: Sequence[str]
+    lines: Sequence[str], names: frozenset[str], numbers: frozenset[str], asked: Sequence[str]
 ) -> list[OmniTable]:
     """Return the tables of a text that has no banner, wherever they begin; parameters as of :func:`read`.
 
@@ -91,13 +94,14 @@ def find(
             or not vocabulary.issuperset(map(str.lower, words))
         ):
             continue
-        tries += 1
-        if tries > _MOST_TRIES:
-            break
         found = _around(lines, at, end, names, numbers, asked)
         if found is not None:
             tables.append(found)
             end = found.row + 1
+        if found is None or not found.columns:
+            tries += 1
+        if tries > _MOST_TRIES or len(tables) > base.MOST_RUNS:
+            break
     return tables
 
 
@@ -105,8 +109,8 @@ def _around(
     lines: Sequence[str],
     at: int,
     end: int,
-    names: Collection[str],
-    numbers: Collection[str],
+    names: frozenset[str],
+    numbers: frozenset[str],
     asked: Sequence[str],
 ) -> OmniTable | None:
     """Return the table that has line ``at`` in its head, which begins behind line ``end``; None: there is none."""
@@ -146,12 +150,14 @@ def _fits(head: Sequence[str], values: Sequence[str]) -> bool:
     return not classic and len(values) <= _MOST_COLUMNS
 
 
+# Every reader of netperf's outputs looks for the same tables.
+@functools.lru_cache(maxsize=128)
 def _named(
-    head: Sequence[str],
-    starts: Sequence[int],
-    values: Sequence[str],
-    names: Collection[str],
-    numbers: Collection[str],
+    head: tuple[str, ...],
+    starts: tuple[int, ...],
+    values: tuple[str, ...],
+    names: frozenset[str],
+    numbers: frozenset[str],
 ) -> dict[str, str]:
     """Return name -> value; empty: the lines of the head fit in no way, or in several."""
     ways = [[_cells(head[0], starts, 0)]]
@@ -190,7 +196,7 @@ def _cells(line: str, starts: Sequence[int], shift: int) -> list[str] | None:
     return cells
 
 
-def _is_known(columns: dict[str, str], names: Collection[str], numbers: Collection[str]) -> bool:
+def _is_known(columns: dict[str, str], names: frozenset[str], numbers: frozenset[str]) -> bool:
     """Return whether all names are known, and have values of their kind."""
     for name, value in columns.items():
         is_number = _NUMBER.fullmatch(value) is not None

@@ -175,6 +175,22 @@ class OmniWithoutBannerTests(testcase.TestCase):
             self.assertIn("nor the direction", report.remarks["no_banner"].replace("neither", ""))
             self.assertNotIn("direction", report.workload)
 
+    def test_columns_that_are_no_figures_here(self):
+        """Round trips are the inverse of the rate; netperf prints -1 for a CPU that it did not measure."""
+        table = """\
+Round     Transaction Local  Local   Service  Protocol
+Trip      Rate        CPU    Service Demand
+Latency   Tran/s      Util   Demand  Units
+usec/tran             %
+
+47.062    21248.457   -1.00  -1.000  usec/Tran TCP
+"""
+        kind, report = read(table.replace("Service  Protocol", "Service   Protocol"))
+        self.assertEqual("netperf_rr", kind)
+        self.assertEqual({"transactions_per_second": 21248.457}, figures(report))
+        self.assertEqual("TCP", report.workload["protocol"])
+        self.assertIn("'round trip latency usec/tran'", report.left_out)
+
     def test_a_command_of_another_test_does_not_name_requests(self):
         _kind, report = read("$ netperf -H 192.0.2.1 -l 5\n" + RR_TABLE)
         self.assertEqual("OMNI_Send|Recv", report.workload["test"].replace(" ", "_"))
