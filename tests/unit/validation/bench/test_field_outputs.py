@@ -22,6 +22,7 @@ from tests.unit.validation.bench import (
     outputs9,
     outputs10,
     outputs11,
+    outputs12,
     outputs34,
 )
 
@@ -300,6 +301,7 @@ READ = {
     **outputs9.READ,
     **outputs10.READ,
     **outputs11.READ,
+    **outputs12.READ,
 }
 #: Figures of an answer that it lets be left out.
 LEFT_OUT = {
@@ -311,6 +313,7 @@ LEFT_OUT = {
     **outputs9.LEFT_OUT,
     **outputs10.LEFT_OUT,
     **outputs11.LEFT_OUT,
+    **outputs12.LEFT_OUT,
 }
 #: Case -> how far a figure may be away where the answer allows it (a bin of a histogram).
 TOLERANCE = {
@@ -334,6 +337,7 @@ SEVERAL = (
     | outputs9.SEVERAL
     | outputs10.SEVERAL
     | outputs11.SEVERAL
+    | outputs12.SEVERAL
 )
 #: Case -> code of what the answer wants to be said.
 REMARKS = {
@@ -354,6 +358,7 @@ REMARKS = {
     **outputs9.REMARKS,
     **outputs10.REMARKS,
     **outputs11.REMARKS,
+    **outputs12.REMARKS,
 }
 #: Case -> what the refusal says.
 REFUSED = {
@@ -371,6 +376,7 @@ REFUSED = {
     **outputs9.REFUSED,
     **outputs10.REFUSED,
     **outputs11.REFUSED,
+    **outputs12.REFUSED,
 }
 #: Case -> words of what is named as left out, facts of the workload, values that no figure may have.
 NAMED = {
@@ -383,6 +389,7 @@ NAMED = {
     **outputs9.NAMED,
     **outputs10.NAMED,
     **outputs11.NAMED,
+    **outputs12.NAMED,
 }
 WORKLOAD = {
     **outputs2.WORKLOAD,
@@ -394,6 +401,7 @@ WORKLOAD = {
     **outputs9.WORKLOAD,
     **outputs10.WORKLOAD,
     **outputs11.WORKLOAD,
+    **outputs12.WORKLOAD,
 }
 NEVER = {
     **outputs2.NEVER,
@@ -405,6 +413,7 @@ NEVER = {
     **outputs9.NEVER,
     **outputs10.NEVER,
     **outputs11.NEVER,
+    **outputs12.NEVER,
 }
 
 
@@ -452,12 +461,12 @@ class AnswersTest(testcase.TestCase):
     def test_every_case_is_held(self):
         """A case that is answered wrongly is not here: it is in the table of its batch."""
         cases = set()
-        for folder in (f"outputs{batch}" for batch in range(1, 12)):
+        for folder in (f"outputs{batch}" for batch in range(1, 13)):
             for path in (FIELD / folder).glob("*.answer.yaml"):
                 cases.add(f"{folder}/{path.name.partition('-')[0]}")
         situations = {f"outputs5/{number}" for number, *_rest in outputs5.SITUATIONS}
         held = {*READ, *REFUSED, *situations}
-        self.assertEqual(cases, held | outputs5.NOT_RIGHT | outputs5.ABSENT)
+        self.assertEqual(cases, held | outputs5.NOT_RIGHT | outputs12.NOT_RIGHT | outputs5.ABSENT)
 
     def test_what_must_be_said_beside_figures(self):
         for name, code in REMARKS.items():
@@ -511,7 +520,13 @@ class AnswersTest(testcase.TestCase):
             whole = {round(reading.value, 9) for reading in tool.report(text).readings}
             places = [source.randrange(len(text)) for _time in range(60)]
             for place in places:
-                endless = outputs34.NO_END | outputs9.NO_END | outputs10.NO_END | outputs11.NO_END
+                endless = (
+                    outputs34.NO_END
+                    | outputs9.NO_END
+                    | outputs10.NO_END
+                    | outputs11.NO_END
+                    | outputs12.NO_END
+                )
                 if name in endless and "\n" in text[place - 1 : place + 1]:
                     continue
                 try:
