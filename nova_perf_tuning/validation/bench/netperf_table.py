@@ -203,3 +203,12 @@ def _is_known(columns: dict[str, str], names: frozenset[str], numbers: frozenset
         if name not in names or is_number != (name in numbers):
             return False
     return True
+
+
+def unfit(tool: base.Benchmark, table: OmniTable) -> base.BenchmarkOutputError:
+    """Return the refusal of a table whose head does not fit its values."""
+    return tool.fault(
+        f"its columns are those of -O, and the head does not fit the {table.count} values"
+        " below it, or has names that are not known: blanks may be lost; give it -o or -k"
+        " with the names of figures"
+    )

@@ -221,7 +221,7 @@ def read(tool: base.Benchmark, text: str) -> list[Test]:
             )
         tables = netperf_table.find(lines, _KNOWN, netperf_omni.NUMBERS, ())
         if any(not table.columns for table in tables):
-            raise _unfit(tool, tables[0])
+            raise netperf_table.unfit(tool, tables[0])
         if tables:
             raise tool.fault(
                 "its columns are those of -O, and neither a banner ('… TEST from …') nor a command"
@@ -417,14 +417,6 @@ def _figures(
     )
 
 
-def _unfit(tool: base.Benchmark, table: netperf_table.OmniTable) -> base.BenchmarkOutputError:
-    return tool.fault(
-        f"its columns are those of -O, and the head does not fit the {table.count} values"
-        " below it, or has names that are not known: blanks may be lost; give it -o or -k"
-        " with the names of figures"
-    )
-
-
 def _columns_of(
     tool: base.Benchmark, lines: Sequence[str], table: netperf_table.OmniTable
 ) -> dict[str, str]:
@@ -440,7 +432,7 @@ def _columns_of(
         columns.update(more.columns)
         table = min(table, more, key=lambda each: len(each.columns))
     if not table.columns:
-        raise _unfit(tool, table)
+        raise netperf_table.unfit(tool, table)
     if netperf_table.is_row(next(filter(None, further), ""), table.count):
         raise tool.fault("the text has several rows of figures below one head; keep one")
     return columns
