@@ -205,7 +205,7 @@ class CommandsTest(directories.DirectoryCase):
         environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
         done = patience.run(["bash", "-e", "-c", lines], env=environment)
         self.assertEqual((0, ""), (done.returncode, done.stderr))
-        for unit in (TOP / "etc/systemd").glob("*.service"):
+        for unit in (TOP / "etc/systemd").glob("nova-perf-agent*.service"):
             starts = re.findall(r"^ExecStart=.*", unit.read_text(), re.MULTILINE)
             own = ["ExecStart=", starts[0].replace("/usr/bin/", "/opt/nova-perf/bin/")]
             with self.subTest(unit.name):
