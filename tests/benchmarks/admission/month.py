@@ -321,7 +321,7 @@ class Month:
         states = collections.Counter(record.state for record in self._store.records().values())
         figures.admitted = states["admitted"] + states["expired"]
         live = {record.token for record in self._store.records().values() if record.token}
-        figures.left = len([one for one in self.cloud.aggregates() if one.token not in live])
+        figures.left = len([trial for trial in self.cloud.aggregates() if trial.token not in live])
         self._store.close()
 
 

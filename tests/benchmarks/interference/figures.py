@@ -34,7 +34,7 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
     ordered = sorted(values)
     number = len(ordered)
     rank = 1
-    outside = 2 / 2**number  # that all values are on one side of the median
+    outside = 2 / 2**number  # that all values are on measured side of the median
     while True:
         more = outside + 2 * math.comb(number, rank) / 2**number
         if 1 - more < CONFIDENCE:
@@ -48,12 +48,12 @@ def table(rounds: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return a row for each channel and state, of the rounds that are not discarded."""
     idle: list[Mapping[str, Any]] = []
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for one in rounds:
-        if one["discarded"]:
+    for measured in rounds:
+        if measured["discarded"]:
             continue
-        groups.setdefault((one["channel"], one["state"]), []).append(one)
-        if one["channel"] == IDLE:
-            idle.append(one)
+        groups.setdefault((measured["channel"], measured["state"]), []).append(measured)
+        if measured["channel"] == IDLE:
+            idle.append(measured)
     rows = []
     for (channel, state), members in groups.items():
         row = _row(members, idle)
@@ -63,21 +63,21 @@ def table(rounds: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _compared(
-    one: Mapping[str, Any], idle: Sequence[Mapping[str, Any]]
+    measured: Mapping[str, Any], idle: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
     """Return the idle rounds that a round is compared with."""
     found = []
     for other in idle:
-        is_state = one["channel"] == IDLE or other["state"] == one["state"]
-        if other["block"] == one["block"] and is_state:
+        is_state = measured["channel"] == IDLE or other["state"] == measured["state"]
+        if other["block"] == measured["block"] and is_state:
             found.append(other)
     return found
 
 
-def _loss(one: Mapping[str, Any], idle: Sequence[Mapping[str, Any]], name: str) -> float:
+def _loss(measured: Mapping[str, Any], idle: Sequence[Mapping[str, Any]], name: str) -> float:
     """Return which share of the events of a kind is missing in a round, in percent."""
-    idle_rates = [other[name] for other in _compared(one, idle)]
-    return float(100 * (1 - one[name] / statistics.median(idle_rates)))
+    idle_rates = [other[name] for other in _compared(measured, idle)]
+    return float(100 * (1 - measured[name] / statistics.median(idle_rates)))
 
 
 def _in_percent(losses: Sequence[float], prefix: str) -> dict[str, float]:
@@ -93,17 +93,17 @@ def _in_percent(losses: Sequence[float], prefix: str) -> dict[str, float]:
 def ranking(rounds: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the states, that with the least of its worst loss first; both figures are over all loads of a block.
 
-    ``worst`` is the largest loss of a block, ``median`` the middle one; a block in which a load has no round that
+    ``worst`` is the largest loss of a block, ``median`` the middle measured; a block in which a load has no round that
     counts is left out. ``loads`` says how often each load was the worst.
     """
-    kept = [one for one in rounds if not one["discarded"]]
-    idle = [one for one in kept if one["channel"] == IDLE]
-    loads = {one["channel"] for one in rounds} - {IDLE}
+    kept = [measured for measured in rounds if not measured["discarded"]]
+    idle = [measured for measured in kept if measured["channel"] == IDLE]
+    loads = {measured["channel"] for measured in rounds} - {IDLE}
     blocks: dict[tuple[str, int], dict[str, float]] = {}
-    for one in kept:
-        if one["channel"] in loads and _compared(one, idle):
-            losses = blocks.setdefault((one["state"], one["block"]), {})
-            losses[one["channel"]] = _loss(one, idle, "events_per_s")
+    for measured in kept:
+        if measured["channel"] in loads and _compared(measured, idle):
+            losses = blocks.setdefault((measured["state"], measured["block"]), {})
+            losses[measured["channel"]] = _loss(measured, idle, "events_per_s")
     states: dict[str, list[dict[str, float]]] = {}
     for (state, _block), losses in blocks.items():
         if losses.keys() == loads:
@@ -123,7 +123,7 @@ def _row(
     members: Sequence[Mapping[str, Any]], idle: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Return the figures of one channel in one state; empty: there is nothing to compare with."""
-    kept = [one for one in members if _compared(one, idle)]
+    kept = [measured for measured in members if _compared(measured, idle)]
     if not kept:
         return {}
     row: dict[str, Any] = {"rounds": len(kept)}
@@ -131,16 +131,16 @@ def _row(
         name = f"{prefix}events_per_s"
         if name not in kept[0]:  # the first runs had no events of memory
             continue
-        losses = [_loss(one, idle, name) for one in kept]
+        losses = [_loss(measured, idle, name) for measured in kept]
         row |= _in_percent(losses, prefix)
         row["confidence"] = round(interval(losses)[2], 3)
     for name in MEDIANS:
         if name in kept[0]:
-            row[name] = round(statistics.median([one[name] for one in kept]), 4)
-    row["longest_ms"] = max(one["longest_ms"] for one in kept)
+            row[name] = round(statistics.median([measured[name] for measured in kept]), 4)
+    row["longest_ms"] = max(measured["longest_ms"] for measured in kept)
     done: dict[str, float] = {}
     for name in kept[0].get("done_each_per_s", ()):
-        done[name] = statistics.median([one["done_each_per_s"][name] for one in kept])
+        done[name] = statistics.median([measured["done_each_per_s"][name] for measured in kept])
     if done:
         row["done_each_per_s"] = done
     return row
