@@ -572,6 +572,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     """Routes /SERVICE/… to the method of that name."""
 
     protocol_version = "HTTP/1.1"
+    wbufsize = (
+        -1
+    )  # head and body in one segment: a second one waits 40 ms for the first one's delayed ACK
 
     def log_message(self, *_args):
         pass

@@ -240,9 +240,9 @@ class HostsTest(testcase.TestCase):
             prefix="nova-perf-undo-", dir=sysroots.workplace()
         ) as top:
             for number in range(HOSTS):
-                nodes = dice.choice((1, 2, 4))
+                nodes = dice.choice((1, 1, 2, 4))
                 size = (
-                    nodes * dice.choice((4, 8)),
+                    nodes * dice.choice((2, 2, 4, 8)),
                     nodes,
                     1,
                     dice.randint(1, 2),
