@@ -76,15 +76,21 @@ def start(words: list[str]) -> subprocess.Popen[bytes]:
 
 
 def moved(process: subprocess.Popen[bytes]) -> frozenset[int]:
-    """Return the interrupts that irqbalance says it places; none while it does not answer."""
+    """Return the interrupts that irqbalance says it places; none while nobody listens.
+
+    :raises AssertionError: it has ended.
+    """
     return asked(process, "stats")
 
 
 def asked(process: subprocess.Popen[bytes], question: str) -> frozenset[int]:
+    if process.poll() is not None:
+        raise AssertionError(f"irqbalance has ended with {process.returncode}")
     parts = []
     try:
         with socket.socket(socket.AF_UNIX) as sock:
-            sock.settimeout(20.0)
+            # It asks the script of 2,048 interrupts before it answers, and SIGPIPE ends it where nobody waits for that.
+            sock.settimeout(patience.LIMIT_S)
             sock.connect(f"/run/irqbalance/irqbalance{process.pid}.sock")
             sock.sendall(question.encode())
             while data := sock.recv(65536):
