@@ -80,12 +80,18 @@ class BenchmarkReport:
     :ivar workload: what was measured: name -> text.
     :ivar remarks: what to know of the figures: code -> text for a person.
     :ivar left_out: what the output has, or a reader expects of it, and is no figure.
+    :ivar implied: what an output says of the work by not naming it, since its form repeats all
+        that was chosen: name -> default of the program.
+    :ivar parts: reports of the runs that this one is made of; their workloads are in ``workload``
+        as one text each.
     """
 
     readings: list[Reading] = dataclasses.field(default_factory=list)
     workload: dict[str, str] = dataclasses.field(default_factory=dict)
     remarks: dict[str, str] = dataclasses.field(default_factory=dict)
     left_out: list[str] = dataclasses.field(default_factory=list)
+    implied: dict[str, str] = dataclasses.field(default_factory=dict)
+    parts: Mapping[str, "BenchmarkReport"] = dataclasses.field(default_factory=dict)
 
 
 def several(parts: Mapping[str, BenchmarkReport]) -> BenchmarkReport:
@@ -93,7 +99,7 @@ def several(parts: Mapping[str, BenchmarkReport]) -> BenchmarkReport:
 
     :param parts: name of a run -> its report; the name comes before all that is not of all runs.
     """
-    shown = BenchmarkReport()
+    shown = BenchmarkReport(parts=parts)
     codes: dict[str, dict[str, str]] = {}
     for name, part in parts.items():
         for reading in part.readings:

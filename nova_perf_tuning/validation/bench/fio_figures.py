@@ -98,6 +98,7 @@ class JobGroup:
     :ivar missing: what the output does not say of the workload, as lines for a person.
     :ivar syncs: how many syncs there were; None: the report does not count them.
     :ivar cached: its options, which are known, let it read and write the page cache.
+    :ivar implied: as in :class:`.BenchmarkReport`.
     """
 
     name: str
@@ -111,6 +112,7 @@ class JobGroup:
     missing: list[str] = dataclasses.field(default_factory=list)
     syncs: float | None = None
     cached: bool = False
+    implied: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def verified(self) -> list[Way]:
@@ -170,8 +172,12 @@ def _of_group(tool: base.Benchmark, group: JobGroup) -> base.BenchmarkReport:
     ways = [way for way in group.ways if way not in verified]
     if sum(way.iops for way in group.ways) == 0 and not any(way.requests for way in ways):
         raise tool.fault(f"the job '{pasted.metric(group.name)}' did no I/O (0 IOPS)")
-    found = base.BenchmarkReport(workload=dict(group.workload))
+    found = base.BenchmarkReport(workload=dict(group.workload), implied=dict(group.implied))
     _add_engine(found)
+    if group.sync is not None:
+        found.implied["syncs"] = "yes"
+    elif group.syncs is not None:
+        found.implied["syncs"] = "no"
     at_once = _ran_at_once(ways)
     if at_once:
         found.readings += _sums(tool, ways)

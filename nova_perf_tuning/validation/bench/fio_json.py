@@ -44,6 +44,20 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "rate_iops": "rate in IOPS",
     "size": "size",
 }
+#: What an option that is not repeated was, since fio repeats all that were given.
+_DEFAULTS: Final[Mapping[str, str]] = {
+    "depth": "1",
+    "jobs": "1",
+    "direct": "0",
+    "fsync after": "0",
+    "fdatasync after": "0",
+    "sync": "0",
+    "rate": "0",
+    "rate in IOPS": "0",
+    "size": "none",
+}
+#: Of fio 3 on all systems but Windows.
+_DEFAULT_ENGINE: Final = "psync"
 
 
 def read(tool: base.Benchmark, text: str) -> list[JobGroup]:
@@ -72,6 +86,10 @@ def read(tool: base.Benchmark, text: str) -> list[JobGroup]:
             group.jobs = pasted.whole_number(group.workload.get("jobs")) or 1
         if not set(options) & _LONGER:
             _check_jobs(tool, job, group)
+        if "pattern" in group.workload:  # the options are repeated, and those of all its jobs
+            group.implied = dict(_DEFAULTS)
+            if not group.old_units:
+                group.implied["engine"] = _DEFAULT_ENGINE
         _add_missing(group, len(jobs))
         groups.append(group)
     return groups
@@ -156,7 +174,7 @@ def _group(tool: base.Benchmark, job: dict[str, Any], version: object) -> JobGro
     if "sync" in job:
         syncs = tool.mapping(job, "sync")
         group.sync = _times(tool, syncs, "lat_ns")
-        if group.sync is not None and "N" in tool.mapping(syncs, "lat_ns"):
+        if "lat_ns" in syncs and "N" in tool.mapping(syncs, "lat_ns"):
             group.syncs = tool.number(syncs, "lat_ns", "N")
     return group
 

@@ -96,13 +96,14 @@ _DEPTH: Final = re.compile(r"^latency[ ]*: target=0,.{1,60}, depth=([0-9]{1,9})$
 #: Options of the command line -> their names in the workload.
 _CHOSEN: Final[Mapping[str, str]] = {
     "direct": "direct",
-    "rwmixread": "rwmixread",
-    "rwmixwrite": "rwmixwrite",
-    "fsync": "fsync",
-    "fdatasync": "fdatasync",
+    "rwmixread": "reads in per cent",
+    "rwmixwrite": "writes in per cent",
+    "fsync": "fsync after",
+    "fdatasync": "fdatasync after",
     "sync": "sync",
     "rate_iops": "rate in IOPS",
     "rate": "rate",
+    "size": "size",
 }
 #: How far a bandwidth without a unit may be from the bytes by the time.
 _AGREES: Final = 0.05
@@ -366,7 +367,7 @@ def _add_direct(group: JobGroup, words: Sequence[str], before: Sequence[str]) ->
             group.missing.append(DIRECT_UNKNOWN)
         return
     workload["direct"] = value
-    safe = {"fsync", "fdatasync", "sync"} & set(workload)
+    safe = {"fsync after", "fdatasync after", "sync"} & set(workload)
     group.cached = value == "0" and engine in CACHED_ENGINES and not safe
 
 

@@ -110,7 +110,7 @@ def read(kind: str, arms: Sequence[ArmFiles]) -> Outputs:
     outputs = Outputs(_results(benchmark, arms, runs))
     outputs.mixed = _mixed(good)
     if good:
-        outputs.workload = _common([run.report.workload for run in good])
+        outputs.workload = _common(good)
     summary = getattr(benchmark, "summary", "")
     recorded = RecordedBenchmark(benchmark.kind, summary, parameters=outputs.workload)
     outputs.results.environment.benchmarks = {benchmark.kind: recorded}
@@ -119,6 +119,7 @@ def read(kind: str, arms: Sequence[ArmFiles]) -> Outputs:
     taken = [arm.name for arm in arms if arm.files_are_boots and len(arm.boots) > 1]
     if taken:
         outputs.notes.append(reason(_C.FILES_AS_BOOTS, arms=taken))
+    outputs.notes += _unsaid(good)
     for run in runs.values():
         if run.error is not None:
             outputs.notes.append(reason(_C.UNREAD_FILE, file=run.file, error=run.error))
@@ -227,37 +228,106 @@ def _trial(benchmark: base.Benchmark, run: _Run, arm: str, order: int) -> model.
     )
 
 
-def _mixed(runs: Sequence[_Run]) -> Reason | None:
-    """Return in what the workloads of runs differ; None: in nothing that is known."""
-    works = [_compared(run.report) for run in runs]
-    names: dict[str, None] = {}
-    for work in works:
-        names.update(dict.fromkeys(work))
-    differing: dict[str, dict[str, str]] = {}
-    for name in names:
-        values: dict[str, str] = {}
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Work:
+    """What the outputs of several runs say of their work, side by side.
+
+    :ivar named: name -> file -> value, of those that name it; :ivar implied: the same of what they
+        say by not naming it.
+    :ivar options: of the commands that some have: option -> file -> value, empty where it is not given.
+    """
+
+    files: Sequence[str]
+    named: Mapping[str, Mapping[str, str]]
+    implied: Mapping[str, Mapping[str, str]]
+    options: Mapping[str, Mapping[str, str]]
+
+    @classmethod
+    def of(cls, runs: Sequence[_Run]) -> "_Work":
+        named: dict[str, dict[str, str]] = {}
+        implied: dict[str, dict[str, str]] = {}
+        options: dict[str, dict[str, str]] = {}
+        for run in runs:
+            own = _named(run.report)
+            for name, value in own.items():
+                named.setdefault(name, {})[run.file] = value
+            for name, value in _implied(run.report).items():
+                if name not in own:
+                    implied.setdefault(name, {})[run.file] = value
+            command = _command(run.report)
+            if command:
+                for name, value in _of_command(command).items():
+                    options.setdefault(name, {})[run.file] = value
+        return cls([run.file for run in runs], named, implied, options)
+
+    def differing(self) -> dict[str, dict[str, str]]:
+        """Return what differs between files that say it: name -> value -> first file."""
+        found: dict[str, dict[str, str]] = {}
+        for name in (*self.named, *(name for name in self.implied if name not in self.named)):
+            said = {**self.named.get(name, {}), **self.implied.get(name, {})}
+            found[name] = self._distinct(name, said)
+        for name, values in self.options.items():
+            found.setdefault(name, self._distinct(name, values))
+        return {name: values for name, values in found.items() if len(values) > 1}
+
+    def unsaid(self) -> dict[tuple[str, ...], list[str]]:
+        """Return what some files say and others do not: the others -> names."""
+        found: dict[tuple[str, ...], list[str]] = {}
+        for name, values in self.named.items():
+            known = values.keys() | self.implied.get(name, {}).keys()
+            silent = tuple(file for file in self.files if file not in known)
+            if silent:
+                found.setdefault(silent, []).append(name)
+        return found
+
+    def _distinct(self, name: str, values: Mapping[str, str]) -> dict[str, str]:
         seen: set[str] = set()
-        for run, work in zip(runs, works, strict=True):
-            value = work.get(name, "")
-            compared = workloads.compared(name, value)
+        first: dict[str, str] = {}
+        for file in self.files:
+            if file not in values:
+                continue
+            compared = workloads.compared(name.rpartition(": ")[2], values[file])
             if compared not in seen:
                 seen.add(compared)
-                values[value] = os.path.basename(run.file)
-        if len(values) > 1:
-            differing[name] = values
-    differing |= _other_units(runs)
+                first[values[file]] = os.path.basename(file)
+        return first
+
+
+def _mixed(runs: Sequence[_Run]) -> Reason | None:
+    """Return in what the workloads of runs differ; None: in nothing that they say."""
+    differing = _Work.of(runs).differing() | _other_units(runs)
     if not differing:
         return None
     first, *others = differing
     return reason(_C.MIXED_WORKLOADS, name=first, by_file=differing[first], others=others)
 
 
-def _common(works: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return what is the same in all works."""
+def _unsaid(runs: Sequence[_Run]) -> list[Reason]:
+    """Return which files do not say what others say of the work."""
+    notes: list[Reason] = []
+    for files, names in _Work.of(runs).unsaid().items():
+        shown = [os.path.basename(file) for file in files]
+        notes.append(reason(_C.NOT_SAID, names=names, files=shown))
+    return notes
+
+
+def _common(runs: Sequence[_Run]) -> dict[str, str]:
+    """Return what is the same in all runs that say it; lengths only where all say the same."""
     common: dict[str, str] = {}
-    for name, value in works[0].items():
-        if all(workload.get(name) == value for workload in works):
-            common[name] = value
+    works = [run.report.workload for run in runs]
+    differing = _Work.of(runs).differing()
+    names: dict[str, None] = {}
+    for work in works:
+        names.update(dict.fromkeys(work))
+    for name in names:
+        said = [work[name] for work in works if name in work]
+        if name in differing:
+            continue
+        compared = {workloads.compared(name, value) for value in said}
+        if name in workloads.NOT_COMPARED and (len(said) < len(works) or len(set(said)) > 1):
+            continue
+        if len(compared) == 1:
+            common[name] = said[0]
     return common
 
 
@@ -271,26 +341,45 @@ def _other_units(runs: Sequence[_Run]) -> dict[str, dict[str, str]]:
     return {name: files for name, files in units.items() if len(files) > 1}
 
 
-def _compared(report: base.BenchmarkReport) -> dict[str, str]:
-    """Return what has to be the same in all runs of a workload: name -> value."""
+def _named(report: base.BenchmarkReport, prefix: str = "") -> dict[str, str]:
+    """Return what an output names of its work and has to be the same in all runs: name -> value."""
     workload: dict[str, str] = {}
     for name, value in report.workload.items():
         bare = _NUMBERED.sub("", name)
-        if bare == "command":
-            for option, given in _of_command(value).items():
-                workload.setdefault(option, given)
-        elif bare not in workloads.NOT_COMPARED:
-            workload[name] = value
+        if name not in report.parts and bare not in workloads.NOT_COMPARED:
+            workload[f"{prefix}{name}"] = value
+    for name, part in report.parts.items():
+        workload |= _named(part, f"{name}: ")
     return workload
 
 
+def _implied(report: base.BenchmarkReport) -> dict[str, str]:
+    """Return what an output says of its work by not naming it."""
+    implied = dict(report.implied)
+    for prefix, part in report.parts.items():
+        for name, value in part.implied.items():
+            implied[f"{prefix}: {name}"] = value
+    return implied
+
+
+def _command(report: base.BenchmarkReport) -> str:
+    """Return the commands of a run; empty: the output has none."""
+    commands: list[str] = []
+    for name, value in report.workload.items():
+        if _NUMBERED.sub("", name) == "command":
+            commands.append(value)
+    for part in report.parts.values():
+        commands.append(_command(part))
+    return " ".join(filter(None, commands))
+
+
 def _of_command(command: str) -> dict[str, str]:
+    """Return the options of a command that make the work; empty: it does not have that one."""
     words = command.split()
     found: dict[str, str] = {}
     for name, spellings in _OPTIONS.items():
-        value = pasted.option(words, *spellings)
-        if value is not None:
-            found[name] = value
+        found[name] = pasted.option(words, *spellings) or ""
+    found.update(dict.fromkeys(_OPERANDS, ""))
     for word in words:
         key, equals, value = word.partition("=")
         if equals and key in _OPERANDS:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from nova_perf_tuning.validation.bench import pasted
 from nova_perf_tuning.validation.results.environment import MEASURED, RecordedBenchmark
 from nova_perf_tuning.validation.results.reasons import Reason, reason
 from nova_perf_tuning.validation.results.reasons import ReasonCode as _C
@@ -50,6 +51,8 @@ _FACTORS: Final[Mapping[str, int]] = {
     "g": 1 << 30,
     "t": 1 << 40,
 }
+#: Lengths are written as 60, 1m or 60 seconds.
+_LENGTHS: Final = frozenset(("duration", "seconds asked for"))
 #: Rates are written as 100M, 100 Mbit/s or 0 for none.
 _RATE: Final = re.compile(
     r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([kmg]?)(?:bit/s)?(?: a stream)?", re.IGNORECASE
@@ -98,9 +101,13 @@ def _other(arm: str, workload: Mapping[str, str], asked: Mapping[str, str]) -> R
 
 
 def compared(name: str, value: str) -> str:
-    """Return a value in the form in which it is compared: bytes, bit/s, the number of a version."""
+    """Return a value in the form in which it is compared: bytes, bit/s, seconds, the number of a version."""
     if name == "version":
         return version(value)
+    if name in _LENGTHS:
+        seconds = pasted.seconds(value)
+        if seconds is not None:
+            return f"{seconds:g}"
     if "size" in name or name in _BLOCK_SIZES:
         size = _SIZE.fullmatch(value)
         if size is not None:

@@ -120,6 +120,12 @@ def _mixed(params: _Params) -> str:
     return f"{line}; judge files of one workload"
 
 
+def _not_said(params: _Params) -> str:
+    names = ", ".join(params["names"])
+    files = rules.named(params["files"])
+    return f"{names}: not said by {files}, so not compared there; make sure that it was the same."
+
+
 def _no_pairs(params: _Params) -> str:
     if params["figure"] == "value":
         return "no trial with a figure"
@@ -422,6 +428,7 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
         "Output files do not say what the host did meanwhile (steal, throttling, other work), so"
         " no run was excluded for it."
     ),
+    _C.NOT_SAID: _not_said,
     _C.UNREAD_FILE: "{file} is a run without a figure: {error}",
     _C.VCPUS_WAITED: "vCPUs waited {share:.0%} of the time they wanted to run (limit {limit:.0%})",
     _C.STEAL: "the host's CPUs were taken away {share:.2%} of the time they were wanted (limit {limit:.2%})",

@@ -92,6 +92,7 @@ class ReasonCode(enum.StrEnum):
     UNPAIRED = "unpaired"
     FILES_AS_BOOTS = "files_as_boots"  # arms
     NO_CONDITIONS = "no_conditions"
+    NOT_SAID = "not_said"  # names, files: what other files say of the work
     UNREAD_FILE = "unread_file"  # file, error: the output of a run that failed
 
     # -- guards: why a trial does not count

@@ -212,18 +212,76 @@ class FilesTest(directories.DirectoryCase):
             {"4k": "4k", "8k": "8k"},
             outputs._mixed([runs[0], outputs._Run("8k", "", report)]).params["by_file"],
         )
-        report = outputs.base.BenchmarkReport()
-        self.assertEqual(
-            {"4k": "4k", "": "x"},
-            outputs._mixed([runs[0], outputs._Run("x", "", report)]).params["by_file"],
+
+    def test_another_form_of_the_same_job_is_the_same_workload(self):
+        """fio's normal output repeats neither size nor fdatasync nor direct, its JSON no defaults."""
+        for kind, name, silent in (
+            ("fio", "fio-fdatasync", {"txt": ["fdatasync after", "size"]}),
+            (
+                "oslat",
+                "oslat-one",
+                {
+                    "txt": ["threads"],
+                    "json": ["priority", "workload", "memory of the workload"],
+                },
+            ),
+        ):
+            with self.subTest(kind):
+                files = [str(DATA / f"{name}.{form}") for form in ("json", "txt")]
+                found = outputs.read(kind, [self.arm("a", files[:1]), self.arm("b", files[1:])])
+                self.assertIsNone(found.mixed)
+                unsaid = {}
+                for note in found.notes:
+                    self.assertEqual(C.NOT_SAID, note.code)
+                    [file] = note.params["files"]
+                    unsaid[file.partition(".")[2]] = note.params["names"]
+                self.assertEqual(silent, unsaid)
+
+    def test_what_an_output_says_by_silence_is_compared(self):
+        """fio's JSON repeats all options that were given, and either form shows whether it synced."""
+        plain, normal = (str(DATA / f"fio-fdatasync.{form}") for form in ("json", "txt"))
+        text = pathlib.Path(plain).read_text()
+        text = text.replace('"size" :', '"iodepth" : "8", "size" :').replace(
+            '"sync",', '"libaio",'
         )
+        deep = self.write_file("deep", text)
+        text = pathlib.Path(normal).read_text()
+        begin, end = text.index("  fsync/fdatasync"), text.index("  cpu ")
+        unsynced = self.write_file("unsynced", text[:begin] + text[end:])
+        for name, first, second in (
+            ("engine", plain, deep),
+            ("depth", plain, deep),
+            ("depth", normal, deep),
+            ("syncs", normal, unsynced),
+            ("syncs", plain, unsynced),
+        ):
+            with self.subTest(name, first=first):
+                found = outputs.read("fio", [self.arm("a", [first]), self.arm("b", [second])])
+                params = found.mixed.params
+                self.assertIn(name, (params["name"], *params["others"]))
+
+    def test_jobs_of_one_output_are_compared_one_by_one(self):
+        def runs(*sizes):
+            found = []
+            for number, size in enumerate(sizes):
+                parts = {}
+                for job in ("one", "two"):
+                    work = {"pattern": "read", "block size": size, "seconds": str(number)}
+                    parts[job] = outputs.base.BenchmarkReport(workload=work)
+                found.append(outputs._Run(f"f{number}", "", outputs.base.several(parts)))
+            return found
+
+        self.assertIsNone(outputs._mixed(runs("4k", "4096B")))
+        found = outputs._mixed(runs("4k", "8k"))
+        self.assertEqual("one: block size", found.params["name"])
+        self.assertEqual({"4k": "f0", "8k": "f1"}, found.params["by_file"])
 
     def test_the_command_of_a_run_is_compared_where_the_report_does_not_repeat_it(self):
         def mixed(*commands):
             runs = []
             for command in commands:
                 report = outputs.base.BenchmarkReport(workload={"command": command})
-                runs.append(outputs._Run(command[-1:], command, report))
+                runs.append(outputs._Run(command, command, report))
             return outputs._mixed(runs)
 
         self.assertIsNone(
