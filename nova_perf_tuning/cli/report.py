@@ -23,7 +23,6 @@ from nova_perf_tuning.validation.judge import (
 from nova_perf_tuning.validation.measure import results_file
 from nova_perf_tuning.validation.report import ndjson, report, summary
 from nova_perf_tuning.validation.results import messages, model, schema
-from nova_perf_tuning.validation.results.environment import Environment
 from nova_perf_tuning.validation.results.reasons import Reason
 
 #: A document of 1,000 hosts with many guests has 100 MB.
@@ -115,7 +114,7 @@ class _Judged:
 
     :ivar hosts: of a run over many hosts that was judged again.
     :ivar recorded: the verdicts on hosts are those in the file.
-    :ivar notes: what is to be known besides.
+    :ivar files: what the files of arms say, if the results were made of them.
     """
 
     results: model.Results
@@ -124,7 +123,14 @@ class _Judged:
     knobs: Sequence[ablation.Knob] = ()
     hosts: fleet.FleetVerdict | None = None
     recorded: bool = False
-    notes: Sequence[Reason] = ()
+    files: outputs.Outputs | None = None
+
+    @property
+    def notes(self) -> Sequence[Reason]:
+        """Return what is to be known besides what results say."""
+        if self.files is None:
+            return ()
+        return self.files.notes
 
     def as_json(self) -> dict[str, object]:
         document = report.as_json(
@@ -135,9 +141,15 @@ class _Judged:
             if self.hosts.whole is not None:
                 document["verdict"] = self.hosts.whole.value
             document["hosts"] = [dataclasses.asdict(host) for host in self.hosts.hosts]
+        if self.files is not None:
+            document["workload"] = self.files.workload
+            document["remarks"] = list(self.files.remarks)
         return document
 
     def html(self) -> str:
+        remarks: Sequence[str] = ()
+        if self.files is not None:
+            remarks = list(self.files.remarks)
         return report.render(
             self.results,
             self.summaries,
@@ -145,6 +157,7 @@ class _Judged:
             self.knobs,
             recorded=self.recorded,
             more_notes=self.notes,
+            remarks=remarks,
         )
 
     def ndjson(self) -> str:
@@ -168,7 +181,7 @@ def _judged(args: argparse.Namespace, arms: Sequence[outputs.ArmFiles]) -> _Judg
     if args.budget:
         budgets = budget_file.load(args.budget)
     limits = budget_file.limits(budgets)
-    files = outputs.Outputs(model.Results(Environment(), []))
+    files: outputs.Outputs | None = None
     if arms:
         files = outputs.read(args.benchmark, arms)
         if files.mixed is not None:
@@ -182,7 +195,7 @@ def _judged(args: argparse.Namespace, arms: Sequence[outputs.ArmFiles]) -> _Judg
             summary.summarise(results, limits=limits),
             judgements=verdict.judge_all(results, budgets),
             knobs=ablation.judge(results, budgets),
-            notes=files.notes,
+            files=files,
         )
     if args.budget:  # judged again, host by host
         results, hosts = fleet.judge(results, budgets)

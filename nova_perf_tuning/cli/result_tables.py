@@ -9,10 +9,6 @@ from nova_perf_tuning.validation.report import diagnosis, overview, summary, tex
 from nova_perf_tuning.validation.results import messages, model
 from nova_perf_tuning.validation.results.environment import FleetHost
 
-_RATIO = (
-    "ratio: median of the ratios within each block, where a drift of the host cancels out, and turned so that more"
-    " than 1 is better; it is not the ratio of the medians next to it and may even point the other way"
-)
 #: Figures of hosts, and hosts, that the tables of a fleet show.
 _FIGURES, _HOSTS = 40, 100
 _WORST_FIRST = ("FAIL", "INVALID", "INCONCLUSIVE", "PASS")
@@ -26,11 +22,11 @@ def print_summary(results: model.Results, summaries: Sequence[summary.BenchmarkS
         for arm in benchmark.arms:
             rows.append(_summary_row(benchmark, arm))
         compared = compared or any(pair.ratio is not None for pair in benchmark.comparisons)
-    head = ("benchmark", "arm", "median", "trials", "ratio to", "ratio to host", "service CPU")
+    head = ("benchmark", "arm", "figure", "trials", "ratio to", "ratio to host", "service CPU")
     print()
     command.print_known(head, rows)
     if compared:
-        command.say(_RATIO)
+        command.say(*text.meaning(unpaired=bool(results.environment.unpaired)))
     for label, recorded in results.environment.benchmarks.items():
         command.say(*text.workloads(recorded), prefix=f"work of {label} on ")
     command.say("", messages.of(summary.headline(summaries)))

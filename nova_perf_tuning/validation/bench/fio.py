@@ -48,7 +48,7 @@ class Fio(base.ReportBenchmark):
     """
 
     kind = "fio"
-    summary = "disk I/O per second: random writes of 16 KiB, direct, one at a time"
+    summary = "disk I/O per second, by default of random writes of 16 KiB, direct, one at a time"
     packages = ("fio",)
     programs = ("fio",)
     primary = ("iops", "IO/s", "higher")

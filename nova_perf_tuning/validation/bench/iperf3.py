@@ -388,7 +388,7 @@ class Packets(_Iperf):
 
     kind = "packets"
     protocol = "UDP"
-    summary = "small UDP packets per second that arrive (iperf3)"
+    summary = "UDP packets per second that arrive, small ones by default (iperf3)"
     primary = ("packets_per_second", "1/s", "higher")
     parameters = (
         base.SECONDS,

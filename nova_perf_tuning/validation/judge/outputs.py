@@ -111,8 +111,8 @@ def read(kind: str, arms: Sequence[ArmFiles]) -> Outputs:
     outputs.mixed = _mixed(good)
     if good:
         outputs.workload = _common(good)
-    summary = getattr(benchmark, "summary", "")
-    recorded = RecordedBenchmark(benchmark.kind, summary, parameters=outputs.workload)
+    # The benchmark's own summary is of the work that it does by default.
+    recorded = RecordedBenchmark(benchmark.kind, parameters=outputs.workload)
     outputs.results.environment.benchmarks = {benchmark.kind: recorded}
     for run in good:
         outputs.remarks.update(dict.fromkeys(run.report.remarks.values()))

@@ -3,11 +3,11 @@
 
 import functools
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nova_perf_tuning import printing, rules
-from nova_perf_tuning.validation.judge import ablation, statistics, verdict
+from nova_perf_tuning.validation.judge import ablation, limits, statistics, verdict
 from nova_perf_tuning.validation.measure import overhead
 from nova_perf_tuning.validation.report import (
     charts,
@@ -70,13 +70,15 @@ def render(
     *,
     recorded: bool = False,
     more_notes: Sequence[Reason] = (),
+    remarks: Iterable[str] = (),
 ) -> str:
     """Return the HTML report, which has no script and loads nothing.
 
     All text from results is escaped.
 
     :param recorded: verdicts on hosts of a fleet are those of the file.
-    :param more_notes: what is to be known besides what results say.
+    :param more_notes: what is to be known besides what results say; :param remarks: the same of
+        figures, as their readers say it.
     """
     notes = [*summary.notes(results, summaries), *more_notes]
     environment = results.environment
@@ -114,8 +116,17 @@ def render(
         if trial.primary:
             primary.append(trial)
     primary.sort(key=lambda trial: trial.order)
+    files: dict[int, str] = {}
+    if environment.unpaired:
+        files = {trial.order: limits.file_of(trial, environment) for trial in results.trials}
     return _template("report.html.j2").render(
         environment=environment,
+        files=files,
+        boots_of_arms=_boots_of_arms(primary),
+        names=list(environment.benchmarks),
+        arm_names=summary.arm_order(results),
+        alone=environment.launcher == "host",
+        meaning=text.meaning(unpaired=bool(environment.unpaired)),
         recorded=recorded,
         overview=fleet_overview,
         host_figures=host_figures,
@@ -129,6 +140,7 @@ def render(
         knob_summary=text.knob_summary(knobs),
         aa=model.is_aa(environment),
         notes=list(map(messages.of, notes)),
+        remarks=list(remarks),
         warnings=[messages.of(warning) for warning in summary.warnings(environment)],
         verdict=whole,
         judged=judged,
@@ -308,6 +320,14 @@ def _stacked(arm: summary.ArmSummary) -> list[tuple[str, float]]:
         if name in arm.cpus:
             stacked.append((name, arm.cpus[name]))
     return stacked
+
+
+def _boots_of_arms(trials: Sequence[model.Trial]) -> list[tuple[str, int, int]]:
+    """Return each arm with the number of its boots and of its runs."""
+    boots: dict[str, list[int]] = {}
+    for trial in trials:
+        boots.setdefault(trial.arm, []).append(trial.boot)
+    return [(arm, len(set(of_arm)), len(of_arm)) for arm, of_arm in boots.items()]
 
 
 def _full(measured: summary.BenchmarkSummary) -> float:

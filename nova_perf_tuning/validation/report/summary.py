@@ -26,7 +26,8 @@ class ArmSummary:
 
     :ivar n: trials that count; :ivar failed: those without a figure, or with 0, which has no
         ratio.
-    :ivar values: boot, block and primary figure of each; :ivar median: of these.
+    :ivar values: boot, block and primary figure of each; :ivar median: the median of each boot,
+        then the geometric mean of the boots.
     :ivar total_per_unit, service_per_unit, full_per_unit: CPU seconds per unit of work.
     :ivar cpus: class -> CPU seconds per second, medians over trials (no ``total``); for the host's
         own arm ``total`` and ``softirq``. :ivar guest_busy: the same of what the guest says
@@ -79,7 +80,10 @@ class Comparison:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Secondary:
-    """A figure that is shown, not judged; its ratios are made as those of the judged one."""
+    """A figure that is shown, not judged; its ratios are made as those of the judged one.
+
+    :ivar medians: arm -> its figure, made as :attr:`ArmSummary.median`.
+    """
 
     metric: str
     unit: str
@@ -390,21 +394,22 @@ def _secondary(
     # A run that failed is one trial without a value, whatever metric it names.
     failed: list[model.Trial] = []
     of_metric: dict[str, list[model.Trial]] = {}
-    values: dict[tuple[str, str], list[float]] = {}
+    values: dict[tuple[str, str], dict[int, list[float]]] = {}
     for trial in trials:
         if trial.value is None:
             failed.append(trial)
         elif not trial.primary:
             of_metric.setdefault(trial.metric, []).append(trial)
             if trial_filter.run(trial) not in by.excluded:
-                values.setdefault((trial.metric, trial.arm), []).append(trial.value)
+                boots = values.setdefault((trial.metric, trial.arm), {})
+                boots.setdefault(trial.boot, []).append(trial.value)
     figures = []
     for metric, mine in of_metric.items():
         medians: dict[str, float] = {}
         for arm in arms:
-            middle = statistics.median(values.get((metric, arm), ()))
+            middle = statistics.estimate(values.get((metric, arm), {}), positive=True)
             if middle is not None:
-                medians[arm] = middle
+                medians[arm] = middle.value
         compared = _comparisons(mine + failed, arms, by)
         figures.append(Secondary(metric, mine[0].unit, mine[0].better, medians, compared))
     return tuple(figures)

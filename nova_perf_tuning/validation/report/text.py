@@ -2,7 +2,7 @@
 """Figures of results as people read them, and what must be read with them."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from nova_perf_tuning.validation.judge import ablation, statistics
 from nova_perf_tuning.validation.report import summary
@@ -17,6 +17,32 @@ _C = reasons.ReasonCode
 
 
 # -- figures of all arms
+
+
+class Meaning(NamedTuple):
+    """What a figure and a ratio of the tables are, in a sentence each."""
+
+    figure: str
+    ratio: str
+
+
+def meaning(*, unpaired: bool) -> Meaning:
+    """Return what the tables show; :param unpaired: nothing pairs the trials of arms."""
+    figure = (
+        "Figure: the median of the runs of each boot, then the geometric mean of the boots (the"
+        " arithmetic one where a run gave 0)."
+    )
+    if unpaired:
+        return Meaning(
+            figure,
+            "Ratio: the figure of the arm by that of the other, turned so that more than 1 is better.",
+        )
+    return Meaning(
+        figure,
+        "Ratio: the median of the ratios within the blocks of each boot, where a drift of the host"
+        " cancels out, then the geometric mean of the boots, turned so that more than 1 is better;"
+        " it is not the quotient of the figures beside it and may even point the other way.",
+    )
 
 
 def ratio(estimate: statistics.Estimate | None) -> str:

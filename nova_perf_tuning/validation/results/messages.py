@@ -258,6 +258,8 @@ def _compared(params: _Params) -> str:
         line = f"{params['arm']} against {params['baseline']}: {line}"
     if (params["baseline"], params["arm"]) == model.AA_ARMS:
         return f"A/A run, {line}"
+    if params["arm"]:
+        return line
     return line[0].upper() + line[1:]
 
 

@@ -145,6 +145,60 @@ class FilesTest(directories.DirectoryCase):
         self.assertIn("protocol: TCP", page)
         self.assertNotIn("the guest as libvirt makes it", page)
 
+    def page_of(self, *given):
+        done = program.nova_perf("report", *given, "-o", self.page)
+        self.assertEqual((0, ""), (done.returncode, done.stderr), done.stdout)
+        with open(self.page, encoding="utf-8") as file:
+            return " ".join(file.read().split())
+
+    def test_every_sentence_is_true_of_files(self):
+        """Nothing was booted or run here, and the work is that of the files."""
+        data = pathlib.Path(__file__).resolve().parents[1] / "validation" / "bench" / "data"
+        fio = ["--benchmark", "fio"]
+        for form in ("json", "txt"):
+            fio += ["--arm", f"{form}={data}/fio-fdatasync.{form}"]
+        for given, names in ((self.given, "old0.txt new2.txt"), (fio, "fio-fdatasync.txt")):
+            page = self.page_of(*given)
+            for untrue in (
+                *("random writes", "order of time", "New guests", "Every boot created"),
+                *("tuned guests", "tuning is worth", "seed of the order", "? ×", "this host"),
+                *("service CPU", "a block is", "over all boots that this host", "two machines"),
+            ):
+                with self.subTest(untrue):
+                    self.assertNotIn(untrue, page)
+            for name in names.split():
+                self.assertIn(f"/{name}</td>", page)
+        self.assertIn("<title>Output files of fio: json, txt</title>", page)
+        self.assertIn("pattern: write; block size: 2300; engine: sync", page)
+        self.assertIn(
+            "a write is safe after its sync", page
+        )  # what the reader says of the figures
+        alone = self.page_of(*fio[:4])
+        self.assertNotIn("Nothing pairs", alone)
+
+    def test_figures_and_ratio_say_the_same(self):
+        """A ratio of arms that nothing pairs is that of the figures beside it, in every row."""
+        text = (
+            pathlib.Path(__file__).resolve().parents[1] / "validation/bench/data/fio-fdatasync.txt"
+        )
+        given = ["--benchmark", "fio"]
+        for arm, means in (("a", ("20", "200", "131")), ("b", ("90", "100", "110"))):
+            for number, mean in enumerate(means):
+                changed = text.read_text().replace("avg=131.44", f"avg={mean}.44")
+                self.write_file(f"{arm}{number}", changed)
+            given += ["--arm", f"{arm}={self.directory}/{arm}[0-9]"]
+        done = program.nova_perf("report", *given, "-f", "json")
+        [benchmark] = json.loads(done.stdout)["benchmarks"]
+        for row in benchmark["secondary"]:
+            ratio = row["medians"]["b"] / row["medians"]["a"]
+            if row["better"] == "lower":
+                ratio = 1 / ratio
+            self.assertAlmostEqual(ratio, row["comparisons"][0]["ratio"]["value"], msg=row)
+        page = self.page_of(*given)
+        self.assertIn("Figure: the median of the runs of each boot, then the geometric mean", page)
+        self.assertIn("Ratio: the figure of the arm by that of the other", page)
+        self.assertNotIn(">median<", page)
+
     def test_what_is_refused(self):
         other = self.write_file("x", "no output")
         for arguments, words in (

@@ -60,7 +60,7 @@ class ReportTest(testcase.TestCase):
 
     def test_says_what_was_found(self):
         _, seen = page(self.data, [budget_file.Budget("iperf3", "tuned", 0.1)])
-        self.assertIn("Tuned against untuned: a gain in iperf3 (+", seen.text)
+        self.assertIn("tuned against untuned: a gain in iperf3 (+", seen.text)
         self.assertIn("figures under TCG compare arms with each other, not hardware", seen.text)
         self.assertIn("FAIL", seen.text)
         self.assertIn("All 27 trials", seen.text)
@@ -181,6 +181,9 @@ class ReportTest(testcase.TestCase):
                     seen.text, "Noise of (again|tuned) over untuned: both are the same"
                 )
                 self.assertIn("(an A/A run): differences between them are noise", seen.text)
+                booted = environment.get("launcher") != "host"
+                for words in ("New guests are created", "Every boot created new guests"):
+                    self.assertEqual(booted, words in seen.text)
                 self.assertNotIn("Gain of", seen.text)
         data = samples.results({"untuned": 500.0, "again": 600.0}, boots=6)
         output = messages.of(summary.headline(summary.summarise(data)))

@@ -44,6 +44,8 @@ _ANY = {
     },
     **{
         "arms": ["x"],
+        "names": ["size"],
+        "files": ["a.txt"],
         "benchmarks": ["cpu"],
         "known": ["cpu"],
         "collectors": ["perf"],
@@ -173,7 +175,7 @@ CASES = (
         {},
         "budgets left out, since the results name no host group (give --host-group): a; b",
     ),
-    (C.COMPARED, {}, "Tuned against untuned: a gain in cpu (+20.0%)."),
+    (C.COMPARED, {}, "tuned against untuned: a gain in cpu (+20.0%)."),
     (
         C.JUDGED,
         {"of": 3},
