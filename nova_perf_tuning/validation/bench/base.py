@@ -56,7 +56,11 @@ class BenchmarkOutputError(errors.PerfTuningError):
     """A benchmark's output cannot be read: says which one and what is wrong with it."""
 
 
-class NotReadyError(BenchmarkOutputError):
+class FailedRunError(BenchmarkOutputError):
+    """The output is whole, and says itself that its run failed: there is a run, and no figure."""
+
+
+class NotReadyError(FailedRunError):
     """The benchmark's server did not listen yet; the same run may succeed a moment later."""
 
 
@@ -230,8 +234,12 @@ class Benchmark(abc.ABC):
         return {**self.defaults, **given}
 
     def fault(self, text: str) -> BenchmarkOutputError:
-        """Return the error of an output that is foreign or cut off, or of a run that failed."""
+        """Return the error of an output that is foreign, cut off, or of a form that is not read."""
         return BenchmarkOutputError(f"{self.kind}: {text}")
+
+    def failed(self, text: str) -> FailedRunError:
+        """Return the error of an output in which the program says that its run failed."""
+        return FailedRunError(f"{self.kind}: {text}")
 
     def refusal(self, text: str) -> ParameterError:
         """Return the error of parameters that do not go together."""
@@ -363,9 +371,10 @@ class Benchmark(abc.ABC):
             said = pasted.own_error(output, self.form.partition(" ")[0])
             if said and said not in str(error):
                 reason = str(error).removeprefix(f"{self.kind}: ")
-                raise type(error)(
-                    f"{self.kind}: it said '{one_line(said, 160)}'; {reason}"
-                ) from None
+                line = f"it said '{one_line(said, 160)}'; {reason}"
+                if isinstance(error, NotReadyError):
+                    raise NotReadyError(f"{self.kind}: {line}") from None
+                raise self.failed(line) from None
             comma = pasted.COMMA.search(output)
             if comma is None or self.commas:
                 raise

@@ -95,13 +95,13 @@ def read(tool: base.Benchmark, text: str) -> list[JobGroup]:
     return groups
 
 
-def _of_error(tool: base.Benchmark, text: str, code: float) -> base.BenchmarkOutputError:
+def _of_error(tool: base.Benchmark, text: str, code: float) -> base.FailedRunError:
     """Return the error of a job that failed, with what fio said of it before its JSON."""
     said = _ERROR.search(text[: text.index("{")])
     reason = " (errno)"
     if said:
         reason = f", '{one_line(said[1], 120)}'"
-    return tool.fault(
+    return tool.failed(
         f"the job ended with error {code:.0f}{reason}; the output of a run whose jobs have error 0"
         " is read"
     )

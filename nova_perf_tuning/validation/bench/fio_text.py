@@ -216,7 +216,7 @@ def _read_run(tool: base.Benchmark, lines: Sequence[str]) -> list[JobGroup]:
 def _of_terse(tool: base.Benchmark, code: int) -> base.BenchmarkOutputError:
     """Return why a line of the terse form is not read: its job failed, or its form."""
     if code:
-        return tool.fault(
+        return tool.failed(
             f"the job ended with error {code}, '{os.strerror(code)}'; a run without an error is"
             f" read, and not in the terse form{tool.wanted_form()}"
         )
@@ -457,7 +457,7 @@ class _Section:
             reason = "no reason given"
             if said:
                 reason = one_line(said[1], 160)
-            raise self._tool.fault(
+            raise self._tool.failed(
                 f"fio ended with error {code}, '{reason}';"
                 " a report of a run with err= 0 or its JSON is read"
             )

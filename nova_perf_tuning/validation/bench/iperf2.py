@@ -121,7 +121,7 @@ class Iperf2(base.ForeignTool):
             raise self.fault(f"the text has {len(clients)} tests of iperf 2; keep one")
         for line in lines:
             if _FAILED.match(line):
-                raise self.fault(f"it said '{one_line(line, 160)}'")
+                raise self.failed(f"it said '{one_line(line, 160)}'")
         _check_sides(self, lines)
         runs = _runs(lines)
         if len(runs) == 1:

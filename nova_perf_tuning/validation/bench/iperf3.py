@@ -233,7 +233,7 @@ class _Iperf(base.Benchmark):
                 raise base.NotReadyError(f"{self.kind}: {message}")
             if message.startswith("interrupt"):
                 message += ": the test was stopped, and what the receiver counted is missing"
-            raise base.BenchmarkOutputError(f"{self.kind}: {message}")
+            raise self.failed(message)
         if (protocol := self.find(document, "start", "test_start", "protocol")) != self.protocol:
             raise self.fault(
                 f"the output is of a {one_line(protocol, 20)} test, not of {self.protocol}"

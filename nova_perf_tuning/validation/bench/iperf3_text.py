@@ -352,7 +352,7 @@ def _check_errors(tool: base.Benchmark, lines: Sequence[str]) -> None:
         message = one_line(said[1], 160)
         if "refused" in message:
             raise base.NotReadyError(f"{tool.kind}: {message}")
-        raise tool.fault(f"it said '{message}'{tool.wanted_form()}")
+        raise tool.failed(f"it said '{message}'{tool.wanted_form()}")
 
 
 def _directions(tool: base.Benchmark, test: _TestText) -> list[_Direction]:

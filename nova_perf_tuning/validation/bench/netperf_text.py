@@ -322,7 +322,7 @@ def _rows_apart(lines: Sequence[str]) -> list[list[str]]:
 def _check_said(tool: base.Benchmark, line: str) -> None:
     """Refuse a line in which netperf says why it failed."""
     if _FAILED.match(line):
-        raise tool.fault(f"it said '{one_line(line, 160)}'")
+        raise tool.failed(f"it said '{one_line(line, 160)}'")
 
 
 def alone(text: str) -> str:

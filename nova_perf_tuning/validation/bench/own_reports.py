@@ -401,7 +401,7 @@ class Dd(base.ForeignTool):
         counts: list[re.Match[str]] = []
         for line in lines:
             if _DD_SAID.match(line) and not _DD_WARNING.match(line):
-                raise self.fault(
+                raise self.failed(
                     f"it said '{one_line(line, 120)}': a run that ended without an error is read"
                 )
         for before, line in zip(lines, lines[1:], strict=False):

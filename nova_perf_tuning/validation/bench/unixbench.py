@@ -186,7 +186,7 @@ class UnixBench(base.Benchmark):
                 f"no test ran: {copies[0]} copies were asked for, it runs at most {_MOST_COPIES}"
             )
         if missing and (said := re.search(r"^.*(?:; aborting|Error [0-9]+)[ \t]*$", text, re.M)):
-            raise self.fault(f"it said '{one_line(said[0], 200)}'")
+            raise self.failed(f"it said '{one_line(said[0], 200)}'")
         partial = bool(rows) and _PARTIAL in text
         if (missing and not partial) or _SCORE not in text:
             raise self.fault(

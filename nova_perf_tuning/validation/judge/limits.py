@@ -57,7 +57,10 @@ class ArmFigure:
         worst = [boot for boot, _ in sorted(picked.lost[0].blocks)]
         notes = picked.notes
         if worst and trials:
-            notes = (*notes, reason(_C.WORST, arm=arm, count=len(worst)))
+            what = "blocks"
+            if gaps.unpaired:
+                what = "files"
+            notes = (*notes, reason(_C.WORST, arm=arm, count=len(worst), what=what))
         unit = ""
         for trial in figure.arms[arm]:
             if trial.metric == metric:

@@ -74,7 +74,7 @@ class Outputs:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Run:
-    """One file; :ivar error: why it has no figure though the benchmark printed it."""
+    """One file; :ivar error: what the benchmark itself says of why it failed."""
 
     file: str
     text: str
@@ -127,7 +127,7 @@ def read(kind: str, arms: Sequence[ArmFiles]) -> Outputs:
 
 
 def _run(benchmark: base.Benchmark, file: str) -> _Run:
-    """Read a file; InputError: it cannot be read, or another program has written it."""
+    """Read a file; InputError: it cannot be read, is cut off, or another program has written it."""
     try:
         data = bounded_read.read_argument(file, base.MAX_CHARACTERS)
     except OSError as error:
@@ -140,7 +140,7 @@ def _run(benchmark: base.Benchmark, file: str) -> _Run:
         other = _printed_by(text)
         if other and other != benchmark.kind:
             fault = f"is an output of '{other}', not of '{benchmark.kind}' ({fault})"
-        elif benchmark.printed(text):
+        elif isinstance(error, base.FailedRunError):
             return _Run(file, text, base.BenchmarkReport(), error=fault)
         raise schema.InputError(f"{file}: {fault}") from None
     return _Run(file, text, report, _seconds(benchmark, text, report))

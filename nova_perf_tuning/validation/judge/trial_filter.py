@@ -67,6 +67,7 @@ class Lost:
     :ivar count, of: those, and all that there ought to be; :ivar failed, zeros, missing: of which
         kinds they are.
     :ivar blocks: blocks of other arms in which it has no figure, but may have a 0 that is best.
+    :ivar what: what they are, ``trials`` or ``files``.
     """
 
     arm: str
@@ -75,6 +76,7 @@ class Lost:
     zeros: int
     missing: int
     blocks: frozenset[Block]
+    what: str = "trials"
 
     @property
     def count(self) -> int:
@@ -88,6 +90,7 @@ class Lost:
             "failed": self.failed,
             "zeros": self.zeros,
             "missing": self.missing,
+            "what": self.what,
         }
         return reasons.Reason(code, params | more)
 
@@ -227,7 +230,10 @@ def lost(figure: Figure, gaps: Gaps, arm: str, *, levels: bool = False) -> Lost:
                 worst.add(block)
     missing = len(absent) + unbooted
     blocks_lost = frozenset((worst - good) | absent)
-    return Lost(arm, len(mine) + missing, without, zeros, missing, blocks_lost)
+    what = "trials"
+    if gaps.unpaired:
+        what = "files"
+    return Lost(arm, len(mine) + missing, without, zeros, missing, blocks_lost, what)
 
 
 def blocks(trials: Iterable[model.Trial]) -> set[Block]:

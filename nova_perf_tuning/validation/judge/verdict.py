@@ -304,7 +304,10 @@ class Measured:
             logs_with_worst = statistics.with_worst(logs, min, worst_blocks)
             case.ratio = functools.partial(statistics.ratio_of, logs_with_worst)
         if worst_blocks and logs:
-            note = reason(_C.WORST, arm=arm, count=len(worst_blocks))
+            what = "blocks"
+            if self._gaps.unpaired:
+                what = "files"
+            note = reason(_C.WORST, arm=arm, count=len(worst_blocks), what=what)
             case.notes = (*case.notes, note)
         if budget.max_host_cpu_per_unit is not None:
             of_arm = [trial for trial in picked.trials if trial.arm == arm]

@@ -180,7 +180,8 @@ def _lost(params: _Params) -> str:
         "excluded": "were excluded",
     }
     what = " or ".join(words for kind, words in kinds.items() if params.get(kind))
-    return f"{params['count']} of {params['of']} trials of '{params['arm']}' {what}"
+    kind = params.get("what", "trials")
+    return f"{params['count']} of {params['of']} {kind} of '{params['arm']}' {what}"
 
 
 def _too_many_lost(params: _Params) -> str:
@@ -329,7 +330,7 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.HOLM: "but {figures} figures are judged together, and after Holm's correction for them it is not certain",
     _C.FAILED: _lost,
     _C.EXCLUDED: "{count} of {of} {what} excluded: {why}",
-    _C.WORST: "blocks without a figure of '{arm}', taken as its worst: {count}",
+    _C.WORST: "{what} without a figure of '{arm}', taken as its worst: {count}",
     _C.TWO_SPEEDS: (
         "'{arm}' has two speeds, so that one figure says little: {low:.4g} {unit} in {count} of {of}"
         " {what}, {high:.4g} {unit} in the others"

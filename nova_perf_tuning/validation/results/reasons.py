@@ -30,9 +30,9 @@ class ReasonCode(enum.StrEnum):
     # -- notes on such a figure
     INTERIM = "interim"  # confidence, promised
     HOLM = "holm"  # figures: FAIL taken back by the correction for so many
-    FAILED = "failed"  # arm, count, of, failed, zeros, missing
+    FAILED = "failed"  # arm, count, of, failed, zeros, missing, what (trials, files)
     EXCLUDED = "excluded"  # count, of, what (pairs, trials), why (reasons of guards)
-    WORST = "worst"  # arm, count: blocks that failed count as the worst
+    WORST = "worst"  # arm, count, what (blocks, files): those that failed count as the worst
     TWO_SPEEDS = (
         "two_speeds"  # arm, low, high, unit, count (of the low one), of, what (trials, boots)
     )

@@ -124,6 +124,8 @@ class WelchTest(testcase.TestCase):
         self.assertEqual([C.FAILED, C.WORST], [note.code for note in found.reasons[0].notes])
         ratio, *_ = welch((*DIRECT, min(DIRECT)), DIRECT)
         self.assertAlmostEqual(1 - ratio, found.loss.value)
+        self.assertIn("1 of 6 files of 'tuned' failed", messages.lines(found.reasons))
+        self.assertIn("files without a figure of 'tuned', taken", messages.lines(found.reasons))
         data = unpaired({"tuned": (*DIRECT, None, None), "untuned": DIRECT})
         [found] = verdict.judge_all(data, [B("iperf3", "tuned", 0.5, baseline="untuned")])
         self.assertEqual((V.INVALID, C.TOO_MANY_LOST), (found.verdict, found.deciding.code))
@@ -303,6 +305,25 @@ class FilesTest(directories.DirectoryCase):
         for file in (*files[1:], "none"):
             self.assertIn(f"{file}: ", str(error))
         self.assertNotIn(f"{files[0]}: ", str(error))
+
+    def test_a_file_that_is_cut_off_is_no_failed_run(self):
+        """It is refused, however many others are whole."""
+        for name, kind, cut in (
+            ("fio-fdatasync.json", "fio", 3000),
+            ("fio-fdatasync.txt", "fio", 900),
+            ("iperf3-two-streams.json", "iperf3", 2000),
+            ("sysbench-cpu.txt", "cpu", 300),
+            ("oslat-one.txt", "oslat", 500),
+            ("netperf-stream.txt", "netperf", 60),
+            ("cyclictest.json", "cyclictest", 300),
+        ):
+            with self.subTest(name):
+                text = (DATA / name).read_text()
+                cut_off = self.write_file("cut", text[:cut])
+                for other in (self.write_file("empty", ""), cut_off):
+                    arm = self.arm("a", [str(DATA / name)], [other])
+                    error = self.assertRaises(schema.InputError, outputs.read, kind, [arm])
+                    self.assertIn(f"{other}: ", str(error))
 
     def test_another_test_of_the_same_program_is_no_failed_run(self):
         files = [str(DATA / name) for name in ("iperf3-two-streams.json", "iperf3-udp.json")]

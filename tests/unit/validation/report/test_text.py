@@ -138,11 +138,12 @@ CASES = (
         "the files are of different workloads: pattern is 1 (a) and none (b); also different: jobs;",
     ),
     (C.TOO_FEW_BOOTS, {}, "-2.1%, allowed -5.0%: no interval from 1 boot; at least 2"),
-    (C.FAILED, {"excluded": 0}, "3 of 9 trials of 'tuned' failed or are missing"),
+    (C.FAILED, {"excluded": 0, "what": "files"}, "3 of 9 files of 'tuned' failed or are missing"),
+    (C.WORST, {"what": "files"}, "files without a figure of 'tuned', taken as its worst: 3"),
     (C.EXCLUDED, {"count": 1}, "1 of 9 pairs excluded: none of its pairs gave a result"),
     (
         C.TOO_MANY_LOST,
-        {},
+        {"what": "trials"},
         "3 of 9 trials of 'tuned' failed or are missing or were excluded (limit 5%): none of",
     ),
     (
