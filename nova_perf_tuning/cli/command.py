@@ -3,6 +3,7 @@
 
 import argparse
 import collections
+import contextvars
 import enum
 import json
 import re
@@ -47,6 +48,10 @@ _EXTRAS: Final = {
 }
 
 
+#: Whether the command that runs has printed its document.
+_document_printed = contextvars.ContextVar("document_printed", default=False)
+
+
 class OptionsCommand(command.Command):
     """A command with options of its own; :cvar has_format: also with ``-f table|json``."""
 
@@ -86,16 +91,23 @@ class PerfCommand(OptionsCommand):
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run the command; whatever goes wrong is one line on stderr and exit code 3.
 
+        With ``-f json`` it is the document on standard output too, unless there is one already.
+
         cliff itself would exit with 1, which means FAIL here. ``nova-perf --debug`` shows the
         traceback.
         """
+        _document_printed.set(False)
         try:
             return int(self.take_action(parsed_args) or errors.ExitCode.PASS)
         except BrokenPipeError:
             raise
         except Exception as error:
             debug = bool(getattr(self.app_args, "debug", False))
-            return failure(error, f"nova-perf {self.cmd_name or ''}".rstrip(), debug=debug)
+            code = failure(error, f"nova-perf {self.cmd_name or ''}".rstrip(), debug=debug)
+            if getattr(parsed_args, "format", "") == "json" and not _document_printed.get():
+                line = error_line(error, "nova-perf")
+                print_json({"error": line, "error_code": errors.code(error)})
+            return code
 
 
 def say(*lines: str, prefix: str = "") -> None:
@@ -136,6 +148,7 @@ def warn(program: str, text: str) -> None:
 
 def print_json(data: Any) -> None:
     """Print a document in ASCII without a character that a terminal obeys: json escapes all of them but DEL."""
+    _document_printed.set(True)
     sys.stdout.write(json.dumps(data, indent=2).replace("\x7f", "\\u007f") + "\n")
 
 

@@ -55,14 +55,14 @@ class Evaluate(command.PerfCommand):
     def take_action(self, args: argparse.Namespace) -> int:
         output_options.check(args)
         arms = output_options.arms(args.arm)
-        read = [file for arm in arms for file in arm.files]
+        read = arms.files
         if args.results:
             read.append(args.results)
         output.check([args.junit], [*read, *result_options.budget_files(args.budget)])
         with result_options.JunitFile(args.junit) as junit_file:
             budgets = budget_file.load(args.budget)
-            if arms:
-                files = outputs.read(args.benchmark, arms)
+            if args.arm:
+                files = outputs.read(args.benchmark, arms.checked())
             else:
                 files = outputs.Outputs(results_file.load(args.results))
             return _judge(args, budgets, files, junit_file)

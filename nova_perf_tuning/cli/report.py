@@ -92,19 +92,18 @@ class Report(command.PerfCommand):
         written = [file for file in (path, args.ndjson) if file is not None]
         arms = output_options.arms(args.arm)
         read = [args.results, *result_options.budget_files(args.budget)]
-        for arm in arms:
-            read += arm.files
+        read += arms.files
         output.check(written, read)
         for file in written:
             atomic_write.check(file)
         judged = _judged(args, arms)
-        if args.format == "json":
-            command.print_json(judged.as_json())
         if path is not None:
             results_file.write_atomically(path, judged.html())
         if args.ndjson is not None:
             results_file.write_atomically(args.ndjson, judged.ndjson())
-        if args.format != "json":
+        if args.format == "json":
+            command.print_json(judged.as_json())
+        else:
             command.say(*written)
 
 
@@ -175,15 +174,15 @@ class _Judged:
         return self.results.environment.host, None
 
 
-def _judged(args: argparse.Namespace, arms: Sequence[outputs.ArmFiles]) -> _Judged:
+def _judged(args: argparse.Namespace, arms: output_options.Arms) -> _Judged:
     """Read the results, or the files of arms, and judge them by the budgets that were given."""
     budgets: list[budget_file.Budget] = []
     if args.budget:
         budgets = budget_file.load(args.budget)
     limits = budget_file.limits(budgets)
     files: outputs.Outputs | None = None
-    if arms:
-        files = outputs.read(args.benchmark, arms)
+    if args.arm:
+        files = outputs.read(args.benchmark, arms.checked())
         if files.mixed is not None:
             raise schema.InputError(messages.of(files.mixed))
         results = files.results

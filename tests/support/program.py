@@ -2,6 +2,7 @@
 """``nova-perf`` in the process of the test, as a user runs it: what it printed, and its exit code."""
 
 import io
+import itertools
 import json
 import logging
 import os
@@ -45,13 +46,18 @@ def nova_perf(*arguments, env=None, input="", output=None):
 
 
 def refused(case, *arguments, **options):
-    """Run nova-perf, which must end with one line on stderr and exit code 3; return the line."""
+    """Run nova-perf, which must end with one line on stderr and exit code 3; return the line.
+
+    With ``-f json`` standard output has the line as a document, else nothing.
+    """
     done = nova_perf(*arguments, **options)
-    case.assertEqual(
-        (3, "", 1),
-        (done.returncode, done.stdout, done.stderr.count("\n")),
-        (arguments, done.stderr),
-    )
+    case.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")), (arguments, done.stderr))
+    if ("-f", "json") in itertools.pairwise(arguments):
+        document = json.loads(done.stdout)
+        case.assertEqual({"error", "error_code"}, set(document))
+        case.assertIn(f": {document['error']}\n", done.stderr)
+    else:
+        case.assertEqual("", done.stdout)
     return done.stderr
 
 

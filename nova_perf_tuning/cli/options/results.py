@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from nova_perf_tuning import atomic_write
-from nova_perf_tuning.cli import options
+from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.specs import vocabulary
 from nova_perf_tuning.validation.judge import budget_file, host_results, verdict
 from nova_perf_tuning.validation.measure import results_file
@@ -50,7 +50,8 @@ def budget_files(path: str | None) -> list[str]:
 class JunitFile(contextlib.AbstractContextManager["JunitFile"]):
     """The JUnit XML that a command was asked for, in a directory that is open from the beginning to the end.
 
-    Until :meth:`write` the file has an error, so that no verdict of an earlier run stays.
+    Until :meth:`write` the file has an error, so that no verdict of an earlier run stays; where the
+    command ends with one, it is that one.
 
     :param path: None: there is none, and nothing is written. :func:`.options.output.check` has
         checked it, and it is written at once.
@@ -59,14 +60,21 @@ class JunitFile(contextlib.AbstractContextManager["JunitFile"]):
     def __init__(self, path: str | None) -> None:
         self._path = path
         self._directory: atomic_write.Directory | None = None
+        self._written = False
         if path is not None:
             atomic_write.check(path)
             self._directory = atomic_write.open_directory(os.path.dirname(os.path.abspath(path)))
             unfinished = "the command did not come to a verdict; see what it printed"
             self._write(model.Results(Environment(), []), [], unfinished)
 
-    def __exit__(self, *exc: object) -> None:
-        if self._directory is not None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if self._directory is None:
+            return
+        try:
+            if isinstance(error, Exception) and not self._written:
+                line = command.error_line(error, "nova-perf")
+                self._write(model.Results(Environment(), []), [], line)
+        finally:
             self._directory.close()
 
     def write(
@@ -81,6 +89,7 @@ class JunitFile(contextlib.AbstractContextManager["JunitFile"]):
         if budget:
             why = unjudged or text.NO_BUDGET
         self._write(results, judged, why)
+        self._written = True
 
     def _write(
         self, results: model.Results, judged: Sequence[verdict.Judgement], why: str

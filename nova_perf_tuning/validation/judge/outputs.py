@@ -8,10 +8,10 @@ independent samples of boots. Files of different workloads are not compared.
 import dataclasses
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning import bounded_read
+from nova_perf_tuning import bounded_read, rules
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base, pasted, plugins
 from nova_perf_tuning.validation.judge import workloads
@@ -36,8 +36,6 @@ _OPTIONS: Final[Mapping[str, Sequence[str]]] = {
 _OPERANDS: Final = ("bs", "ibs", "obs", "count", "oflag", "iflag", "conv")
 #: Outputs of so many characters are not the same in two runs; a line or two may be, at line rate.
 _LONG: Final = 1000
-#: Faults that one line names.
-_MOST_FAULTS: Final = 10
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,25 +85,11 @@ def read(kind: str, arms: Sequence[ArmFiles]) -> Outputs:
     """Return the results that files of a benchmark's output make, with what must be known of them.
 
     :raises plugins.UnknownBenchmarkError: no such benchmark or tool is read.
-    :raises schema.InputError: files that cannot be read or that another program has written, all
-        at once; or a file twice.
+    :raises schema.InputError: files that cannot be read or that another program has written, or a
+        run that is given twice: the first fault, and the names or the number of the others.
     """
     benchmark = plugins.load_reader(kind)
-    faults: list[str] = []
-    runs: dict[str, _Run] = {}
-    for file in (file for arm in arms for file in arm.files):
-        if file in runs:
-            raise schema.InputError(f"{file}: is given twice; a run counts once")
-        try:
-            runs[file] = _run(benchmark, file)
-        except schema.InputError as error:
-            faults.append(str(error))
-    if faults:
-        shown = "; ".join(faults[:_MOST_FAULTS])
-        if len(faults) > _MOST_FAULTS:
-            shown += f"; and {len(faults) - _MOST_FAULTS} more"
-        raise schema.InputError(shown)
-    _check_copies(list(runs.values()))
+    runs = _runs(benchmark, arms)
     good = [run for run in runs.values() if run.error is None]
     outputs = Outputs(_results(benchmark, arms, runs))
     outputs.mixed = _mixed(good)
@@ -120,18 +104,59 @@ def read(kind: str, arms: Sequence[ArmFiles]) -> Outputs:
     if taken:
         outputs.notes.append(reason(_C.FILES_AS_BOOTS, arms=taken))
     outputs.notes += _unsaid(good)
+    failed: dict[str, list[str]] = {}
     for run in runs.values():
         if run.error is not None:
-            outputs.notes.append(reason(_C.UNREAD_FILE, file=run.file, error=run.error))
+            failed.setdefault(run.error, []).append(run.file)
+    for fault, files in failed.items():
+        outputs.notes.append(reason(_C.UNREAD_FILE, files=files, error=fault))
     return outputs
 
 
+def _runs(benchmark: base.Benchmark, arms: Sequence[ArmFiles]) -> dict[str, _Run]:
+    """Return what each file says; InputError: as :func:`read`."""
+    faults: dict[str, list[str]] = {}
+    again: list[str] = []
+    runs: dict[str, _Run] = {}
+    for file in (file for arm in arms for file in arm.files):
+        if file in runs:
+            again.append(file)
+            continue
+        try:
+            runs[file] = _run(benchmark, file)
+        except schema.InputError as error:
+            faults.setdefault(str(error), []).append(file)
+    if faults:
+        raise schema.InputError(_folded(benchmark.kind, faults))
+    if again:
+        raise schema.InputError(f"{rules.named(again)}: given twice; a run counts once")
+    copies = [f"{run.file}: is a copy of {other.file}" for run, other in _copies(runs.values())]
+    if copies:
+        raise schema.InputError(f"{rules.named(copies)}; a run counts once, so leave one out")
+    return runs
+
+
+def _folded(kind: str, faults: Mapping[str, Sequence[str]]) -> str:
+    """Return faults as one line: the first with its files, and the first names of the others.
+
+    :param kind: of the benchmark; :param faults: what is wrong -> files.
+    """
+    (fault, files), *others = faults.items()
+    line = f"{rules.named(files)}: {fault}"
+    more: list[str] = []
+    for _, of_fault in others:
+        more += of_fault
+    if more:
+        line += f"; not read either: {rules.named(more)} ('nova-perf bench parse {kind} FILE' says why)"
+    return line
+
+
 def _run(benchmark: base.Benchmark, file: str) -> _Run:
-    """Read a file; InputError: it cannot be read, is cut off, or another program has written it."""
+    """Read a file; InputError, without its name: it cannot be read, is cut off, or of another program."""
     try:
         data = bounded_read.read_argument(file, base.MAX_CHARACTERS)
     except OSError as error:
-        raise schema.InputError(f"{file}: {error.strerror}") from None
+        raise schema.InputError(error.strerror) from None
     text = pasted.decode(data)
     try:
         report = plugins.report(benchmark, text)
@@ -142,7 +167,7 @@ def _run(benchmark: base.Benchmark, file: str) -> _Run:
             fault = f"is an output of '{other}', not of '{benchmark.kind}' ({fault})"
         elif isinstance(error, base.FailedRunError):
             return _Run(file, text, base.BenchmarkReport(), error=fault)
-        raise schema.InputError(f"{file}: {fault}") from None
+        raise schema.InputError(fault) from None
     return _Run(file, text, report, _seconds(benchmark, text, report))
 
 
@@ -169,15 +194,13 @@ def _seconds(benchmark: base.Benchmark, text: str, report: base.BenchmarkReport)
     return 0.0
 
 
-def _check_copies(runs: Sequence[_Run]) -> None:
-    """Refuse a run that stands in two files: copies would pass for replicates."""
-    first: dict[str, str] = {}
+def _copies(runs: Iterable[_Run]) -> Iterator[tuple[_Run, _Run]]:
+    """Yield runs that stand in two files, with the first one: copies would pass for replicates."""
+    first: dict[str, _Run] = {}
     for run in runs:
-        other = first.setdefault(run.text, run.file)
-        if other != run.file and len(run.text) >= _LONG:
-            raise schema.InputError(
-                f"{run.file}: is a copy of {other}; a run counts once, so leave one out"
-            )
+        other = first.setdefault(run.text, run)
+        if other is not run and len(run.text) >= _LONG:
+            yield run, other
 
 
 def _results(

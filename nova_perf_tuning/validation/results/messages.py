@@ -432,7 +432,9 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
         " no run was excluded for it."
     ),
     _C.NOT_SAID: _not_said,
-    _C.UNREAD_FILE: "{file} is a run without a figure: {error}",
+    _C.UNREAD_FILE: lambda params: (
+        f"{rules.named(params['files'])}: no figure, since the run failed: {params['error']}"
+    ),
     _C.VCPUS_WAITED: "vCPUs waited {share:.0%} of the time they wanted to run (limit {limit:.0%})",
     _C.STEAL: "the host's CPUs were taken away {share:.2%} of the time they were wanted (limit {limit:.2%})",
     _C.WAITING_VCPUS: "vCPUs waited {share:.2%} of the time they wanted to run (limit {limit:.2%})",

@@ -93,7 +93,7 @@ class ReasonCode(enum.StrEnum):
     FILES_AS_BOOTS = "files_as_boots"  # arms
     NO_CONDITIONS = "no_conditions"
     NOT_SAID = "not_said"  # names, files: what other files say of the work
-    UNREAD_FILE = "unread_file"  # file, error: the output of a run that failed
+    UNREAD_FILE = "unread_file"  # files, error: the output of a run that failed
 
     # -- guards: why a trial does not count
     STEAL = "steal"  # share, limit

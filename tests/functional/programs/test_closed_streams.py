@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs whose caller has closed standard output or another of the three (``>&-``)."""
 
+import json
 import os
 import re
 import sys
@@ -55,8 +56,11 @@ class ClosedTest(directories.DirectoryCase):
             self.assertIn('failures="1"', file.read())
 
     def test_an_error_is_not_printed_as_output(self):
-        done = run("2>&-", *program.COMMAND, "evaluate", "/missing", "-f", "json")
+        done = run("2>&-", *program.COMMAND, "evaluate", "/missing")
         self.assertEqual((3, ""), (done.returncode, done.stdout))
+        done = run("2>&-", *program.COMMAND, "evaluate", "/missing", "-f", "json")
+        document = {"error": "/missing: No such file or directory", "error_code": "input_error"}
+        self.assertEqual((3, document), (done.returncode, json.loads(done.stdout)))
 
     def test_a_closed_input_is_empty(self):
         done = run("<&-", *program.COMMAND, "evaluate", "-")

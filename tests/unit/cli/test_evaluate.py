@@ -8,6 +8,7 @@ import json
 import lzma
 import os
 import pathlib
+import re
 
 from nova_perf_tuning.cli import result_tables
 from nova_perf_tuning.cli.options import results as result_options
@@ -275,6 +276,58 @@ class FilesTest(directories.DirectoryCase):
                 alone = ["tuned"] if boots == 4 else []
                 self.assertEqual(["untuned", *alone], note["params"]["arms"])
 
+    def test_errors_have_the_form_that_was_asked_for(self):
+        """JSON and JUnit say why there is no verdict; a file of an earlier run does not stay."""
+        self.write_file("cut.txt", "")
+        for arms, words in (
+            (
+                ("untuned=a*.txt", "tuned=nope*", "third=nope"),
+                "--arm tuned=nope*: matches no file",
+            ),
+            (("untuned=a*.txt", "tuned=cut.txt"), "cut.txt: netperf: "),
+        ):
+            with self.subTest(words):
+                self.write_file("junit.xml", "an earlier verdict")
+                done = self.evaluate(*arms, form="json", more=("--junit", "junit.xml"))
+                document = json.loads(done.stdout)
+                self.assertEqual(
+                    (3, f"nova-perf evaluate: {document['error']}\n"),
+                    (done.returncode, done.stderr),
+                )
+                self.assertIn(words, document["error"])
+                self.assertIn(document["error_code"], ("option_error", "input_error"))
+                written = (self.directory / "junit.xml").read_text()
+                self.assertIn('errors="1"', written)
+                self.assertIn(words, written)
+        done = self.evaluate("a=a*.txt", "b=no", more=("--junit", "a0.txt"))
+        self.assertIn("this command reads that file", done.stderr)
+        self.assertIn("THROUGHPUT", (self.directory / "a0.txt").read_text())
+
+    def test_many_wrong_files_are_one_short_line(self):
+        data = pathlib.Path(__file__).resolve().parents[1] / "validation" / "bench" / "data"
+        fio = (data / "fio-fdatasync.txt").read_text()
+        for number in range(40):
+            self.write_file(f"wrong{number:02}.txt", f"hello {number}")
+        for number in range(1, 5):
+            self.write_file(f"fio{number}.txt", fio)
+        for more, words in (
+            ((), ""),
+            (
+                ("tuned=fio*.txt",),
+                "; not read either: fio1.txt, fio2.txt, fio3.txt and 1 more ('nova-perf bench parse",
+            ),
+        ):
+            line = self.evaluate("untuned=wrong*.txt", *more).stderr
+            named = "wrong00.txt, wrong01.txt, wrong02.txt and 37 more: netperf: .*"
+            self.assertRegex(line, f"{named}{re.escape(words)}")
+            self.assertTrue(len(line) < 500, line)
+        line = self.evaluate(
+            "untuned=nope[0-9]", *(f"tuned=no{number}" for number in range(40))
+        ).stderr
+        self.assertIn(
+            "--arm tuned=no0, --arm tuned=no1, --arm tuned=no2 and 37 more: no such", line
+        )
+
     def test_options_that_do_not_go_together(self):
         (self.directory / "empty").mkdir()
         arm = ("--arm", "x=a0.txt")
@@ -284,9 +337,10 @@ class FilesTest(directories.DirectoryCase):
             (arm, "--arm requires --benchmark"),
             (("r.json", "--benchmark", "fio"), "--benchmark requires --arm"),
             (("--benchmark", "fio", "--arm", "x"), "write it as NAME=FILES"),
-            (("--benchmark", "fio", "--arm", "x=nope*"), "--arm x=nope*: no such file"),
+            (("--benchmark", "fio", "--arm", "x=nope*"), "--arm x=nope*: matches no file"),
+            (("--benchmark", "fio", "--arm", "x=nope"), "--arm x=nope: no such file"),
             (("--benchmark", "fio", "--arm", "x=empty"), "the directory has no files"),
-            (("--benchmark", "fio", "--arm", "x=."), "is a directory in that of a boot"),
+            (("--benchmark", "fio", "--arm", "x=."), "--arm x=.: has directories in it"),
             (("--benchmark", "nope", *arm), "there is no benchmark 'nope'"),
             (
                 ("--benchmark", "netperf", *arm, "--junit", "a0.txt"),
