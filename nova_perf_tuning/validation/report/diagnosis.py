@@ -38,6 +38,12 @@ _OF_FLEETS = {
     verdict.Verdict.FAIL: _C.DISABLE_HOSTS,
     verdict.Verdict.INCONCLUSIVE: _C.MORE_PEERS,
 }
+#: Of work that differs, in files and in runs -> what to do.
+_OF_WORK = {
+    _C.MIXED_WORKLOADS: _C.JUDGE_ONE_WORKLOAD,
+    _C.WORKLOADS_DIFFER: _C.MEASURE_SAME_WORK,
+    _C.OTHER_WORKLOAD: _C.MEASURE_SAME_WORK,
+}
 #: Of what becomes of trials: the report shows it.
 _OF_TRIALS = (_C.TOO_MANY_LOST, _C.HOST_LOST_TRIALS, _C.NO_RESULT)
 
@@ -70,7 +76,7 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
     first, culprit = deciding[0], ""
     actions: list[Reason] = []
     if whole is verdict.Verdict.INVALID:
-        actions = [_advice(_why(first).codes)]
+        actions = [_advice(_why(first).codes, files=bool(results.environment.unpaired))]
     elif whole is verdict.Verdict.INCONCLUSIVE:
         actions = [reason(_C.MORE_FILES)]
         if not results.environment.unpaired:
@@ -178,7 +184,11 @@ def _failed(
     if compared and baseline == model.HOST and results.environment.accelerator == "tcg":
         return first, "", [reason(_C.JUDGE_UNDER_KVM)]
     actions: list[Reason] = []
-    if compared and baseline != model.HOST and not results.environment.unpaired:
+    if results.environment.unpaired:
+        return first, culprit, [reason(_C.CHECK_WHERE_FILES_COME_FROM, arm=first.budget.arm)]
+    if model.HOST == first.budget.arm or results.environment.launcher == "host":
+        return first, culprit, [reason(_C.CHECK_HOST, arm=first.budget.arm)]
+    if compared and baseline != model.HOST:
         actions.append(reason(_C.ABLATE, arm=first.budget.arm, baseline=baseline))
     if culprit:
         actions.append(_check(culprit))
@@ -187,10 +197,18 @@ def _failed(
     return first, culprit, actions
 
 
-def _advice(codes: Set[str]) -> Reason:
-    """Return what to do about what could not be judged, for these reasons."""
+def _advice(codes: Set[str], *, files: bool = False) -> Reason:
+    """Return what to do about what could not be judged, for these reasons.
+
+    :param files: trials were read from files.
+    """
+    for code, advice in _OF_WORK.items():
+        if code in codes:
+            return reason(advice)
     if codes.isdisjoint(_OF_TRIALS):
         return reason(_C.CORRECT_BUDGET)
+    if files:
+        return reason(_C.SEE_FILES)
     return reason(_C.SEE_TRIALS)
 
 

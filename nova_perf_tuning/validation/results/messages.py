@@ -501,6 +501,14 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
         "See which class of CPU the host spends ('Host CPU by class' in the report); nova-perf"
         " plan shows where its threads run."
     ),
+    _C.CHECK_HOST: (
+        "'{arm}' is the host itself: nova-perf audit shows what the host gets wrong, nova-perf"
+        " interference which work ran on the CPUs that are to be quiet."
+    ),
+    _C.CHECK_WHERE_FILES_COME_FROM: (
+        "The files do not say where '{arm}' was measured. Run nova-perf audit on its host;"
+        " nova-perf validate measures the arms side by side, and what the host does meanwhile."
+    ),
     _C.MEASURE_PARTS: (
         "This benchmark loads several things at once: also measure --benchmark cpu, --benchmark"
         " iperf3 and --benchmark fio, and see which of them loses as well."
@@ -514,8 +522,8 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
         " --noise-floor."
     ),
     _C.MORE_FILES: (
-        "Measure each arm more often, the arms in turn, and judge all files: the interval narrows"
-        " with the number of boots."
+        "Measure more runs, those of several arms in turn, and judge all files: the interval"
+        " narrows with the number of boots."
     ),
     _C.PUBLISH: (
         "Let the scheduler know: openstack perf publish RESULTS.json, or nova-perf publish on"
@@ -535,6 +543,14 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
         " nothing against the hosts. Judge them under KVM, or one arm against another."
     ),
     _C.SEE_TRIALS: "See in the report what happened to these trials, remove the cause and measure again.",
+    _C.SEE_FILES: "The notes name the files of runs that failed: remove the cause and measure these again.",
+    _C.JUDGE_ONE_WORKLOAD: (
+        "Give only files of one workload, or measure all arms with the same options and the same"
+        " version of the program."
+    ),
+    _C.MEASURE_SAME_WORK: (
+        "Measure all arms again with the same parameters and the same version of the program."
+    ),
     _C.CORRECT_BUDGET: "Correct the budget, or repair what is named and measure again.",
     _C.IMPROVED: lambda params: f"{percent(params['ratio'])} (better) {_change(params)}",
     _C.WORSENED: lambda params: f"{percent(params['ratio'])} (worse) {_change(params)}",

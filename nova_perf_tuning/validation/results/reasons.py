@@ -143,6 +143,8 @@ class ReasonCode(enum.StrEnum):
     CHECK_NETWORK = "check_network"
     CHECK_DISK = "check_disk"
     CHECK_HOST_CPU = "check_host_cpu"
+    CHECK_HOST = "check_host"  # arm: the host itself
+    CHECK_WHERE_FILES_COME_FROM = "check_where_files_come_from"  # arm
     MEASURE_PARTS = "measure_parts"
     ABLATE = "ablate"  # arm, baseline
     MORE_BOOTS = "more_boots"
@@ -152,6 +154,9 @@ class ReasonCode(enum.StrEnum):
     MORE_PEERS = "more_peers"
     JUDGE_UNDER_KVM = "judge_under_kvm"
     SEE_TRIALS = "see_trials"
+    SEE_FILES = "see_files"
+    JUDGE_ONE_WORKLOAD = "judge_one_workload"
+    MEASURE_SAME_WORK = "measure_same_work"
     CORRECT_BUDGET = "correct_budget"
 
     # -- changes of a history: ratio, at, versions (name -> before and after)

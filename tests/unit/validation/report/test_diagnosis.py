@@ -66,6 +66,42 @@ class DiagnosisTest(testcase.TestCase):
         data = results({"eight streams": 0.5}, benchmarks={"eight streams": {"kind": "iperf3"}})
         self.assertEqual("network", output(data).culprit)
 
+    def test_advice_fits_what_was_compared(self):
+        """Nobody can give vCPUs to a bare host, or correct a budget where the work differs."""
+        files = {"launcher": "files", "unpaired": True}
+        for losses, fields, environment, wanted in (
+            ({"cpu": 0.5}, {}, files, C.CHECK_WHERE_FILES_COME_FROM),
+            ({"own": 0.5}, {}, files, C.CHECK_WHERE_FILES_COME_FROM),
+            ({"cpu": 0.5}, {}, {"launcher": "host"}, C.CHECK_HOST),
+            (
+                {"oslat": 0.5},
+                {"max_loss": None, "max_value": "1 us", "min_duration": "1s"},
+                {"launcher": "host"},
+                C.CHECK_HOST,
+            ),
+        ):
+            with self.subTest(losses, environment=environment):
+                found = output(results(losses, **environment), **fields)
+                self.assertEqual("FAIL", found.headline.params["verdict"])
+                self.assertEqual([wanted], codes(found))
+        host = samples.results({"untuned": 1000.0, "host": 500.0}, boots=5, noise=0.005)
+        self.assertEqual([C.CHECK_HOST], codes(output(host, arm="host")))
+
+    def test_advice_on_work_that_differs(self):
+        data = results({"cpu": 0.0})
+        mixed = reasons.reason(C.MIXED_WORKLOADS, name="threads", by_file={}, others=[])
+        budgets = [budget_file.Budget("cpu", "tuned", 0.05, baseline="untuned")]
+        found = diagnosis.diagnose(data, verdict.judge_all(data, budgets, mixed))
+        self.assertEqual([C.JUDGE_ONE_WORKLOAD], codes(found))
+        works = {"untuned": [{"version": "1"}], "tuned": [{"version": "2"}]}
+        samples.tell(data, benchmarks={"cpu": {"kind": "cpu", "workloads": works}})
+        self.assertEqual([C.MEASURE_SAME_WORK], codes(output(data)))
+        data = results({"cpu": 0.0}, launcher="files", unpaired=True)
+        for trial in data.trials:
+            if trial.arm == "tuned":
+                trial.value = None
+        self.assertEqual([C.SEE_FILES], codes(output(data)))
+
     def test_sentence_and_culprit_are_of_one_budget(self):
         data = results({"iperf3": 0.0, "cpu": 0.3})
         budgets = [
