@@ -91,11 +91,15 @@ class Audit(command.PerfCommand):
             return _several(args, sysroots, chosen)
         args = argparse.Namespace(**{**vars(args), "sysroot": sysroots[0]})
         output.check([args.junit], [*host_options.files(args), args.kernel_log])
-        host = host_options.view(args)
-        report = runner.run(host, chosen)
-        if args.junit:
-            with atomic_write.writing(args.junit) as file:
-                file.write(junit(report, args.fail_on).encode())
+        try:
+            host = host_options.view(args)
+            report = runner.run(host, chosen)
+        except Exception as fault:  # a file of an earlier audit would stay
+            line = _plain(command.error_line(fault, "nova-perf"))
+            case = JunitCase(_SUITE, "audit", junit_xml.ERROR, line)
+            _write_junit(args.junit, junit_xml.document("nova-perf audit", [case]))
+            raise
+        _write_junit(args.junit, junit(report, args.fail_on))
         # The rules' own reads are among these: what they could not read they judge as if it were
         # not there.
         warnings = _warnings(host)
@@ -304,6 +308,12 @@ def _counts(report: rules.Report) -> dict[str, int]:
     counts["unknown"] = len(report.unknown)
     counts["failed"] = len(report.failed)
     return counts
+
+
+def _write_junit(path: str | None, text: str) -> None:
+    if path:
+        with atomic_write.writing(path) as file:
+            file.write(text.encode())
 
 
 def junit(report: rules.Report, fail_on: str) -> str:

@@ -96,6 +96,18 @@ class AuditTest(testcase.TestCase):
         )
         self.assertIn("thp-never", run("audit", "--list")[1])
 
+    def test_junit_of_an_audit_that_ends_with_an_error(self) -> None:
+        """The file of an earlier audit does not stay."""
+        directory = self.enterContext(tempfile.TemporaryDirectory())
+        path, missing = os.path.join(directory, "audit.xml"), os.path.join(directory, "missing")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("an earlier audit")
+        self.assertEqual(3, run("audit", "--sysroot", missing, "--junit", path)[0])
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn('errors="1"', text)
+        self.assertIn("missing", text)
+
     def test_junit_fails_warnings_and_shows_hints(self) -> None:
         path = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "audit.xml")
         root = self.grow("tcp-autotuning-off", "deep-idle-states")
