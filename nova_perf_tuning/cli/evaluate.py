@@ -80,6 +80,7 @@ def _judge(
     left_out = budget_file.left_out(results, budgets)
     hosts, knobs = None, list[ablation.Knob]()
     no_verdict: Reason | None = None
+    advice: Reason | None = None
     why = ""
     if results.environment.fleet is not None:
         results, many = fleet.judge(results, budgets)
@@ -91,6 +92,7 @@ def _judge(
         if not judged:
             no_verdict = budget_file.why_none(results)
             why = messages.of(no_verdict)
+            advice = budget_file.how_to_write(results)
     junit_file.write(results, judged, args.budget, why)
     notes = [*run_notes.of(results), *files.notes]
     if args.format == "json":
@@ -98,6 +100,8 @@ def _judge(
         shown.update(data.lines("left_out", left_out))
         shown.update(data.lines("notes", notes))
         shown.update(data.line("why", [no_verdict]))
+        if advice is not None:
+            shown.update(data.lines("actions", [advice]))
         if hosts is not None:
             shown["hosts"] = [dataclasses.asdict(host) for host in hosts]
         if args.arm:
@@ -120,5 +124,7 @@ def _judge(
     for reason in (*notes, *left_out):
         command.say(f"note: {messages.of(reason)}")
     result_tables.print_diagnosis(results, judged)
+    if advice is not None:
+        command.say("", f"- {messages.of(advice)}")
     command.say("", whole.value)
     return int(whole.exit_code)

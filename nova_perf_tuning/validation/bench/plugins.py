@@ -89,6 +89,12 @@ def load_reader(kind: str) -> base.Benchmark:
     if kind in installed(NAMESPACE) or kind in faults:
         return load(kind)
     known = ", ".join([*installed(NAMESPACE), *(tool.kind for tool in foreign.TOOLS)])
+    name, colon, _ = kind.partition(":")
+    if colon and name in known.split(", "):
+        raise UnknownBenchmarkError(
+            f"'{kind[:80]}': outputs say themselves which work they are of; give '{name}' without"
+            " parameters"
+        )
     raise UnknownBenchmarkError(f"there is no benchmark '{kind[:40]}'; there are {known}")
 
 

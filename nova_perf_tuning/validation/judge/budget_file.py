@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from nova_perf_tuning.specs import profiles
 from nova_perf_tuning.validation.bench import plugins
-from nova_perf_tuning.validation.judge import budget_check, trial_filter
+from nova_perf_tuning.validation.judge import budget_check, quantities, trial_filter
 from nova_perf_tuning.validation.judge.budget import Budget as Budget
 from nova_perf_tuning.validation.results import model, schema
 from nova_perf_tuning.validation.results.environment import Environment
@@ -158,6 +158,35 @@ def why_none(results: model.Results) -> Reason:
         flavor=environment.flavor,
         memory_encryption=environment.memory_encryption,
     )
+
+
+def how_to_write(results: model.Results) -> Reason | None:
+    """Return an example of a budget for what was measured; None: nothing was.
+
+    It is against the first arm, or for a single arm of its level.
+    """
+    measured = [trial for trial in results.trials if trial.primary]
+    if not measured:
+        return None
+    first = measured[0]
+    arms = list(dict.fromkeys([*results.environment.arms, *(trial.arm for trial in measured)]))
+    fields: dict[str, str] = {"benchmark": first.benchmark}
+    if len(arms) > 1:
+        fields |= {"baseline": arms[0], "arm": arms[1], "max_loss": "0.05"}
+    else:
+        fields["arm"] = arms[0]
+        bound = "max_value"
+        if first.better == "higher":
+            bound = "min_value"
+        fields[bound] = f"{_round(first.value or 1.0)} {first.unit}"
+        if quantities.is_maximum(first.metric):
+            fields["min_duration"] = "60s"
+    return reason(ReasonCode.WRITE_BUDGET, fields=fields)
+
+
+def _round(value: float) -> str:
+    """Return the leading digit of a number, as an example of a limit."""
+    return f"{float(f'{value:.0e}'):.15g}"
 
 
 def for_measured(

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The English of every reason: one line for each code, made last."""
 
+import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -8,6 +10,8 @@ from nova_perf_tuning import printing, rules
 from nova_perf_tuning.guest import probe
 from nova_perf_tuning.validation.results import model, reasons
 
+#: Texts that need no quotes in YAML.
+_PLAIN: Final = re.compile("[A-Za-z][A-Za-z0-9_-]*|0[.][0-9]+|[0-9]+s")
 #: Names that a message lists.
 _NAMES = 20
 _OUTCOMES: Final = {
@@ -207,6 +211,28 @@ def _listed(names: Iterable[str]) -> str:
     return rules.named(sorted(names), _NAMES) or "none"
 
 
+def _no_budget(params: _Params) -> str:
+    has = [f"the arms {params['arms']}", f"the benchmarks {params['benchmarks']}"]
+    for name in ("accelerator", "host_group", "flavor", "memory_encryption"):
+        if params[name]:
+            has.append(f"{name} '{params[name]}'")
+    return f"no budget applies: the results have {', '.join(has)}"
+
+
+def _write_budget(params: _Params) -> str:
+    """Return an example that YAML reads."""
+    fields: list[str] = []
+    for name, value in params["fields"].items():
+        shown = value
+        if not _PLAIN.fullmatch(value):
+            shown = json.dumps(value, ensure_ascii=False)
+        fields.append(f"{name}: {shown}")
+    return (
+        f"Write what you accept into a file, as in budgets: [{{{', '.join(fields)}}}], and give it with"
+        " --budget FILE; the page 'Measuring' explains the keys."
+    )
+
+
 def _unplaced(params: _Params) -> str:
     names: list[str] = []
     options: list[str] = []
@@ -376,11 +402,7 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     ),
     _C.GUEST_BUSY_UNKNOWN: "the guest's own busy time is unknown",
     _C.WAIT_UNKNOWN: "how long the vCPUs waited is unknown",
-    _C.NO_BUDGET_APPLIES: (
-        "no budget applies: the results have the arms {arms}, the benchmarks {benchmarks},"
-        " accelerator '{accelerator}', host_group '{host_group}', flavor '{flavor}',"
-        " memory_encryption '{memory_encryption}'"
-    ),
+    _C.NO_BUDGET_APPLIES: _no_budget,
     _C.PLACE_UNKNOWN: _unplaced,
     _C.ONLY_COMPARED: "hosts were only compared with each other",
     _C.LOSSES_LEFT_OUT: "the published verdict has {count} of {of} losses; the verdict itself rests on all",
@@ -551,6 +573,7 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.MEASURE_SAME_WORK: (
         "Measure all arms again with the same parameters and the same version of the program."
     ),
+    _C.WRITE_BUDGET: _write_budget,
     _C.CORRECT_BUDGET: "Correct the budget, or repair what is named and measure again.",
     _C.IMPROVED: lambda params: f"{percent(params['ratio'])} (better) {_change(params)}",
     _C.WORSENED: lambda params: f"{percent(params['ratio'])} (worse) {_change(params)}",

@@ -158,6 +158,7 @@ class ReasonCode(enum.StrEnum):
     JUDGE_ONE_WORKLOAD = "judge_one_workload"
     MEASURE_SAME_WORK = "measure_same_work"
     CORRECT_BUDGET = "correct_budget"
+    WRITE_BUDGET = "write_budget"  # fields: of an example
 
     # -- changes of a history: ratio, at, versions (name -> before and after)
     IMPROVED = "improved"

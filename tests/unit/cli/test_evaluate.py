@@ -303,6 +303,34 @@ class FilesTest(directories.DirectoryCase):
         self.assertIn("this command reads that file", done.stderr)
         self.assertIn("THROUGHPUT", (self.directory / "a0.txt").read_text())
 
+    def test_without_a_budget_an_example_is_shown_that_can_be_used(self):
+        oslat = pathlib.Path(__file__).resolve().parents[1] / "validation/bench/data/oslat-one.txt"
+        for given, code in (
+            (("--benchmark", "netperf", "--arm", "a b=a*.txt", "--arm", "x=b*.txt"), 1),
+            (("--benchmark", "netperf", "--arm", "x=b*.txt"), 2),  # its own mean is the limit
+            (("--benchmark", "oslat", "--arm", f"host={oslat}"), 1),  # rounded down
+        ):
+            with self.subTest(given):
+                out = program.shown(self, "evaluate", *given, code=3)
+                example = re.search(r"as in (budgets: .*), and give it with --budget FILE", out)
+                budget = self.write_file("written.yaml", example[1])
+                done = program.nova_perf("evaluate", *given, "--budget", budget, "-f", "json")
+                document = json.loads(done.stdout)
+                self.assertEqual((code, 1), (done.returncode, len(document["judgements"])))
+                document = program.document(self, "evaluate", *given, code=3)
+                self.assertEqual(
+                    ["write_budget"], [row["code"] for row in document["action_details"]]
+                )
+
+    def test_parameters_of_a_benchmark_are_those_of_the_files(self):
+        for command in (
+            ("evaluate", "--arm", "a=a0.txt", "--benchmark", "netperf:seconds=5"),
+            ("report", "--arm", "a=a0.txt", "-o", "page.html", "--benchmark", "netperf:seconds=5"),
+            ("bench", "parse", "netperf:seconds=5", "a0.txt"),
+        ):
+            line = program.refused(self, *command)
+            self.assertIn("give 'netperf' without parameters", line)
+
     def test_many_wrong_files_are_one_short_line(self):
         data = pathlib.Path(__file__).resolve().parents[1] / "validation" / "bench" / "data"
         fio = (data / "fio-fdatasync.txt").read_text()

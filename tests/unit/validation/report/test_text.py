@@ -45,6 +45,7 @@ _ANY = {
     **{
         "arms": ["x"],
         "names": ["size"],
+        "fields": {"benchmark": "fio", "arm": "a b"},
         "files": ["a.txt"],
         "benchmarks": ["cpu"],
         "known": ["cpu"],
