@@ -56,7 +56,7 @@ def add_beside(parser: argparse.ArgumentParser) -> None:
         parser,
         "--beside",
         "KIND[:KEY=VALUE,...]",
-        "load to run together with cyclictest or oslat: cpu or iperf3",
+        "load to run together with cyclictest, oslat or timerlat: cpu or iperf3",
     )
 
 

@@ -315,8 +315,10 @@ def beside(job: Job, texts: Sequence[str], cpus: int) -> Job:
     if not texts:
         return job
     if not job.benchmark.latency:
+        known = ", ".join(benchmark.kind for benchmark in load_all() if benchmark.latency)
         raise base.ParameterError(
-            f"--beside: '{job.label[:80]}' measures no latency of CPUs; run it without a load"
+            f"--beside: '{job.label[:80]}' measures no latency of CPUs, as {known} do; run it"
+            " without a load"
         )
     if int(job.parameters["seconds"]) > _LOADED_S:
         raise base.ParameterError(f"--beside: a run may take {_LOADED_S} seconds at most")

@@ -63,6 +63,14 @@ class ApplicableTest(testcase.TestCase):
         known |= {"flavor": "", "memory_encryption": ""}
         self.assertEqual({**known, "host_group": "gen1"}, output.params)
 
+    def test_an_example_for_what_was_measured(self):
+        data = samples.results({"untuned": 1000.0, "again": 1000.0})
+        found = budget_file.how_to_write(data)
+        self.assertIs(C.WRITE_BUDGET, found.code)
+        fields = {"benchmark": "iperf3", "baseline": "untuned", "arm": "again", "max_loss": "0.05"}
+        self.assertEqual(fields, found.params["fields"])
+        self.assertIsNone(budget_file.how_to_write(samples.results({})))
+
     def test_optional_ones_stand_for_every_label_of_their_kind(self):
         kinds = {"iperf3:streams=1": "iperf3", "iperf3:streams=4": "iperf3"}
         known = [

@@ -4,6 +4,7 @@
 import contextlib
 import dataclasses
 import os
+import pathlib
 
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.bench import base as bench
@@ -12,8 +13,9 @@ from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.launch import local
 from nova_perf_tuning.validation.measure import host_environment, session, trial
 from nova_perf_tuning.validation.results import model
-from tests.support import directories, samples, testcase
+from tests.support import directories, program, samples, testcase
 
+TOP = pathlib.Path(__file__).parents[4]
 #: Prints 40 and 1 if the load has begun to count.
 SEEN = "test -s ../load && echo 40 1 || echo 40 0"
 
@@ -102,6 +104,21 @@ class OptionTest(testcase.TestCase):
         programs, _memory, _scratch = plugins.needs([found])
         self.assertEqual({"cyclictest", "sysbench", "iperf3"}, programs)
         self.assertNotIn("beside", self.job.recorded_parameters)
+
+    def test_help_and_refusal_name_all_that_can_have_a_load(self):
+        known = {benchmark.kind for benchmark in plugins.load_all() if benchmark.latency}
+        self.assertEqual({"cyclictest", "oslat", "timerlat"}, known)
+        [fio] = plugins.jobs(["fio"])
+        refused = str(self.assertRaises(bench.ParameterError, plugins.beside, fio, ["cpu"], 2))
+        texts = [refused]
+        for command in (("validate",), ("bench", "run")):
+            texts.append(program.nova_perf(*command, "--help").stdout)
+        texts.append(
+            (TOP / "doc/source/admin/benchmarks.rst").read_text().partition("``--beside`` runs")[2]
+        )
+        for text in texts:
+            for kind in known:
+                self.assertIn(kind, text)
 
     def test_what_is_no_load_or_cannot_have_one(self):
         for texts in (["fio"], ["cpu", "cpu:threads=1"], ["cpu:seconds=3"], ["cpu:threads=x"]):
