@@ -16,17 +16,28 @@ V = verdict.Verdict
 B = budget_file.Budget
 DATA = pathlib.Path(__file__).parents[1] / "bench" / "data"
 
-#: iperf3 over a direct path and over one that a proxy forwards, Mbit/s (runs 0 to 4 of either in
-#: kfirtoledo/CloudPilot_Project, results/latest/host-che01_ibm, 14 October 2021, 01:47).
-DIRECT = (100.40344, 103.39056, 98.26269, 101.69841, 93.31709)
-FORWARDED = (46.00036, 45.14988, 42.91020, 48.67925, 49.93381)
-
 
 def three(mean, low, high):
     """Return three samples with a mean and a 95 % interval that k8s-netperf has printed of three."""
     spread = (high - low) / 2 * math.sqrt(3) / stats.t.ppf(0.975, 2)
     return (mean - spread, mean, mean + spread)
 
+
+#: iperf3 over a direct path and over one that a proxy forwards, Mbit/s (runs 0 to 4 of either in
+#: kfirtoledo/CloudPilot_Project, results/latest/host-che01_ibm, 14 October 2021, 01:47).
+DIRECT = (100.40344, 103.39056, 98.26269, 101.69841, 93.31709)
+FORWARDED = (46.00036, 45.14988, 42.91020, 48.67925, 49.93381)
+
+
+#: MySQL on a Kunpeng server of two nodes, transactions/s of eight runs each: client and server
+#: threads on many CPUs, and on two each (kunpengcompute/kunpengcompute.github.io, issue 25).
+MANY_CPUS = (35188, 37426, 35140, 37640, 37625, 35574, 35709, 37680)
+FEW_CPUS = (30001, 36160, 24403, 24354, 37708, 24478, 36323, 24579)
+#: Pods and hosts by netperf, Mbit/s, mean and interval of three samples each
+#: (cloud-bulldozer/e2e-benchmarking, pull request 575, run 1), and hosts by iperf3.
+PODS = three(4930.583333, 4929.447038, 4931.719628)
+HOSTS = three(7164.306667, 7010.984364, 7317.628969)
+HOSTS_BY_IPERF3 = three(8731.176448, 5300.568382, 12161.784514)
 
 #: cloud-bulldozer/k8s-netperf, pull request 78 (UDP_STREAM) and issue 102 (TCP_STREAM), Mbit/s.
 SERIES = {
@@ -39,6 +50,9 @@ SERIES = {
         three(6544.064512, 5633.842639, 7454.286385),
         three(84504.846667, 79678.284239, 89331.409094),
     ),
+    "Kunpeng": (FEW_CPUS, MANY_CPUS),
+    "e2e": (PODS, HOSTS),
+    "e2e by tool": (HOSTS, HOSTS_BY_IPERF3),
     "uneven": (FORWARDED[:3], DIRECT + (99.0, 97.5, 102.25)),
 }
 
@@ -81,16 +95,19 @@ class WelchTest(testcase.TestCase):
                     self.assertEqual(min(len(arm), len(baseline)), loss.boots)
 
     def test_recorded_values_of_scipy(self):
-        """scipy 1.17: ttest_ind(log(FORWARDED), log(DIRECT), equal_var=False).confidence_interval()."""
-        logs = {boot: [math.log(value)] for boot, value in enumerate(FORWARDED)}
-        others = {boot: [math.log(value)] for boot, value in enumerate(DIRECT)}
-        found = statistics.unpaired_ratio(logs, others)
-        for wanted, value in (
-            (0.467697, found.value),
-            (0.433185, found.low),
-            (0.504959, found.high),
+        """scipy 1.17: ttest_ind(log(arm), log(baseline), equal_var=False).confidence_interval()."""
+        for name, wanted in (
+            ("paths", (0.467697, 0.433185, 0.504959)),
+            ("Kunpeng", (0.800944, 0.676207, 0.94869)),
+            ("e2e", (0.688232, 0.673662, 0.703117)),
         ):
-            self.assertAlmostEqual(wanted, value, places=5)
+            with self.subTest(name):
+                arm, baseline = SERIES[name]
+                logs = {boot: [math.log(value)] for boot, value in enumerate(arm)}
+                others = {boot: [math.log(value)] for boot, value in enumerate(baseline)}
+                found = statistics.unpaired_ratio(logs, others)
+                for value, seen in zip(wanted, (found.value, found.low, found.high), strict=True):
+                    self.assertAlmostEqual(value, seen, places=5)
 
     def test_less_is_better(self):
         arms = {"tuned": FORWARDED, "untuned": DIRECT}
@@ -176,6 +193,28 @@ class FilesTest(directories.DirectoryCase):
         self.assertEqual(files, list(environment.shown["files"].values()))
         self.assertEqual("TCP", found.workload["protocol"])
         self.assertIsNone(found.mixed)
+
+    def test_published_series_as_files_give_what_scipy_gives(self):
+        for name in ("Kunpeng", "e2e", "paths"):
+            with self.subTest(name):
+                arms = []
+                for arm, values in zip(("tuned", "untuned"), SERIES[name], strict=True):
+                    files = [
+                        self.netperf(f"{name}-{arm}-{number}", f"{value:.6f}")
+                        for number, value in enumerate(values)
+                    ]
+                    arms.append(self.arm(arm, *([file] for file in files)))
+                found = outputs.read("netperf", arms)
+                [judged] = verdict.judge_all(
+                    found.results, [B("netperf", "tuned", 0.1, baseline="untuned")], found.mixed
+                )
+                ratio, low, high = welch(*SERIES[name])
+                for wanted, value in (
+                    (ratio, judged.loss.value),
+                    (high, judged.loss.low),
+                    (low, judged.loss.high),
+                ):
+                    self.assertAlmostEqual(1 - wanted, value, places=6)
 
     def test_files_that_were_taken_as_boots_are_named(self):
         files = [self.netperf(f"n{number}", 100 + number) for number in range(2)]
