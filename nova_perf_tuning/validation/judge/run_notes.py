@@ -25,6 +25,7 @@ def of(results: model.Results) -> list[Reason]:
         if len({trial.arm for trial in results.trials}) > 1:
             remarks.append(reason(_C.UNPAIRED))
         remarks.append(reason(_C.NO_CONDITIONS))
+        return remarks  # files of runs that failed are named one by one
     remarks += _of_trials(results.trials)
     return remarks
 

@@ -119,6 +119,8 @@ def render(
     files: dict[int, str] = {}
     if environment.unpaired:
         files = {trial.order: limits.file_of(trial, environment) for trial in results.trials}
+        if not any(benchmark.comparisons for benchmark in summaries):
+            headline = ""  # one arm was given: nobody asked for a comparison
     return _template("report.html.j2").render(
         environment=environment,
         files=files,

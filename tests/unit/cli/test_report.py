@@ -175,6 +175,7 @@ class FilesTest(directories.DirectoryCase):
         )  # what the reader says of the figures
         alone = self.page_of(*fio[:4])
         self.assertNotIn("Nothing pairs", alone)
+        self.assertNotIn("No pair of trials", alone)
 
     def test_figures_and_ratio_say_the_same(self):
         """A ratio of arms that nothing pairs is that of the figures beside it, in every row."""
