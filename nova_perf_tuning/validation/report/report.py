@@ -19,7 +19,7 @@ from nova_perf_tuning.validation.report import (
     text,
 )
 from nova_perf_tuning.validation.results import messages, model
-from nova_perf_tuning.validation.results.environment import RecordedArm
+from nova_perf_tuning.validation.results.environment import Environment, RecordedArm
 from nova_perf_tuning.validation.results.reasons import Reason
 
 if TYPE_CHECKING:
@@ -77,27 +77,20 @@ def render(
     All text from results is escaped.
 
     :param recorded: verdicts on hosts of a fleet are those of the file.
-    :param more_notes: what is to be known besides what results say; :param remarks: the same of
-        figures, as their readers say it.
+    :param more_notes: what is to be known besides what results say; :param remarks: of figures.
     """
     notes = [*summary.notes(results, summaries), *more_notes]
     environment = results.environment
     guests = [arm for arm in summary.arm_order(results) if arm != model.HOST]
-    colours = {model.HOST: "host"}
-    arms: list[tuple[str, RecordedArm]] = []
-    for index, arm in enumerate(guests):
-        colours[arm] = f"arm{index % 4}"
-        arms.append((arm, environment.arms.get(arm, RecordedArm())))
+    colours = {arm: f"arm{index % 4}" for index, arm in enumerate(guests)}
+    colours[model.HOST] = "host"
+    arms = [(arm, environment.arms.get(arm, RecordedArm())) for arm in guests]
     pairs = 0
     fleet_overview: overview.Overview | None = None
     host_figures: list[overview.HostFigure] = []
-    headline = messages.of(summary.headline(summaries))
     if environment.fleet is not None:
         pairs = len(environment.fleet.pairs)
-        fleet_overview = overview.overview(results)
-        host_figures = overview.host_figures(results)
-        if not summary.has_ratios(summaries):
-            headline = ""
+        fleet_overview, host_figures = overview.overview(results), overview.host_figures(results)
     boot = functools.partial(_boot, pairs=pairs)
     whole: verdict.Verdict | None = None
     if judged:
@@ -108,19 +101,12 @@ def render(
         dots = _dots(benchmark, colours, boot, of_hosts=environment.fleet is not None)
         benchmarks.append((benchmark, dots, _full(benchmark)))
         courses[benchmark.label] = course.panels(benchmark, results.trials)
-    failed: list[model.Trial] = []
-    primary: list[model.Trial] = []
-    for trial in results.trials:
-        if trial.value is None:
-            failed.append(trial)
-        if trial.primary:
-            primary.append(trial)
+    failed = [trial for trial in results.trials if trial.value is None]
+    primary = [trial for trial in results.trials if trial.primary]
     primary.sort(key=lambda trial: trial.order)
     files: dict[int, str] = {}
     if environment.unpaired:
         files = {trial.order: limits.file_of(trial, environment) for trial in results.trials}
-        if not any(benchmark.comparisons for benchmark in summaries):
-            headline = ""  # one arm was given: nobody asked for a comparison
     return _template("report.html.j2").render(
         environment=environment,
         files=files,
@@ -134,7 +120,7 @@ def render(
         host_figures=host_figures,
         differences=text.arm_differences(environment),
         host_states=text.host_states(environment),
-        headline=headline,
+        headline=_headline(environment, summaries),
         diagnosis=diagnosis.diagnose(results, judged),
         findings=diagnosis.guest_findings(results),
         knobs=text.knob_rows(knobs),
@@ -322,6 +308,15 @@ def _stacked(arm: summary.ArmSummary) -> list[tuple[str, float]]:
         if name in arm.cpus:
             stacked.append((name, arm.cpus[name]))
     return stacked
+
+
+def _headline(environment: Environment, summaries: Sequence[summary.BenchmarkSummary]) -> str:
+    """Return what the comparison of guests shows; empty where nobody asked for one."""
+    if environment.fleet is not None and not summary.has_ratios(summaries):
+        return ""
+    if environment.unpaired and not any(benchmark.comparisons for benchmark in summaries):
+        return ""
+    return messages.of(summary.headline(summaries))
 
 
 def _boots_of_arms(trials: Sequence[model.Trial]) -> list[tuple[str, int, int]]:
