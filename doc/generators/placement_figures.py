@@ -36,8 +36,8 @@ CHANNELS = {
     "rps_tcp": "RPS, eight TCP streams",
     "napi": "threaded NAPI",
     "workqueue": "unbound work",
-    "emulator_light": "emulator thread, a tenth",
-    "emulator": "emulator thread, a quarter",
+    "emulator_light": "emulator thread, an eighth",
+    "emulator": "emulator thread, a third",
     "all": "all at once",
 }
 #: Channel -> unit of what its load does in a second, and by how much a figure is divided.
@@ -89,14 +89,21 @@ def tail(row: Row) -> str:
     return f"{row['p99_ms']:.2f}, {row['p999_ms']:.2f}, {row['longest_ms']:.1f}"
 
 
-def work(row: Row) -> str:
-    """Return what each load did in a second; empty: there is no load."""
-    done = dict(row.get("done_each_per_s", {}))
+def done(row: Row) -> dict[str, float]:
+    """Return what each load did in a second, by its channel; empty: there is no load."""
     if "done_per_s" in row:
-        done = {row["channel"]: row["done_per_s"]}
+        return {row["channel"]: row["done_per_s"]}
+    return dict(row.get("done_each_per_s", {}))
+
+
+def work(row: Row) -> str:
+    """Return what each load did in a second, with the least and the most of its rounds."""
     parts = []
-    for channel, amount in done.items():
-        parts.append(f"{amount / WORK[channel][1]:,.0f}")
+    for channel, amount in done(row).items():
+        rounds = [done(measured)[channel] for measured in row["of_rounds"]]
+        divided = WORK[channel][1]
+        middle, least, most = [value / divided for value in (amount, min(rounds), max(rounds))]
+        parts.append(f"{middle:,.0f} ({least:,.0f} to {most:,.0f})")
     return ", ".join(parts)
 
 
@@ -155,7 +162,11 @@ class Placement(Generated):
 
     @staticmethod
     def table(results: Any, name: str) -> list[str]:
-        rows = {(row["channel"], row["state"]): row for row in results["table"]}
+        rows = {(row["channel"], row["state"]): dict(row) for row in results["table"]}
+        for measured in results["rounds"]:
+            if not measured["discarded"]:
+                row = rows[measured["channel"], measured["state"]]
+                row.setdefault("of_rounds", []).append(measured)
         lines = []
         for channel, title in CHANNELS.items():
             cells = []
@@ -165,12 +176,12 @@ class Placement(Generated):
                     cells.append([words, *[cell(row) for cell in COLUMNS[name].values()]])
             if not cells or (name == "work" and channel == "idle"):
                 continue
-            done = [channel] if channel in WORK else []
+            loads = [channel] if channel in WORK else []
             if channel == "all":
-                done = list(results["together"])
+                loads = list(results["together"])
             heading = f"*{title}*"
             if name == "work":
-                units = ", ".join(WORK[load][0] for load in done)
+                units = ", ".join(WORK[load][0] for load in loads)
                 heading = f"{heading}. Done: {units} a second"
             lines += [*wrapped(f"{heading}:", "", ""), ""]
             lines += simple_table(["State", *COLUMNS[name]], cells)
@@ -183,10 +194,11 @@ class Placement(Generated):
             return [*wrapped("The run that is shown does not have these figures.", "", ""), ""]
         cells = []
         for row in rows:
-            loads = [CHANNELS[load] for load, _times in sorted_by_times(row["loads"])]
+            [(worst, times), *_others] = sorted_by_times(row["loads"])
+            usual = CHANNELS[worst] if 2 * times > row["blocks"] else "no load"
             shown = [with_interval(row, prefix) for prefix in ("worst_", "median_")]
-            cells.append([STATES[row["state"]], *shown, loads[0]])
-        header = ["State", "Worst load, %", "Median of the loads, %", "Most often the worst"]
+            cells.append([STATES[row["state"]], *shown, usual, str(row["blocks"])])
+        header = ["State", "Worst load, %", "Median of the loads, %", "Mostly the worst", "Blocks"]
         return simple_table(header, cells)
 
     @staticmethod
@@ -234,8 +246,8 @@ MEASURED_OTHERWISE = {
     "governor": "",
     "host_cpus": "Its other targets were not measured.",
     "irq_affinity": f"Measured {_LAB}.",
-    "irqbalance_ban": "Not measured by itself. What irqbalance alone does was measured: "
-    ":ref:`placement-lab`.",
+    "irqbalance_ban": "Not measured by itself. What irqbalance alone does was measured, also with "
+    "a ban: :ref:`placement-channels`, :ref:`placement-lab`.",
     "kernel_thread_affinity": "",
     "memory": "",
     "offload": "",
@@ -271,11 +283,12 @@ class Measured(Generated):
         found, after = [with_interval(rows[name, state], "") for state in ("misplaced", "applied")]
         if rows[name, "misplaced"]["low_percent"] <= 0:
             return (
-                f"{CHANNELS[name]}: nothing to gain. A guest lost {found} % of its events where this "
-                f"was misplaced, which is not certain: :ref:`placement-channels`."
+                f"{CHANNELS[name]}: not seen. The kernel left this work on the host's CPU, so that "
+                f"neither a loss nor a gain was measured: a guest calculated {found} % slower: "
+                f":ref:`placement-channels`."
             )
         return (
-            f"{CHANNELS[name]}: a guest lost {found} % of its events where this was misplaced, and "
+            f"{CHANNELS[name]}: a guest calculated {found} % slower where this was misplaced, and "
             f"{after} % after ``nova-perf apply``: :ref:`placement-channels`."
         )
 

@@ -39,7 +39,7 @@ LOADS: Final[Mapping[str, Sequence[str]]] = {
     "napi": ("packets", placements.SENDER, "napi0", placements.NAPI_ADDRESS, *_PACKETS),
     "workqueue": ("write", "/mnt/disk/file", *_WRITES),
 }
-#: Channel -> ns from one piece of the emulator thread's work to the next: a quarter and a tenth of a CPU.
+#: Channel -> ns from one piece of the emulator thread's work to the next: a third and an eighth of a CPU.
 EMULATOR: Final[Mapping[str, int]] = {"emulator": 520_000, "emulator_light": 1_300_000}
 #: Loads that work at once in one channel; a flood would leave the others no CPU.
 ALL: Final = "all"
