@@ -267,27 +267,42 @@ class Notes(Generated):
 
 
 class AuditRules(Generated):
-    """Every installed rule of the audit, by theme."""
+    """Every installed rule of the audit, by theme.
 
-    THEMES: ClassVar[Mapping[str, str]] = {
-        "configuration": "Whose CPUs are whose",
-        "placement": "Where guests and interrupts run",
-        "vswitch": "Open vSwitch, and the slice of guests",
-        "devices": "Devices of guests",
-        "network": "Network devices, bridges and TCP",
-        "machine": "Machine, memory and power",
+    :cvar THEMES: title -> the modules of its rules.
+    """
+
+    THEMES: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "CPU sets and isolation": ("configuration", "nova_options", "boot", "tuned"),
+        "Placement of guests": ("placement", "guest_pins", "guest_shape"),
+        "Interrupts": (
+            "nic_interrupts",
+            "nic_channels",
+            "device_interrupts",
+            "managed_interrupts",
+            "irqbalance",
+            "writers",
+        ),
+        "The kernel's own work": ("background",),
+        "Open vSwitch, and the slice of guests": ("vswitch",),
+        "Devices of guests": ("devices",),
+        "Network devices, bridges and TCP": ("network", "physnets"),
+        "Machine, memory and power": ("machine",),
     }
 
     def lines(self) -> list[str]:
-        themes: dict[str, list[Any]] = {}
+        rules_of: dict[str, list[Any]] = {}
         for rule in runner.load():
-            themes.setdefault(type(rule).__module__.rpartition(".")[2], []).append(rule)
+            rules_of.setdefault(type(rule).__module__.rpartition(".")[2], []).append(rule)
         lines: list[str] = []
-        for theme in [*self.THEMES, *sorted(themes.keys() - self.THEMES.keys())]:
-            if theme in themes:
-                lines += heading(self.THEMES.get(theme, theme), "-")
-                for rule in themes[theme]:
+        for theme, modules in self.THEMES.items():
+            lines += heading(theme, "-")
+            for module in modules:
+                for rule in rules_of.pop(module):
                     lines += self.section(rule)
+        if rules_of:
+            modules_left = ", ".join(rules_of)
+            raise LookupError(f"THEMES of the audit's rules lacks {modules_left}")
         return lines
 
     @staticmethod

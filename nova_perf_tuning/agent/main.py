@@ -79,18 +79,17 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="nova-perf-agent",
         description="Keep interrupts, vhost workers, emulator and I/O threads where 'nova-perf plan' places them, "
-        "while guests, NICs and CPUs come and go. With --observe only report what would be "
-        "moved. All originals are in "
-        "the journal; [agent] on_stop says which are put back at the end. "
-        "Exit code: 0 stopped by SIGTERM; 1 not everything could be put back; 3 the agent cannot "
-        "work, and says why.",
+        "while guests, NICs and CPUs come and go. With --observe, only report what would be moved. "
+        "All originals are saved in the journal; [agent] on_stop decides whether they are put back "
+        "when the agent stops. Exit code: 0 stopped by SIGTERM; 1 not everything could be put back; "
+        "3 the agent cannot work, and says why.",
     )
     parser.add_argument(
         "--config-file",
         metavar="FILE",
         action="append",
-        help="read [agent] and [nova_perf_tuning] of FILE; may be repeated "
-        f"(default: {opts.CONFIG} if it is there and --sysroot is not given)",
+        help="configuration file with the groups [agent] and [nova_perf_tuning]; may be repeated "
+        f"(default: {opts.CONFIG} if it exists and --sysroot is not given)",
     )
     parser.add_argument(
         "--sysroot",

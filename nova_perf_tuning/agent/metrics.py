@@ -83,13 +83,13 @@ class MetricsCollector:
             "Values put back because the plan no longer has them",
             state.withdrawn,
         )
-        yield _family(gauge, "settings", "Values that the agent keeps", state.settings)
+        yield _family(gauge, "settings", "Values that the agent manages", state.settings)
         yield _family(gauge, "guests", "Running guests", state.guests or 0)
         if state.mode == "observe":
             yield from _forecast(state)
         yield _conditions(state)
         info = host_info.read()
-        text = "1; what a verdict on this host depends on: a change calls for a new one"
+        text = "Always 1; the labels are what a verdict on this host depends on"
         yield _family(gauge, "host_info", text, {tuple(info.values()): 1.0}, *info)
         yield _family(gauge, "findings", "Findings that need attention", codes, "code")
         yield _family(gauge, *up, int(not state.error))
@@ -114,19 +114,19 @@ class MetricsCollector:
                 spent[guest.name, kind] = seconds
             waited[guest.name,] = times.waited_s
         # The labels that exporters of libvirt have, for joins.
-        text = "1; domain: its name in libvirt, instance_id: its UUID in libvirt and Nova"
+        text = "Always 1; domain is the name in libvirt, instance_id the UUID in libvirt and Nova"
         yield _family(gauge, "guest_info", text, names, "guest", "domain", "instance_id")
-        text = "Host CPU time of a guest by class; worker: all that is in no other class"
+        text = "Host CPU time of a guest by class; worker is all time in no other class"
         yield _family(counter, "guest_host_cpu_seconds", text, spent, "guest", "class")
         text = "Time that vCPUs of a guest were ready to run but had no host CPU"
         yield _family(counter, "guest_vcpu_wait_seconds", text, waited, "guest")
-        text = "Interrupts and packets of other work on CPUs that guests have for themselves"
+        text = "Interrupts and packets of other work on CPUs dedicated to guests"
         seen = self._intrusions.collect(guests)
         yield _family(counter, "guest_cpu_intrusions", text, seen, "channel")
         nics: Sequence[host_model.Nic] = ()
         if facts is not None:
             nics = facts.nics
-        text = "Packets that a NIC dropped; without a nic: a CPU whose backlog was full"
+        text = "Packets dropped by a NIC or, without a nic, by CPUs whose backlog was full"
         drops = dict(_packet_drops(nics))
         yield _family(counter, "packet_drops", text, drops, "nic", "counter")
         text = "Time that some or all tasks of the host waited for a resource"
@@ -145,7 +145,7 @@ class MetricsCollector:
             return
         gauge = GaugeMetricFamily
         words = {"": result.verdict} | dict(result.budgets)
-        text = "1 for the verdict of the last published validation, as a whole and by budget"
+        text = "1 for the verdict of the last published validation, overall and by budget"
         yield _family(
             gauge, "verdict", text, dict.fromkeys(words.items(), 1.0), "budget", "verdict"
         )
@@ -177,7 +177,7 @@ def _forecast(state: AgentState) -> Iterator[Any]:
     gauge = GaugeMetricFamily
     text = "Values that would be written now"
     yield _family(gauge, "would_change", text, state.would_change, "rule")
-    text = "Values that began to need a write since the start"
+    text = "Values that have come to need a write since the agent started"
     yield _family(
         CounterMetricFamily, "would_change_begun", text, state.would_change_begun, "rule"
     )

@@ -41,14 +41,14 @@ class _Wanted:
 class Apply(command.PerfCommand):
     """Apply the plan to this host; everything can be undone.
 
-    It reads the host, computes the plan and writes each setting that does not hold yet. With
+    It reads the host, computes the plan and writes every setting that differs from it. With
     --from it reads the plan from a file; with --rule or --all-safe it applies proposals of the
     audit instead. All originals are saved to disk before the first write. 'nova-perf restore' puts
-    them back, also after a crash. A second apply writes nothing. A setting that the kernel refuses
-    does not stop the others. If a CPU has no free interrupt vector, apply plans again with
-    another CPU. Settings that a running nova-perf-agent keeps are refused ("owned").
+    them back, even after a crash. A second apply writes nothing. If the kernel refuses a setting,
+    the others are still written. If a CPU has no free interrupt vector, apply plans again with
+    another CPU. Settings that a running nova-perf-agent manages are refused ("owned").
 
-    Exit code: 0 all is as planned; 1 some settings are not; 3 error. After an error nothing has
+    Exit code: 0 all settings are as planned; 1 some are not; 3 error. After an error nothing has
     changed, unless the message says that settings were written. After Ctrl-C (130), SIGTERM or
     SIGHUP, 'nova-perf restore' puts back what apply had written.
     """

@@ -52,8 +52,8 @@ class Audit(command.PerfCommand):
 
     It changes nothing. A finding shows what was read, why it matters on this host, the remedy and
     its source. It says whether 'nova-perf apply --rule' can apply the remedy. A rule that cannot
-    judge the host names the data that it lacks. With several hosts, a table shows which rule finds
-    something on which host. Exit code: 0 clean, 1 findings at the level of --fail-on or above, 3
+    judge the host names the data that it lacks. With several hosts, a table shows which rules found
+    something on which hosts. Exit code: 0 clean, 1 findings at the level of --fail-on or above, 3
     error.
     """
 
@@ -74,8 +74,8 @@ class Audit(command.PerfCommand):
         parser.add_argument(
             "--all",
             action="store_true",
-            help="also list the CPU sets, and the rules that hold (with what they read), do not "
-            "apply here or lack data",
+            help="also list the CPU sets and the rules that hold (with the values they read), do "
+            "not apply here, or lack data",
         )
         parser.add_argument("--list", action="store_true", help="list the rules and check nothing")
 

@@ -18,7 +18,9 @@ class BenchParse(command.PerfCommand):
             help="benchmark that printed the output, see 'nova-perf bench list' (default: "
             "detected)",
         )
-        options.add(parser, "file", "FILE", "file with its standard output; - is stdin")
+        options.add(
+            parser, "file", "FILE", "file with the standard output of the benchmark; - is stdin"
+        )
 
     def take_action(self, args: argparse.Namespace) -> None:
         named = None

@@ -15,11 +15,11 @@ from nova_perf_tuning.validation.results.reasons import ReasonError
 class Capacity(command.PerfCommand):
     """Calculate how many guests fit on a host before its shared CPUs are used up.
 
-    Vhost workers, emulators and interrupts use these CPUs. The command reads from results of
-    'nova-perf validate' how much CPU a unit of work costs outside the guest's own vCPUs. Each guest
-    is assumed to do --rate units of work per second, by default as many as the measured guest did.
-    Plan with the number for the highest cost in the interval. The number is calculated, not tested:
-    run that many guests before you rely on it.
+    Vhost workers, emulators and interrupts use these CPUs. The results of 'nova-perf validate' show
+    how much CPU a unit of work costs outside the guest's own vCPUs. Each guest is assumed to do
+    --rate units of work per second, by default as many as the measured guest did. Plan with the
+    number for the highest cost in the interval. The number is calculated, not tested: run that many
+    guests before you rely on it.
 
     Example: nova-perf capacity results.json --benchmark iperf3 --rate 0.5 --shared 0-3
     """

@@ -10,17 +10,17 @@ _INTERVAL_S: Final = 60.0
 
 
 class Admit(cloud_command.CloudCommand):
-    """Keep each compute host in the state that its validation has earned, by a policy.
+    """Validate compute hosts by a policy, and admit those that pass.
 
-    A host that Nova registered disabled is brought behind an aggregate that only guests of its
-    trial pass, enabled, measured, and admitted after a PASS or disabled again after a FAIL. A host
-    whose fingerprint changes or whose verdict gets old is validated again. Without --watch the
-    command makes passes until nothing is measured any more.
+    A new host, which Nova registers as disabled, is put into an aggregate that only the guests of
+    its trial can use. Then it is enabled and measured. After a PASS it is admitted; after a FAIL it
+    is disabled again. A host is validated again when its fingerprint changes or its verdict gets
+    old. Without --watch, the command ends once no host is being measured any more.
 
-    One process at a time admits hosts with a database. --stop holds it at its next step, wherever
-    it runs, until --go. It needs admin rights.
+    Only one process at a time can admit hosts with a given database. --stop pauses it at its next
+    step, on whatever machine it runs, until --go. The command needs admin rights.
 
-    Exit code: 0, 1 if a host is in quarantine, 3 for an error.
+    Exit code: 0 done, 1 if a host is in quarantine, 3 error.
 
     Example: openstack perf admit --policy admission.yaml --dry-run
     """
@@ -28,25 +28,29 @@ class Admit(cloud_command.CloudCommand):
     has_format = True
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        options.add(parser, "--policy", "FILE", "policy of admission (YAML)")
+        options.add(parser, "--policy", "FILE", "admission policy (YAML)")
         what = parser.add_mutually_exclusive_group()
         what.add_argument(
             "--dry-run", action="store_true", help="print the next moves and change nothing"
         )
         what.add_argument(
-            "--watch", action="store_true", help="make passes until a signal ends the command"
+            "--watch", action="store_true", help="keep running until a signal ends the command"
         )
         what.add_argument(
-            "--stop", metavar="REASON", help="stop admission at its next step, and end"
+            "--stop", metavar="REASON", help="pause admission at its next step, and exit"
         )
-        what.add_argument("--go", action="store_true", help="end a stop, and end")
         what.add_argument(
-            "--again", metavar="HOST", help="have a known host validated again, and end"
+            "--go", action="store_true", help="let a paused admission continue, and exit"
+        )
+        what.add_argument(
+            "--again",
+            metavar="HOST",
+            help="request that a known host be validated again, and exit",
         )
         what.add_argument(
             "--transitions",
             action="store_true",
-            help="print all transitions as lines of JSON, and end",
+            help="print all transitions as lines of JSON, and exit",
         )
         options.add(
             parser,
@@ -61,9 +65,15 @@ class Admit(cloud_command.CloudCommand):
             "--agent-metrics",
             "URL",
             "URL of the metrics of each host's nova-perf-agent, with {host} for the hypervisor's "
-            "name (default: none, so that a host's fingerprint is its QEMU alone)",
+            "name (default: none; the fingerprint of a host is then only its version of QEMU)",
         )
-        options.add(parser, "--canary-flavor", "NAME", "small flavor without traits", default="")
+        options.add(
+            parser,
+            "--canary-flavor",
+            "NAME",
+            "flavor of the canary guest; a small one without traits",
+            default="",
+        )
         options.add(
             parser, "--canary-image", "NAME", "image of the canary guest", default="perf-guest"
         )

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class Cleanup(cloud_command.CloudLister):
-    """Remove what dead or interrupted runs left on the cloud.
+    """Remove what dead or interrupted runs left in the cloud.
 
     Without RUN it removes everything that may be left of runs whose process has ended. It never
     touches runs that are still active, or that began in another project or region. It names
-    anything that it cannot remove, and then ends with 3. A second call finds nothing.
+    anything that it cannot remove, and then exits with 3. A second call finds nothing.
     """
 
     nothing = "no stacks of such runs are left"
@@ -30,7 +30,7 @@ class Cleanup(cloud_command.CloudLister):
             "run",
             metavar="RUN",
             nargs="*",
-            help="ids of runs (default: all that may have left something)",
+            help="ids of runs (default: all runs that may have left something)",
         )
         parser.add_argument("--list", action="store_true", help="list the runs and remove nothing")
         options.add(

@@ -14,10 +14,10 @@ class FlavorCheck(cloud_command.CloudLister):
     """Check flavors for unknown keys, contradictions and specs that cost CPU.
 
     For one FLAVOR and with admin rights, it also says whether any host could take a guest now, and
-    what excludes the others. To check a flavor together with an image: openstack perf image check
-    IMAGE --flavor FLAVOR.
+    what excludes the others. To check a flavor together with an image, use 'openstack perf image check
+    IMAGE --flavor FLAVOR'.
 
-    Exit code: 0 without findings at the level of --fail-on or above, 1 with them.
+    Exit code: 0 no findings, 1 findings at the level of --fail-on or above, 3 error.
     """
 
     nothing = "no findings"

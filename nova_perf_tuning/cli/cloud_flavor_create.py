@@ -16,8 +16,8 @@ _NUMBER: Final = options.whole(1, 999_999_999)
 class FlavorCreate(cloud_command.CloudShowOne):
     """Create a flavor with a profile's extra specs written out, Nova's own hw:* specs included.
 
-    Contradicting specs are refused first. Then Nova checks every spec; if it refuses one, no
-    half-made flavor is left behind.
+    Specs that contradict each other are refused before anything is created. Then Nova checks every
+    spec; if it refuses one, no half-made flavor is left behind.
 
     Example: openstack perf flavor create net.large --profile network-throughput --vcpus 4 --ram 8192
     """
@@ -40,7 +40,7 @@ class FlavorCreate(cloud_command.CloudShowOne):
         parser.add_argument(
             "--private",
             action="store_true",
-            help="make a private flavor; give projects access to it later",
+            help="make the flavor private; projects can be given access later",
         )
         flavor_options.add_flavor(parser)
 

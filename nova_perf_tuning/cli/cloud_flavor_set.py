@@ -12,9 +12,9 @@ from nova_perf_tuning.specs import crosscheck, flavor_rules, profiles
 class FlavorSet(cloud_command.CloudShowOne):
     """Change the extra specs of a flavor; existing guests keep theirs.
 
-    The specs of its profile are written out. A new profile removes the values of the old one;
-    values that were set otherwise stay. Without options, it writes the current values of the
-    flavor's profile, and other specs that are missing.
+    The specs of its profile are written out. A new profile replaces the values of the old one;
+    values that were set in another way stay. Without options, the command writes the current values
+    of the flavor's profile, and adds other specs that are missing.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

@@ -13,8 +13,8 @@ from nova_perf_tuning.placement import hosts
 class HostList(cloud_command.CloudLister):
     """List compute hosts with state, traits, latest verdict, and why a host is disabled.
 
-    The traits are CUSTOM_PERF_* in Placement. The verdict follows from the traits and the service:
-    PASS, FAIL, or nothing. With --policy, the last columns are the state of admission, its reason,
+    The traits are CUSTOM_PERF_* in Placement. The verdict (PASS, FAIL or none) is derived from the
+    traits and the service. With --policy, the last columns show the state of admission, its reason,
     and the next move. The command needs admin rights.
     """
 
@@ -23,7 +23,10 @@ class HostList(cloud_command.CloudLister):
             "--validated", action="store_true", help="list only hosts with CUSTOM_PERF_VALIDATED"
         )
         options.add(
-            parser, "--policy", "FILE", "policy of admission; adds its state, reason and next move"
+            parser,
+            "--policy",
+            "FILE",
+            "admission policy; adds columns for state, reason and next move",
         )
         options.add(
             parser,
@@ -32,7 +35,7 @@ class HostList(cloud_command.CloudLister):
             "URL of the agents' metrics, as for 'openstack perf admit'",
         )
         options.add(
-            parser, "--database", "URL", "database of admission, as for 'openstack perf admit'"
+            parser, "--database", "URL", "database of the admission, as for 'openstack perf admit'"
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:

@@ -11,7 +11,9 @@ from nova_perf_tuning.specs import image_rules, profiles
 class ImageCheck(cloud_command.CloudLister):
     """Check the properties of an image for emulated devices and missing hints.
 
-    With --flavor it also checks whether the two contradict each other. Exit code 0 without findings, 1 with them.
+    With --flavor it also checks whether the two contradict each other.
+
+    Exit code: 0 no findings, 1 findings at the level of --fail-on or above, 3 error.
     """
 
     nothing = "no findings"

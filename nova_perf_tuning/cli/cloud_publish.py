@@ -19,16 +19,16 @@ class Publish(cloud_command.CloudLister):
 
     RESULT is the result file of one host, or the results.json of a validation. For a run over many
     hosts, every host in it is published, or only that of --host. With --budget its trials are
-    judged now, otherwise the recorded verdicts are published; the column Judged says which.
+    judged now; otherwise the recorded verdicts are published. The column Judged says which.
 
     CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* are set in Placement, where flavors require them
     (trait:CUSTOM_PERF_VALIDATED=required). Traits set this way do not expire by themselves. If
     nova-compute sets a host's traits from a result file, run 'nova-perf publish' on that host
     first: this command refuses to change its traits.
 
-    A result that is INVALID, too old or of another host is refused, and the exit code is 3. Other
-    hosts of RESULT are published all the same. A run that was interrupted is refused as a whole. A
-    second run changes nothing. Needs admin rights.
+    A result that is INVALID, too old or from another host is refused, and the exit code is 3. Other
+    hosts in RESULT are still published. An interrupted run is refused as a whole. Publishing the
+    same result again changes nothing. The command needs admin rights.
 
     Examples: openstack perf publish results.json --disable-on-fail;
     openstack perf publish --withdraw --host compute-7

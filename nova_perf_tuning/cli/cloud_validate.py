@@ -24,8 +24,8 @@ class Validate(cloud_command.CloudCommand):
     run. The command writes results.json and report.html. It needs admin rights, except with
     --hosts any.
 
-    Exit code: 0 PASS, 1 FAIL (a bad host, or a broken budget), 2 INCONCLUSIVE, 3 INVALID (a host
-    gave no result) or error. Interrupted by Ctrl-C: 130.
+    Exit code: 0 PASS, 1 FAIL (a bad host, or a budget that is not met), 2 INCONCLUSIVE, 3 INVALID
+    (a host gave no result) or error. Interrupted by Ctrl-C: 130.
 
     Example: openstack perf validate --hosts all --peers 3 --max-parallel 8 --profile network-throughput
     """
@@ -65,7 +65,7 @@ class Validate(cloud_command.CloudCommand):
             "--bare-host",
             "RESULTS.json",
             "results of 'nova-perf validate --launcher host' on a host, with the same --benchmark, "
-            "for budgets against 'host'; once for a host",
+            "for budgets against 'host'; one file per host",
         )
         options.add_repeated(
             parser,
@@ -77,7 +77,7 @@ class Validate(cloud_command.CloudCommand):
             parser,
             "--require-trait",
             "NAME",
-            "trait that the flavors which the run creates require of hosts (default: none)",
+            "trait that flavors created by the run require of hosts (default: none)",
         )
         parser.add_argument(
             "--no-guest-tx-offload",
@@ -123,17 +123,15 @@ def _add_pairs(parser: argparse.ArgumentParser) -> None:
         "--max-parallel",
         "N",
         "number of pairs measured at a time; lower it if hosts share a network, raise it for "
-        "large fleets "
-        f"(default: {_RUN.max_parallel})",
+        f"large fleets (default: {_RUN.max_parallel})",
         _COUNT,
     )
     options.add(
         parser,
         "--max-loss",
         "SHARE",
-        "largest loss allowed to a host against the others; keep it above twice the noise of an "
-        "A/A run "
-        f"(default: {fleet_model.MAX_LOSS}, 15 %%)",
+        "largest loss of a host that is allowed against the others; set it to more than twice the "
+        f"noise of an A/A run (default: {fleet_model.MAX_LOSS}, 15 %%)",
         options.number(0.01, 0.9),
     )
     options.add(
@@ -168,15 +166,15 @@ def _add_storage(parser: argparse.ArgumentParser) -> None:
         "--resume",
         "RUN",
         "continue a run that was interrupted or has died; a complete run is judged and written "
-        "again. It can be combined with --time-limit, --max-parallel, --max-loss, --bare-host, "
-        "budgets and files only",
+        "again. Only --time-limit, --max-parallel, --max-loss, --bare-host, budgets and files can "
+        "be given with it",
     )
     options.add(
         parser,
         "--agent-metrics",
         "URL",
         "URL of the metrics of each host's nova-perf-agent, with {host} for the "
-        "hypervisor's name, as in 'http://{host}:9751/metrics' (default: none, so host CPU is "
+        "hypervisor's name, as in 'http://{host}:9751/metrics' (default: none; host CPU is then "
         "not known)",
     )
     options.add(
@@ -202,7 +200,7 @@ def _add_guests(parser: argparse.ArgumentParser) -> None:
         parser,
         "--external-network",
         "NAME",
-        "external network used to reach Heat (default: the only one there is)",
+        "external network used to reach Heat (default: the only external network)",
     )
     options.add(
         parser,

@@ -15,7 +15,7 @@ class Generate(command.PerfCommand):
     """Print configuration that fits this host or a recorded one, with comments, and write nothing.
 
     It uses the CPU sets in nova.conf, or proposes sets if there are none. On each NUMA node the
-    host gets the first cores, as many as the speed of its NICs requires, and guests get the rest.
+    host gets the first few cores, depending on the speed of its NICs, and guests get the rest.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class History(command.PerfCommand):
     """Show how the figures of hosts changed from run to run.
 
-    Figures are compared when benchmark, parameters, arm, profile, extra specs, CPU, memory,
+    Figures are compared only if benchmark, parameters, arm, profile, extra specs, CPU, memory,
     accelerator and guest size are the same. --add and 'openstack perf validate' add runs to the
     database.
     """
@@ -37,7 +37,8 @@ class History(command.PerfCommand):
             parser,
             "--database",
             "URL",
-            "SQLAlchemy URL (default: $NOVA_PERF_DATABASE, else results.db in the state directory)",
+            "SQLAlchemy URL of the database (default: $NOVA_PERF_DATABASE, else results.db in the "
+            "state directory)",
         )
 
     def take_action(self, args: argparse.Namespace) -> None:

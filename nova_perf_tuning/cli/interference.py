@@ -17,12 +17,12 @@ _VCPU_HEAD = ("guest", "vCPU", "CPUs", "preempted", "waited ms")
 
 
 class Interference(command.PerfCommand):
-    """Watch which work of the host runs on guests' CPUs for some seconds, by channel and source.
+    """Watch for some seconds which work of the host runs on guests' CPUs, by channel and source.
 
     It watches this host and changes nothing. Kernel counters show which interrupts, softirqs and
-    threads ran. A thread that may use other CPUs too is sampled: its count is a lower bound.
-    --trace also has the kernel record every event on these CPUs for the same time, in a trace of
-    its own that is removed afterwards. Exit code: 0 done, 3 error.
+    threads ran. A thread that can also run on other CPUs is sampled, so its count is a lower bound.
+    With --trace, the kernel also records every event on these CPUs during that time, in a separate
+    trace that is removed afterwards. Exit code: 0 done, 3 error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -38,7 +38,7 @@ class Interference(command.PerfCommand):
             parser,
             "--cpus",
             "LIST",
-            "CPUs to watch (default: those that vCPUs of running guests have for themselves)",
+            "CPUs to watch (default: those dedicated to vCPUs of running guests)",
             options.cpus,
         )
         parser.add_argument(

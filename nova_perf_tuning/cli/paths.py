@@ -72,9 +72,9 @@ def locations() -> dict[str, tuple[pathlib.Path, str]]:
 
 
 class Paths(command.PerfCommand):
-    """Show where the files that come with this package are: templates, profiles, units, the DevStack plugin.
+    """Show where the files of this package are: templates, profiles, units, the DevStack plugin.
 
-    With NAME it prints only that path, for scripts. Example:
+    With NAME it prints only the path of that file, for scripts. Example:
     openstack stack create -t $(nova-perf paths heat)/host_validation.yaml -e parameters.yaml hosts
     """
 
@@ -83,7 +83,7 @@ class Paths(command.PerfCommand):
             "name",
             metavar="NAME",
             nargs="?",
-            help="file or directory to print the path of, and nothing else",
+            help="file or directory whose path alone is printed",
         )
 
     def take_action(self, args: argparse.Namespace) -> None:

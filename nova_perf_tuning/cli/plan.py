@@ -57,7 +57,7 @@ class Plan(command.PerfCommand):
         parser.add_argument(
             "--all",
             action="store_true",
-            help="list every setting with its reason, also those that hold, and every warning",
+            help="list every setting with its reason, including those that hold, and every warning",
         )
 
     def take_action(self, args: argparse.Namespace) -> None:

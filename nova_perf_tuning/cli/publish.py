@@ -28,16 +28,16 @@ from nova_perf_tuning.validation.results import messages
 class Publish(command.PerfCommand):
     """Publish the verdict on this host to its nova-compute, which turns it into traits.
 
-    Run it on the compute host. RESULT is the results.json of a validation, of this host or of
-    many, or a result file. The verdict goes to the file that [nova_perf_tuning] result_file names,
-    in the state directory. nova-compute with this project's driver reads it within a minute and
-    sets CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* in Placement. It removes them when the
+    Run it on the compute host. RESULT is the results.json of a validation of this host or of many
+    hosts, or a result file. The verdict is written to the file that [nova_perf_tuning] result_file
+    names, in the state directory. nova-compute with this project's driver reads it within a minute
+    and sets CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* in Placement. It removes them when the
     result is too old, or after --withdraw. The command needs write access to that file, but no
     credentials.
 
-    With --budget the trials in RESULT are judged now. Without it, the verdicts that a run over
-    many hosts recorded are published. A result that is INVALID, too old, of another host or of a
-    run that was interrupted is refused, and what is published stays.
+    With --budget the trials in RESULT are judged now. Without it, the recorded verdicts of a run
+    over many hosts are published. A result is refused if it is INVALID, too old, from another host,
+    or from an interrupted run; what is already published then stays.
 
     Example: nova-perf publish results.json --budget network.yaml
     """
@@ -54,7 +54,7 @@ class Publish(command.PerfCommand):
             "--budget",
             "FILE",
             "overhead budgets (YAML; 'default': those shipped) that judge the trials in RESULT; the "
-            "file's name without .yaml is that of the budget in CUSTOM_PERF_BUDGET_NAME",
+            "file's name without .yaml becomes NAME in CUSTOM_PERF_BUDGET_NAME",
         )
         result_options.add_host_group(parser)
         result_options.add_flavor(parser)
@@ -63,8 +63,8 @@ class Publish(command.PerfCommand):
             parser,
             "--nova-config",
             "FILE",
-            "nova-compute's configuration, for the host's name and the result file (default: where "
-            "'nova-perf plan' finds it, /etc/nova/nova.conf, nova.conf.d and the like)",
+            "configuration of nova-compute, for the host's name and the result file (default: the "
+            "files that 'nova-perf plan' finds, such as /etc/nova/nova.conf)",
         )
 
     def take_action(self, args: argparse.Namespace) -> None:

@@ -10,10 +10,10 @@ from nova_perf_tuning.host.input import record
 class Record(command.PerfCommand):
     """Record this host in a file that other commands can read with --sysroot on any machine.
 
-    It holds CPUs, NUMA nodes, PCI and network devices, queues and interrupts. It also holds the CPU sets of
+    The file describes CPUs, NUMA nodes, PCI and network devices, queues and interrupts. It also has the CPU sets of
     nova.conf, the options of the kernel's command line that isolate CPUs, and the names, pins, devices, perf: requests
     and threads of guests.
-    It does not hold command lines, environments, MAC and IP addresses, UUIDs, serial numbers, disks, or titles and
+    It does not contain command lines, environments, MAC or IP addresses, UUIDs, serial numbers, disks, or titles and
     owners of guests. Names of network devices and libvirt's names of guests are kept.
     """
 

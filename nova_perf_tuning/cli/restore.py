@@ -33,16 +33,16 @@ class Restore(command.PerfCommand):
     """Put back everything that apply has changed.
 
     It goes through the journal from the last write to the first. A value that another program has
-    changed since is left alone and reported, unless --force. Settings that a running
-    nova-perf-agent keeps stay; stop it first to undo everything. Entries that a reboot has undone
-    are removed from the journal. Restore also works after a crash in the middle of apply or of
+    changed since is left alone and reported, unless --force is given. Settings that a running
+    nova-perf-agent manages stay; stop the agent first to undo everything. Entries that a reboot has
+    undone are removed from the journal. Restore also works after a crash in the middle of apply or
     restore. A second restore does nothing.
 
     --print changes nothing; it prints a POSIX shell script that does the same without this
-    program. The same script is kept next to the journal as undo.sh from before the first write:
-    run it with sh if the package is gone.
+    program. Before its first write, apply saves the same script next to the journal as undo.sh: if
+    the package is gone, run it with sh.
 
-    Exit code: 0 all is as it was, except what the agent keeps; 1 something was left alone or
+    Exit code: 0 all is as it was, except what the agent manages; 1 something was left alone or
     failed; 3 error. After Ctrl-C (130), SIGTERM or SIGHUP the next restore puts back the rest.
     """
 

@@ -25,9 +25,9 @@ class Status(command.PerfCommand):
     """Show what has drifted, how many settings are applied, and what the agent does.
 
     If settings have drifted, it names running programs that are known to write such values
-    (irqbalance, tuned, numad, bpftune). Then comes the state of nova-perf-agent (complete
-    with -f json). If the agent only observes, --since lists what it would have written, when and
-    why. Exit code: 0, even if nothing is applied; 2 if only root may read the journal (the rest is
+    (irqbalance, tuned, numad, bpftune). Then it shows the state of nova-perf-agent, in full with
+    -f json. If the agent only observes, --since lists what it would have written, when and why.
+    Exit code: 0, even if nothing is applied; 2 if only root may read the journal (the rest is
     shown); 3 error.
     """
 
@@ -268,32 +268,21 @@ def agent_lines(agent: state.AgentState | None) -> list[str]:
         due = sum(agent.would_change.values())
         lines = [
             f"agent: process {agent.pid} observes and writes nothing; it would change {due} of "
-            f"{agent.settings} settings for {agent.guests} guests, state of {agent.age_s:.0f} s ago"
+            f"{agent.settings} settings for {agent.guests} guests, as of {agent.age_s:.0f} s ago"
         ]
         if due:
             lines.append(f"agent: would change: {named}; --since 7d lists them")
         return lines + _agent_notes(agent)
     lines = [
-        f"agent: process {agent.pid} keeps {agent.settings} settings for {agent.guests} guests, "
-        f"state of {agent.age_s:.0f} s ago",
+        f"agent: process {agent.pid} manages {agent.settings} settings for {agent.guests} guests, "
+        f"as of {agent.age_s:.0f} s ago",
     ]
     return lines + _agent_notes(agent)
 
 
 def _agent_notes(agent: state.AgentState) -> list[str]:
-    """Return what is to be said of a running agent in any mode."""
+    """Return what is to be said of a running agent in any mode, what is wrong first."""
     lines: list[str] = []
-    for condition in agent.conditions:
-        since = condition["lastTransitionTime"]
-        lines.append(
-            f"agent: {condition['type']}: {condition['status']} since {since} "
-            f"({condition['reason']}): {condition['message']}"
-        )
-    lines += [f"agent: nova.conf: {', '.join(agent.nova_config) or 'none was found'}"]
-    if agent.skipped:
-        lines.append(
-            f"agent: {agent.skipped} passes postponed while a command was changing this host"
-        )
     if agent.error:
         lines.append(f"agent: cannot work: {agent.error}")
     for finding in agent.findings:
@@ -301,11 +290,22 @@ def _agent_notes(agent: state.AgentState) -> list[str]:
     more_findings = sum(agent.findings_total.values()) - len(agent.findings)
     if more_findings > 0:
         lines.append(f"agent: {more_findings} more findings")
+    for condition in agent.conditions:
+        since = condition["lastTransitionTime"]
+        lines.append(
+            f"agent: {condition['type']}: {condition['status']} since {since} "
+            f"({condition['reason']}): {condition['message']}"
+        )
     for warning in agent.warnings:
         lines.append(f"agent: warning: {warning}")
     more_warnings = agent.warnings_total - len(agent.warnings)
     if more_warnings > 0:
         lines.append(f"agent: {more_warnings} more warnings; 'nova-perf plan --all' shows all")
+    if agent.skipped:
+        lines.append(
+            f"agent: {agent.skipped} passes postponed while a command was changing this host"
+        )
+    lines.append(f"agent: nova.conf: {', '.join(agent.nova_config) or 'none was found'}")
     return lines
 
 

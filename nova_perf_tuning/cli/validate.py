@@ -59,7 +59,7 @@ class Validate(command.PerfCommand):
             "--launcher",
             choices=launchers.NAMES,
             default="libvirt",
-            help="place to run the benchmark: guests of libvirt (default), or the host itself",
+            help="place to run the benchmarks: libvirt guests (default), or the host itself",
         )
         validate_options.add_measurement(parser)
         options.add(
@@ -93,8 +93,7 @@ class Validate(command.PerfCommand):
             "--noise-floor",
             action="store_true",
             help="measure the noise floor: both pairs of guests are untuned, so every difference "
-            "is "
-            "noise (an A/A run). Run it once per host, and after a change of hardware or kernel, "
+            "is noise (an A/A run). Run it once per host, and after a change of hardware or kernel, "
             "with the benchmarks and --seconds that you will judge. The floor is kept in "
             f"{NOISE_FILE}; a tighter budget is refused",
         )
@@ -102,7 +101,7 @@ class Validate(command.PerfCommand):
             "--ablation",
             action="store_true",
             help="also run guests that lack one extra spec at a time, and report which specs pay "
-            "and which can be removed. Each spec adds a pair of guests and their time. With "
+            "off and which can be removed. Each spec adds a pair of guests and their time. With "
             "--budget the run ends after half of its boots only if every spec is decided too",
         )
         collectors_here = ", ".join(plugins.installed(collectors.NAMESPACE))

@@ -14,16 +14,15 @@ from nova_perf_tuning.printing import counted
 class Verify(command.PerfCommand):
     """Check whether the applied settings still hold.
 
-    States of a setting: holds, drifted, gone, pending, unreadable. Another program has changed a
-    drifted setting. The object of a setting that is gone, such as a guest's thread, does not exist
-    any more. A pending interrupt moves the next time it fires. Exit code: 0 all hold, 1 drift, 3
-    error.
+    States of a setting: holds, drifted, gone, pending, unreadable. A drifted setting was changed by
+    another program. A setting is gone if its object, such as a guest's thread, no longer exists. A
+    pending interrupt moves the next time it fires. Exit code: 0 all hold, 1 drift, 3 error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         journal_options.add_journal(parser)
         parser.add_argument(
-            "--all", action="store_true", help="also list the settings that hold or are pending"
+            "--all", action="store_true", help="also list settings that hold or are pending"
         )
 
     def take_action(self, args: argparse.Namespace) -> int:

@@ -30,8 +30,9 @@ class Xml(command.PerfCommand):
     """Print a domain's XML with the request written into it, and change nothing.
 
     Without --profile, --spec and --image-property the request comes from the domain's metadata:
-    this project's element, else Nova's. Anything left out is named on stderr; --diff shows what
-    changes. perf:pci_topology=numa takes the NUMA nodes of the domain's devices from this machine.
+    from this project's element, or else from Nova's. Anything left out is named on stderr; --diff
+    shows what changes. perf:pci_topology=numa reads the NUMA nodes of the domain's devices from
+    this machine.
 
     Example: virsh dumpxml --inactive web1 | nova-perf xml --spec perf:profile=storage --diff -
     """

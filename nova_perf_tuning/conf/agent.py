@@ -7,8 +7,8 @@ GROUP = cfg.OptGroup(
     "agent",
     title="The agent that keeps this host tuned",
     help="""
-What ``nova-perf-agent`` does on this compute host. It reads these options at its start; after a change, restart
-it: with the default of ``on_stop`` that moves nothing.
+What ``nova-perf-agent`` does on this compute host. It reads these options when it starts, so restart it after a
+change: with the default of ``on_stop``, a restart moves nothing.
 """,
 )
 
@@ -17,15 +17,15 @@ OPTS = [
         "mode",
         default="enforce",
         choices=[
-            ("enforce", "what is planned is written and kept"),
+            ("enforce", "the plan is written and kept in force"),
             ("observe", "nothing on the host is written; status and metrics show what would be"),
         ],
         help="""
 Mode of the agent: write settings, or only report what it would write.
 
-Begin with ``observe`` on hosts where nobody has seen a plan yet, and look at ``nova-perf status --since 7d`` and
-``nova_perf_would_change`` for some days. The unit ``nova-perf-agent-observe`` sets it, and cannot write at all.
-After a change restart the agent: it first logs what it is about to write.
+Begin with ``observe`` on hosts whose plan you have not seen yet, and look at ``nova-perf status --since 7d`` and
+``nova_perf_would_change`` for some days. The unit ``nova-perf-agent-observe`` always observes, and cannot write at
+all. After a change restart the agent: it first logs what it is about to write.
 """,
     ),
     cfg.MultiStrOpt(
@@ -33,18 +33,18 @@ After a change restart the agent: it first logs what it is about to write.
         default=[],
         help="""
 Files of nova-compute from which ``[compute] cpu_dedicated_set``, ``cpu_shared_set`` and ``[libvirt]
-cpu_power_management`` are taken; later files win. A file that does not exist is ignored. Not set: they are found
-where RHOSO, kolla-ansible, OpenStack-Ansible or packages keep them; ``nova-perf status`` shows which. Where none
-is on this host or none can be read, name a file of your own with these options.
+cpu_power_management`` are taken; later files win. A file that does not exist is ignored. If not set, the agent looks
+where RHOSO, kolla-ansible, OpenStack-Ansible or packages keep them; ``nova-perf status`` shows which it found. If
+this host has none that can be read, name a file of your own with these options.
 
-The symptom of a wrong path is "dedicated: none" in ``nova-perf plan`` and interrupts on CPUs that a guest gets
-later: without the sets only the pins of guests that are already there are known.
+The symptom of a wrong path is "dedicated: none" in ``nova-perf plan``, and interrupts on CPUs that a guest gets
+later: without the sets, only the pins of guests that already exist are known.
 """,
     ),
     cfg.StrOpt(
         "housekeeping",
         help="""
-CPUs for interrupts and the host's own work. Not set: online CPUs that are neither dedicated nor isolated.
+CPUs for interrupts and the host's own work. If not set: online CPUs that are neither dedicated nor isolated.
 
 Set it when guests without dedicated CPUs suffer from interrupts on "their" CPUs: name a few CPUs of each node.
 """,
@@ -70,9 +70,9 @@ Interrupts that match stay where they are. A pattern that names a network device
 queues' masks (XPS and RPS) and its NAPI threads alone, too.
 
 Name here what another program places: a systemd ``.link`` file with ``IRQAffinity=``, a vendor's script, a storage
-appliance. ``nova-perf plan``, ``apply`` and ``audit`` of this host obey it too, and say which interrupts it names,
-and which patterns name nothing on this host (a typing error, or a device that comes later). With ``--sysroot`` they
-do not read it. What the agent had moved before is put back. ``apply --from FILE`` writes what the file says.
+appliance. ``nova-perf plan``, ``apply`` and ``audit`` on this host obey it too. They say which interrupts match, and
+which patterns match nothing on this host (a typing error, or a device that comes later). With ``--sysroot`` they do
+not read it. The agent puts back what it had moved before. ``apply --from FILE`` writes what the file says.
 """,
     ),
     cfg.FloatOpt(
@@ -83,7 +83,7 @@ do not read it. What the agent had moved before is put back. ``apply --from FILE
         help="""
 Seconds between checks for changes that came without an event (new interrupts, devices, guests, CPUs).
 
-If too large, interrupts of a guest whose driver was loaded again stay on the wrong CPUs for that long.
+If too large, interrupts of a guest that has reloaded a driver stay on the wrong CPUs for that long.
 """,
     ),
     cfg.FloatOpt(
@@ -135,10 +135,10 @@ With ``leave`` an upgrade or a restart disturbs no guest, and ``nova-perf restor
         help="""
 How many times in a row the agent rewrites a value that another program keeps changing before it pauses.
 
-Every five minutes without a change allow one more write. Without writes left the agent tries again after
-20 seconds, then 40, up to ten minutes, and reports who may be writing. A change that an event explains (a driver
-that was loaded, a guest or this agent that has just started) counts as a fifth. If too large, two programs take
-turns and burn CPU. If too small, values stay wrong for a while after several resets by a driver.
+Every five minutes without a change allow one more write. When no writes are left, the agent tries again after 20
+seconds, then 40, up to ten minutes, and reports which program may be writing. A change that an event explains (a
+driver that was loaded, a guest or this agent that has just started) counts as a fifth of a write. If too large, two
+programs take turns and burn CPU. If too small, values stay wrong for a while after several resets by a driver.
 """,
     ),
     cfg.StrOpt(
@@ -148,17 +148,18 @@ turns and burn CPU. If too small, values stay wrong for a while after several re
         help="""
 Directory for files that a reboot may delete, such as the agent's state, which ``nova-perf status`` shows.
 
-Add it to ``RuntimeDirectory`` of the systemd unit, and keep ``nova-perf-tuning`` there, from where irqbalance's
-policy script reads its list.
+Add it to ``RuntimeDirectory`` of the systemd unit, and keep ``nova-perf-tuning`` there too: irqbalance's policy
+script reads its list from that directory.
 """,
     ),
     cfg.HostAddressOpt(
         "metrics_address",
         default="127.0.0.1",
         help="""
-Address on which the agent serves metrics; 0.0.0.0 for all. There is no password.
+Address on which the agent serves metrics; 0.0.0.0 for all addresses. There is no password.
 
-The unit lets only this host connect: add ``IPAddressAllow=`` with Prometheus's address in a drop-in.
+The unit allows connections only from this host. To let Prometheus connect, add a drop-in with ``IPAddressAllow=``
+and its address.
 """,
     ),
     cfg.PortOpt(
@@ -167,8 +168,8 @@ The unit lets only this host connect: add ``IPAddressAllow=`` with Prometheus's 
         help="""
 Port on which the agent serves metrics; 0 for none. 9751 is a good value if it is free.
 
-It answers on ``metrics_address`` alone: ``curl http://127.0.0.1:9751/metrics``. It needs the package
-``prometheus_client`` (``pip install nova-perf-tuning[agent]``). Ports below 1024 are not for the agent.
+The agent answers only on ``metrics_address``: ``curl http://127.0.0.1:9751/metrics``. Metrics need the package
+``prometheus_client`` (``pip install nova-perf-tuning[agent]``). The agent cannot use ports below 1024.
 """,
     ),
 ]

@@ -15,8 +15,8 @@ GROUP = cfg.OptGroup(
     "nova_perf_tuning",
     title="Tuning of this compute host",
     help="""
-What our commands, the agent, nova-compute and nova-scheduler need to know. ``--state-dir`` of ``nova-perf apply``,
-``verify``, ``restore`` and ``status`` wins over ``state_dir``.
+Options of the commands, the agent, nova-compute and nova-scheduler. ``nova-perf apply``, ``verify``, ``restore`` and
+``status`` have an option ``--state-dir``, which overrides ``state_dir``.
 """,
 )
 
@@ -32,8 +32,8 @@ Directory of the journal, which holds the original of everything that was change
 It must be on a disk that survives a crash, belong to root and be writable by root alone. With a full or read-only
 disk ``apply`` refuses to start.
 
-Change it when /var is small, read-only (an image-based host) or shared between hosts. Move the directory along
-when something is applied, or run ``nova-perf restore`` first: a journal left behind can no longer undo.
+Change it when /var is small, read-only (an image-based host) or shared between hosts. If settings are applied, move
+the directory as well, or run ``nova-perf restore`` first: a journal left behind cannot undo them.
 """,
     ),
 ]
@@ -59,12 +59,12 @@ With ``fail``, a wrong spec shows as an instance in ERROR; the fault says which 
 cell) to a flavor with a wrong spec is refused before the guest is touched. So is a hard reboot of a guest whose
 specs have become wrong. With ``ignore``, it shows as a warning in the log of nova-compute and a slower guest.
 
-A spec that is right and has no effect on this host, such as a ring that its QEMU does not have, is left out with
-both values, with a line in that log ("left out: ..."). What is wrong in an image (``hw_perf_*``) is left out too.
+With either value, a correct spec that has no effect on this host, such as a ring that its QEMU does not have, is
+left out, with a line in that log ("left out: ..."). Wrong properties of an image (``hw_perf_*``) are left out too.
 
-Start with ``fail``: a flavor that promises a speed and does not give it is the harder fault to find. Use
-``ignore`` where instances must come up at any price, for instance while hosts are evacuated after a failure.
-Neither value touches instances without ``perf:`` specs.
+Start with ``fail``: a flavor that promises a speed and does not deliver it is the harder fault to find. Use
+``ignore`` where instances must start in any case, for instance while hosts are evacuated after a failure.
+Neither value affects instances without ``perf:`` specs.
 """,
     ),
     cfg.IntOpt(
@@ -78,13 +78,13 @@ How many I/O threads an image may ask for with ``hw_perf_iothreads``.
 Each is a thread of the host, and images belong to tenants. An image that asks for more gets none, with a warning
 in the log of nova-compute; a flavor may ask for up to 16 (``perf:iothreads``).
 
-If too large, hosts have more runnable threads than CPUs for them. 0 leaves I/O threads to flavors.
+If too large, hosts have more runnable threads than CPUs for them. With 0, only flavors can request I/O threads.
 """,
     ),
     cfg.StrOpt(
         "profile_dir",
         help="""
-Directory with profiles of your own (``*.yaml``), read in addition to those of the package.
+Directory with your own profiles (``*.yaml``), which are read in addition to those of the package.
 
 The symptom of a directory that is missing, or set on some hosts only, is "no such profile" in the fault of an
 instance whose flavor names one of yours. Give it the same contents on every compute host.
@@ -121,8 +121,8 @@ A new result counts with the next update of the host's inventory, after about a 
         help="""
 Seconds for which a validation result counts; after that the host loses its CUSTOM_PERF_* traits and its score.
 
-If too large, a host keeps its trait though a new kernel or BIOS setting has made it slow. If too small, hosts
-vanish from scheduling between two validations. Running instances are not affected.
+If too large, a host keeps its trait although a new kernel or BIOS setting has made it slow. If too small, the
+scheduler passes over hosts between two validations. Running instances are not affected.
 
 Start with 30 days, and keep it at least twice the interval at which hosts are validated.
 """,
@@ -138,9 +138,10 @@ Read by nova-scheduler, and only when ``[filter_scheduler] weight_classes`` name
 them free, 0 switches the preference off. An aggregate's metadata ``perf_weight_multiplier`` overrides it for
 its hosts.
 
-A score is what guests reached of the bare host, in percent. It is weighed as it stands, 97 as 0.97 and no score as
-0, for instances with ``perf:`` specs only. So 1.0 prefers validated hosts. With 10 or more a few percent count as
-much as Nova's own weighers. Where a flavor must not run elsewhere, let it require the trait CUSTOM_PERF_VALIDATED.
+A score is the share of the bare host's speed that guests reached, in percent. It is not normalized: 97 counts as
+0.97, and no score as 0. It counts only for instances with ``perf:`` specs. So 1.0 prefers validated hosts; with 10 or
+more, a few percent count as much as Nova's own weighers. If a flavor must not run elsewhere, let it require the trait
+CUSTOM_PERF_VALIDATED.
 """,
     ),
 ]

@@ -123,7 +123,7 @@ CASES: dict[str, Case] = {
         "warning",
         "isolcpu=2-3",
         message=(
-            "the kernel knows no parameter isolcpu: it has no effect. Perhaps isolcpus was meant, which keeps CPUs "
+            "the kernel knows no parameter isolcpu: it has no effect. Perhaps you meant isolcpus, which keeps CPUs "
             "from the scheduler; isolated now: CPUs 2-3,6-7,10-11,14-15"
         ),
     ),
@@ -287,7 +287,7 @@ CASES: dict[str, Case] = {
         "warning",
         "12 (pmd-c12/id:1)",
         holds={**_ovs("pmd-c12/id:1", "12"), f"{_CPU}/isolated": f"{hosts.DEDICATED},12\n"},
-        message="1 PMD thread on CPU 12, which the scheduler also gives to others",
+        message="1 PMD thread on CPU 12, which the scheduler also gives to other threads",
     ),
     "ovs-pmd-configuration": Case(
         {
@@ -302,7 +302,7 @@ CASES: dict[str, Case] = {
                 '{dpdk-init="true", dpdk-lcore-mask="0x1", pmd-cpu-mask="0x1000"}\n'
             )
         },
-        message="PMD threads and the other threads of Open vSwitch both have CPU 12",
+        message="PMD threads and the other threads of Open vSwitch share CPU 12",
     ),
     "ovs-threads-on-dedicated": Case(
         {**_ovs("handler1", "0-15"), f"{_CPU}/isolated": "\n"},
@@ -478,7 +478,7 @@ CASES: dict[str, Case] = {
         "warning",
         "<topology sockets='1' cores='1' threads='2'>",
         message=(
-            "vCPUs 0-1 of instance-1 are threads of one core for it, and pinned to CPUs 2-3 of different cores"
+            "vCPUs 0-1 of instance-1 are threads of one core to the guest, but pinned to CPUs 2-3 of different cores"
         ),
     ),
     "guest-half-cores": Case(
@@ -759,7 +759,7 @@ CASES: dict[str, Case] = {
         },
         "info",
         "<launchSecurity type='sev-es'>",
-        message="instance-1 has memory encrypted by sev-es: all its I/O is bounced",
+        message="instance-1 has memory encrypted by sev-es: all its I/O is copied through bounce buffers",
     ),
     "guest-queues": Case(
         {

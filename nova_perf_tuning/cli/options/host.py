@@ -23,15 +23,18 @@ _AMOUNT = options.number(0.001, 1e9)
 _MAX_LOG = 16 << 20  # a large host's has a megabyte
 
 
-_SYSROOT = (
-    "recorded host to read: a directory with its sys and proc, a file made by 'nova-perf record', "
-    "or a sosreport"
+_RECORDED = (
+    "recorded host to read: a directory with its sys and proc, a file made by 'nova-perf record'"
 )
 
 
 def add_sysroot(parser: argparse.ArgumentParser) -> None:
     options.add(
-        parser, "--sysroot", "DIR|FILE", f"{_SYSROOT} (default: /, this host)", default="/"
+        parser,
+        "--sysroot",
+        "DIR|FILE",
+        f"{_RECORDED}, or a sosreport (default: /, this host)",
+        default="/",
     )
 
 
@@ -41,7 +44,7 @@ def add_sysroots(parser: argparse.ArgumentParser) -> None:
         parser,
         "--sysroot",
         "DIR|FILE",
-        f"{_SYSROOT}, or a directory of such files (default: /, this host)",
+        f"{_RECORDED}, a sosreport, or a directory of such files (default: /, this host)",
     )
 
 
@@ -90,11 +93,11 @@ def add_files(parser: argparse.ArgumentParser) -> None:
         parser,
         "--nova-config",
         "FILE",
-        "nova.conf to read CPU sets and other options from; later files win (default: the paths "
-        "of RHOSO, kolla-ansible and packages)",
+        "nova.conf to read CPU sets and other options from; later files win (default: where RHOSO, "
+        "kolla-ansible and packages put it)",
     )
     parser.add_argument("--no-nova-config", action="store_true", help="do not read nova.conf")
-    options.add_repeated(parser, "--domain", "XML", "domain XML of another guest to include")
+    options.add_repeated(parser, "--domain", "XML", "domain XML of an additional guest")
 
 
 def files(args: argparse.Namespace) -> list[str]:
@@ -210,29 +213,29 @@ def add_path(parser: argparse.ArgumentParser) -> None:
         parser,
         "--bandwidth",
         "MBITS",
-        "bandwidth of the path in Mbit/s, for TCP buffers (default: the fastest link of the host)",
+        "bandwidth of the network path in Mbit/s, to size TCP buffers (default: that of the host's "
+        "fastest link)",
         _AMOUNT,
     )
     options.add(
         parser,
         "--rtt",
         "MS",
-        "round trip time of the path in milliseconds, for TCP buffers",
+        "round-trip time of the network path in milliseconds, to size TCP buffers",
         _AMOUNT,
     )
     options.add_repeated(
         parser,
         "--physnet",
         "NAME=NIC",
-        "NIC, bond or bridge of a Neutron physical network, if the files of Neutron's agents do "
-        "not "
-        "name it",
+        "NIC, bond or bridge of a Neutron physical network, if the configuration of Neutron's "
+        "agents does not name it",
     )
     options.add(
         parser,
         "--kernel-log",
         "FILE",
-        "dmesg output of the machine, for rule xen-pv-guest; - is stdin",
+        "dmesg output of the machine, for the rule xen-pv-guest; - is stdin",
     )
 
 

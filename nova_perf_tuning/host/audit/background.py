@@ -285,7 +285,7 @@ class WatchdogOnDedicated(BackgroundRule):
     level = Level.INFO
     why = "A timer and a top-priority thread check such a CPU for lockups every few seconds."
     remedy = (
-        "nova-perf apply --rule watchdog-on-dedicated  # lockups of guests' CPUs are then not "
+        "nova-perf apply --rule watchdog-on-dedicated  # lockups on guests' CPUs are then not "
         "detected"
     )
     source = "kernel documentation: admin-guide/lockup-watchdogs.rst"

@@ -144,7 +144,7 @@ class IsolatedAtBoot(HostRule):
     id = "isolcpus-without-effect"
     why = "The host's own work and guests run on these CPUs as on any other."
     remedy = (
-        "isolcpus= with CPUs of this host, and never all that are present when the kernel starts"
+        "isolcpus= with CPUs of this host, but never all that are present when the kernel starts"
     )
     source = "kernel/sched/isolation.c, housekeeping_setup(): must include one present CPU, using boot CPU"
 
@@ -158,7 +158,7 @@ class IsolatedAtBoot(HostRule):
             evidence.append((owners.ISOLATED_AT_BOOT, host.facts.isolated or "none"))
         asked = host.cpus_of_parameter(value)
         if asked is None:
-            why = "isolcpus= is not a list of CPUs: the kernel passes it over"
+            why = "isolcpus= is not a list of CPUs: the kernel ignores it"
             if not isolated:
                 yield self.finding(evidence, f"{why}, and no CPU is isolated. {self.why}")
             return
@@ -221,7 +221,7 @@ class BootParameters(HostRule):
             if not name:
                 continue
             evidence = [(_CMDLINE, f"{key}={value}")]
-            why = f"the kernel knows no parameter {key}: it has no effect. Perhaps {name} was meant, which "
+            why = f"the kernel knows no parameter {key}: it has no effect. Perhaps you meant {name}, which "
             why += PARAMETERS[name]
             if name == "isolcpus" and host.facts.isolated_from:
                 isolated = cpulist.parse(host.facts.isolated)

@@ -25,7 +25,7 @@ _REFUSED = "Nova refuses the set, and the host offers no CPU"
 
 
 class NovaCpuSets(HostRule):
-    """cpu_dedicated_set and cpu_shared_set name separate CPUs of this host and leave it some."""
+    """cpu_dedicated_set and cpu_shared_set do not overlap, name CPUs of this host, and leave some for the host."""
 
     id = "nova-cpu-sets"
     level = Level.ERROR
@@ -297,8 +297,8 @@ class LegacyPinSet(HostRule):
     level = Level.INFO
     why = (
         "vcpu_pin_set is deprecated and will be removed from Nova. Pinned and floating guests "
-        "share its CPUs, which count as dedicated here; cpu_shared_set is then for emulator "
-        "threads alone."
+        "share its CPUs, which count as dedicated here; cpu_shared_set is then only for emulator "
+        "threads."
     )
     remedy = (
         "replace it with [compute] cpu_dedicated_set (pinned guests) and cpu_shared_set "

@@ -42,7 +42,7 @@ class EmulatedNic(GuestRule):
     """Guests have virtio NICs."""
 
     id = "guest-emulated-nic"
-    why = "Every packet leaves the guest several times for QEMU to emulate registers; no vhost, no second queue."
+    why = "Each packet costs several exits to QEMU, which emulates registers; there is no vhost and no second queue."
     remedy = "hw_vif_model=virtio for the image, with virtio drivers in the guest"
     plain = "<model type='virtio'/>, with virtio drivers in the guest"
     source = _WINDOWS
@@ -80,7 +80,7 @@ class EmulatedDisk(_DiskRule):
     """Guests have virtio disks."""
 
     id = "guest-emulated-disk"
-    why = "One request at a time through an emulated controller, in the emulator thread; no I/O threads."
+    why = "An emulated controller takes one request at a time, in the emulator thread, and has no I/O threads."
     remedy = "hw_disk_bus=virtio, or scsi with hw_scsi_model=virtio-scsi, with virtio drivers in the guest"
     plain = "<target bus='virtio'/>, or bus scsi on a virtio-scsi controller, with virtio drivers"
     source = _WINDOWS
@@ -270,7 +270,7 @@ class EncryptedIo(GuestRule):
     id = "guest-encrypted-io"
     level = Level.INFO
     why = (
-        "Each buffer of a device is copied through memory that the host may see; one report has "
+        "Every buffer of a device is copied through memory that the host can read; one report shows "
         "vhost at 0.2 % of its speed."
     )
     remedy = "take hw:mem_encryption out of the flavor, or judge such guests by budgets with memory_encryption"
@@ -281,12 +281,12 @@ class EncryptedIo(GuestRule):
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         if kind := guest.inventory.encryption:
-            why = f"{guest.name} has memory encrypted by {kind}: all its I/O is bounced"
+            why = f"{guest.name} has memory encrypted by {kind}: all its I/O is copied through bounce buffers"
             yield self.of(guest, [f"<launchSecurity type='{kind}'>"], why)
 
 
 class Queues(HostRule):
-    """Virtio NICs have one to eight queues and together not many times the vCPUs, disks no more than vCPUs."""
+    """Virtio NICs have one to eight queues, in all not many times the vCPUs, and disks no more queues than vCPUs."""
 
     id = "guest-queues"
     level = Level.INFO

@@ -17,7 +17,7 @@ _SHOWN: Final = 8
 
 
 class GuestPins(GuestRule):
-    """Each vCPU of a guest is pinned to a CPU of this host other than 0, beside its memory."""
+    """Each vCPU is pinned to a CPU of this host other than CPU 0, on the node of its memory."""
 
     id = "guest-pins"
     level = Level.ERROR

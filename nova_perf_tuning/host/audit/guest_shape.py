@@ -58,10 +58,10 @@ def cores(host: Host) -> Mapping[int, str]:
 
 
 class Topology(GuestRule):
-    """What a pinned guest sees as threads of one core are threads of one core."""
+    """Threads that a pinned guest sees in one core are threads of one core of the host."""
 
     id = "guest-topology"
-    why = "Its scheduler packs and spreads work by cores and nodes that do not exist."
+    why = "The guest's scheduler distributes work by cores and nodes that do not exist."
     remedy = "remove hw:cpu_sockets, hw:cpu_cores and hw:cpu_threads from the flavor: Nova then fits them to the pins"
     plain = "<vcpupin> of vCPUs 2k and 2k+1 on threads of one core with <topology threads='2'>, or a core for each "
     plain += "vCPU with threads='1'"
@@ -107,7 +107,7 @@ class Topology(GuestRule):
                 torn.append((cpulist.named(group, "vCPU"), cpulist.named(cpus)))
         if torn:
             vcpus, cpus_of_first = torn[0]
-            why = f"{vcpus} of {guest.name} are threads of one core for it, and pinned to "
+            why = f"{vcpus} of {guest.name} are threads of one core to the guest, but pinned to "
             why += f"{cpus_of_first} of different cores"
             if len(torn) > 1:
                 why += f"; so are {counted(len(torn) - 1, 'more core')}"
@@ -124,7 +124,7 @@ class Topology(GuestRule):
         shared = [vcpus for vcpus in of_core.values() if len(vcpus) > 1]
         if shared:
             first = cpulist.named(shared[0], "vCPU")
-            why = f"{first} of {guest.name} share a core of the host, and it takes each for a core"
+            why = f"{first} of {guest.name} share a core of the host, but the guest sees a core in each"
             if len(shared) > 1:
                 why += f"; so do those of {counted(len(shared) - 1, 'more core')}"
             shown = [guest.shape.topology if guest.shape.threads else "no <topology>"]
@@ -224,7 +224,7 @@ class BothThreads(GuestRule):
 
     id = "guest-on-both-threads"
     level = Level.INFO
-    why = "Two vCPUs on the threads of one core compete for it; cores of the other node do nothing meanwhile."
+    why = "Two vCPUs on the threads of one core compete for it while cores of the other node are idle."
     remedy = (
         "measure a flavor with hw:numa_nodes=2 and hw:cpu_thread_policy=isolate: it has a core for each vCPU, and "
         "memory on two nodes"

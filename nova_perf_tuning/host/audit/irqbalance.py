@@ -78,14 +78,14 @@ class Irqbalance(HostRule):
             form = "list of CPUs"
             if name == "IRQBALANCE_BANNED_CPUS":
                 form = "mask of CPUs (hexadecimal digits and commas)"
-            why = f"{name} is no {form}, or an empty one: it bans none"
+            why = f"{name} is not a {form}, or is empty: it bans no CPU"
             if not host.sets.quiet:
                 return why, None, ""
             cancelled = f"the automatic ban of {cpulist.named(host.sets.quiet)}, isolated"
             return f"{why}, and cancels {cancelled}", Level.ERROR, _ban(host, name, taken)
         if not taken and host.sets.online and host.sets.online <= banned:
             why = f"{name} bans all CPUs: irqbalance then moves no interrupt"
-            remedy = "systemctl disable --now irqbalance where that is meant; else ban the CPUs of guests alone"
+            remedy = "systemctl disable --now irqbalance if that is intended; otherwise ban only the CPUs of guests"
             return why, Level.INFO, remedy
         return None
 

@@ -174,7 +174,7 @@ class XenPv(HostRule):
 
 
 class Tcg(HostRule):
-    """No guest is translated by TCG."""
+    """No guest is emulated by TCG."""
 
     id = "guest-without-kvm"
     level = Level.ERROR

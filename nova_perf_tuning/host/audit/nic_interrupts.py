@@ -98,9 +98,7 @@ class NicInterruptRule(HostRule):
     of_queues: ClassVar[bool] = True
     appliable = True
     safe = True
-    remedy = (
-        "nova-perf apply --rule with the rule's name; 'nova-perf plan --all{given}' shows where to"
-    )
+    remedy = "nova-perf apply --rule with the rule's name; 'nova-perf plan --all{given}' shows the target CPUs"
 
     @abc.abstractmethod
     def judge(
@@ -194,7 +192,7 @@ class NicInterruptRule(HostRule):
         if host.has_planned("irq_affinity", wrong):
             remedy = _PENDING
         if settings:
-            remedy = f"nova-perf apply --rule {self.id}{GIVEN}  # 'nova-perf plan --all{GIVEN}' shows where to"
+            remedy = f"nova-perf apply --rule {self.id}{GIVEN}  # 'nova-perf plan --all{GIVEN}' shows the target CPUs"
         speed = f"{nic.speed_mbps} Mbit/s" if nic.speed_mbps else "speed unknown"
         return self.finding(
             self.evidence(host, nic, irqs, counts),

@@ -29,10 +29,10 @@ class NovaOptions(HostRule):
                 level=None if novaconf.decides_speed(key) else Level.INFO,
             )
         for value, key, section in novaconf.unknown(host.nova):
-            why = f"Nova 34 has no option {key} in [{section}], and passes over it"
+            why = f"Nova 34 has no option {key} in [{section}], and ignores it"
             remedy = "remove it, unless an older release of Nova runs here that has it"
             close = difflib.get_close_matches(key, novaconf.READ_BY_NOVA[section], 1, 0.85)
             if close:
-                why += f"; perhaps {close[0]} was meant"
+                why += f"; perhaps you meant {close[0]}"
                 remedy = f"{close[0]} in place of {key}, or {remedy}"
             yield self.finding([value], why, remedy, subject=key, level=Level.INFO)

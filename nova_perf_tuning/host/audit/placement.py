@@ -216,8 +216,8 @@ class LargerThanNode(_OnNodes):
 
     id = "guest-larger-than-node"
     why = (
-        "Without them its kernel takes all memory to be equally near, and spreads work over the "
-        "interconnect."
+        "Without them its kernel assumes that all memory is equally near, and spreads work over "
+        "the interconnect."
     )
     remedy = (
         "set hw:numa_nodes in the flavor so that each of them fits into a host node, or use a "
@@ -250,17 +250,16 @@ class LargerThanNode(_OnNodes):
 
 
 class BalancedBeyondNode(_OnNodes):
-    """Automatic NUMA balancing is off where a guest larger than a node floats."""
+    """Automatic NUMA balancing is off on a host where a guest larger than a node floats."""
 
     id = "numa-balancing-beyond-node"
     why = (
-        "The kernel unmaps its pages and moves them after vCPUs that wander between nodes, and "
-        "KVM "
-        "must map each page again."
+        "The kernel unmaps the guest's pages and moves them after vCPUs that wander between nodes, "
+        "and KVM must map each page again."
     )
     remedy = (
-        "hw:numa_nodes in the flavor, so many that each fits into a node; else measure "
-        "sysctl -w kernel.numa_balancing=0"
+        "hw:numa_nodes in the flavor, enough that each fits into a node of the host; or else measure "
+        "what sysctl -w kernel.numa_balancing=0 gains"
     )
     plain = "<cpu><numa> with cells that fit, each with its <memnode>"
     source = "cloud-hypervisor #7574: thousands of kvm_unmap_hva_range a second until kernel.numa_balancing=0"

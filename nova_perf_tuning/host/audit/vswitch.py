@@ -71,7 +71,7 @@ class PmdIsolated(HostRule):
 
     id = "ovs-pmd-not-isolated"
     why = (
-        "A PMD thread polls all the time: anything else on its CPU takes half of it, and packets "
+        "A PMD thread polls all the time: anything else on its CPU takes half of the time, and packets "
         "are dropped meanwhile."
     )
     remedy = "isolcpus= with the CPUs of pmd-cpu-mask (nova-perf generate grub-args{given}), then a reboot"
@@ -92,15 +92,15 @@ class PmdIsolated(HostRule):
             yield self.finding(
                 evidence,
                 f"{count} on {cpulist.named(_cpus(exposed))}, which the scheduler also gives to "
-                "others",
+                "other threads",
             )
 
 
 class PmdConfiguration(HostRule):
-    """What Open vSwitch is configured to poll has PMD threads of its own, on CPUs that are there."""
+    """Open vSwitch with DPDK has PMD threads on CPUs of their own that exist, for all queues that it polls."""
 
     id = "ovs-pmd-configuration"
-    why = "A PMD thread polls without end: what shares its CPU waits, and queues without one go elsewhere."
+    why = "A PMD thread never stops polling: whatever shares its CPU waits. Queues without one go to another."
     remedy = "ovs-vsctl set Open_vSwitch . other_config:pmd-cpu-mask=MASK, with the CPUs of the DPDK ports' nodes"
     source = "Open vSwitch: vswitchd/vswitch.xml, topics/dpdk/pmd; canonical/hotsos #636"
 
@@ -118,7 +118,7 @@ class PmdConfiguration(HostRule):
         if not mask and not running:
             yield self.finding(
                 shown,
-                "without pmd-cpu-mask Open vSwitch polls on a CPU that it picks on each node with a DPDK port",
+                "without pmd-cpu-mask Open vSwitch itself picks a CPU to poll on, on each node with a DPDK port",
                 level=Level.INFO,
                 subject="mask",
             )
@@ -130,7 +130,7 @@ class PmdConfiguration(HostRule):
         if both:
             yield self.finding(
                 [*shown, _option(config, _LCORE_MASK)],
-                f"PMD threads and the other threads of Open vSwitch both have {cpulist.named(both)}",
+                f"PMD threads and the other threads of Open vSwitch share {cpulist.named(both)}",
                 "take these CPUs out of other_config:dpdk-lcore-mask",
                 subject="lcores",
             )

@@ -23,9 +23,7 @@ class CompetingWriters(HostRule):
     id = "competing-irq-writers"
     level = Level.INFO
     why = "Two programs that place the same interrupts keep undoing each other's work."
-    remedy = (
-        "name what it should place in [agent] leave_interrupts, or take the option out of its file"
-    )
+    remedy = "list the interrupts that it should place in [agent] leave_interrupts, or remove the option from its file"
     source = "systemd.link(5); TuneD's plugins irq and scheduler; OpenShift's performance profile"
 
     def check(self, host: Host) -> Iterator[Finding]:

@@ -87,8 +87,8 @@ TEXTS: Final[Mapping[NoteCode, str]] = {
     ),
     NoteCode.NO_HOUSEKEEPING: "no housekeeping CPU is left: interrupts go to the shared {cpus:CPUs}",
     NoteCode.UNLIKE_CORES: (
-        "{cpus:CPUs} are weaker cores, and no CPU set says which are the host's: nova-perf generate nova-conf "
-        "proposes them"
+        "{cpus:CPUs} are weaker cores, and no CPU set says which belong to the host: "
+        "'nova-perf generate nova-conf' proposes sets"
     ),
     NoteCode.EVERY_CPU_DEDICATED: _NO_CPU_LEFT.format("every online CPU is dedicated"),
     NoteCode.EVERY_CPU_TAKEN: _NO_CPU_LEFT.format(
@@ -97,8 +97,8 @@ TEXTS: Final[Mapping[NoteCode, str]] = {
     NoteCode.CPU_OF_TWO_GUESTS: "CPU {cpu} is dedicated to two guests: {other} and {guest}",
     NoteCode.GUEST_IN_SET: "guest {guest} owns {cpus:CPUs} of {option}: counted as dedicated",
     NoteCode.PROGRAM_IN_SET: (
-        "{option} names {cpus:CPUs}, on which {program} polls: the set holds; take them out of it, or out of "
-        "pmd-cpu-mask"
+        "{option} names {cpus:CPUs}, on which {program} polls: the set is used as it is; remove them from it, or "
+        "from pmd-cpu-mask"
     ),
     NoteCode.GUEST_OUTSIDE_DEDICATED: "guest {guest} owns {cpus:CPUs}, outside of {option}",
     # -- plan: placements
@@ -126,12 +126,12 @@ TEXTS: Final[Mapping[NoteCode, str]] = {
         "the spelling, unless the device comes later"
     ),
     NoteCode.QUEUES_UNPAIRED: (
-        "{nic}: which interrupt serves which of its {queues} transmit queues is not known: XPS "
-        "is left alone"
+        "{nic}: it is not known which interrupt serves which of its {queues} transmit queues: "
+        "XPS is left alone"
     ),
     NoteCode.SURPLUS_VECTORS: (
-        "{nic}: {vectors} interrupts are named like queues that it does not have: they count as "
-        "others"
+        "{nic}: {vectors} interrupts are named like queues that it does not have: they are "
+        "treated as other interrupts"
     ),
     NoteCode.REQUEST_UNUSABLE: "guest {guest}: its request is not used: {reason}",
     NoteCode.NO_OWN_CPU: (

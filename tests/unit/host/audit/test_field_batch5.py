@@ -56,7 +56,7 @@ _FOUND = {
         ("error", "nova-cpu-sets", "comment behind a value", "cpu_dedicated_set", "4-23    #"),
         ("error", "nova-cpu-sets", "comment behind a value", "cpu_shared_set", "0-3        #"),
     ],
-    "149": [("warning", "ovs-pmd-configuration", "both have CPUs 0-1", "dpdk-lcore-mask=0x03")],
+    "149": [("warning", "ovs-pmd-configuration", "share CPUs 0-1", "dpdk-lcore-mask=0x03")],
     "146": [("error", "tuned-isolated-cores", "names CPUs 2-3", "only CPUs 0-1")],
 }
 #: Cases of which the answer says that nothing is wrong, or a hint at most.

@@ -27,9 +27,9 @@ _FOUND = {
     "197": [("warning", "nova-cpu-sets", "cpu_dedicated_set has one thread of 16 cores", "2,26")],
     "198": [("info", "nova-vcpu-pin-set", "vcpu_pin_set is deprecated")],
     "202": [("info", "boot-parameter-misspelt", "isolcpus= and nohz_full= name no CPU")],
-    "203": [("warning", "irqbalance-unaware", "is no mask of CPUs", "it bans none")],
+    "203": [("warning", "irqbalance-unaware", "is not a mask of CPUs", "it bans no CPU")],
     "205": [("warning", "tuned-isolated-cores", "isolates CPUs 10-15, and the kernel does not")],
-    "206": [("warning", "ovs-pmd-configuration", "both have CPUs 1-4,45-48")],
+    "206": [("warning", "ovs-pmd-configuration", "share CPUs 1-4,45-48")],
     "208": [("info", "channels-vs-housekeeping", "ens3f0 has 1 queue", "combined 1 of 64")],
 }
 #: Case -> ports with queues on isolated CPUs.

@@ -45,7 +45,7 @@ class NovaOptionsTest(testcase.TestCase):
         (found,) = self.found("[libvirt]\nhugepages = True\n")
         self.assertEqual(("info", "hugepages"), found[:2])
         (found,) = self.found("[compute]\ncpu_dedicated_sets = 2-3\n")
-        self.assertIn("perhaps cpu_dedicated_set was meant", found[2])
+        self.assertIn("perhaps you meant cpu_dedicated_set", found[2])
 
     def test_options_that_nova_reads(self) -> None:
         lines: list[str] = []
