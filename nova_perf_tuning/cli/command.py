@@ -26,6 +26,8 @@ _FIELD, _WHOLE_FIELD = 60, 2000
 _NARROW, _WORD, _LAST_WORD = 10, 36, 20
 #: A field without a value.
 _NOTHING = "-"
+#: Results that are verbs, as several things have them.
+_OF_SEVERAL: Final = {"holds": "hold"}
 #: Between two columns.
 _GAP = "  "
 
@@ -338,6 +340,10 @@ def summary(counts: Mapping[str, int], of: str, news: Iterable[enum.Enum] = ()) 
     if not counts:
         return whole
     first = {str(result.value) for result in news}
-    names = sorted(counts, key=lambda name: name not in first)
-    parts = ", ".join(f"{counts[name]} {name}" for name in names)
-    return f"{whole}: {parts}"
+    parts = []
+    for name in sorted(counts, key=lambda name: name not in first):
+        word = name
+        if counts[name] > 1:
+            word = _OF_SEVERAL.get(name, name)
+        parts.append(f"{counts[name]} {word}")
+    return f"{whole}: {', '.join(parts)}"

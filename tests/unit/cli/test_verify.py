@@ -31,11 +31,11 @@ class VerifyTest(transaction_case.TransactionCase):
 
     def test_news_come_first_and_what_holds_only_with_all(self):
         self.run_json("apply", "--from", self.some_plan())
-        self.assertEqual("4 settings: 3 holds, 1 pending\n", self.shown("verify"))
+        self.assertEqual("4 settings: 3 hold, 1 pending\n", self.shown("verify"))
         self.put(RPS, "3c")
         _head, drifted, counts = self.shown("verify", code=1).splitlines()
         self.assertEqual(["drifted", "rps", "eth0/rx-0"], drifted.split()[:3])
-        self.assertEqual("4 settings: 1 drifted, 2 holds, 1 pending", counts)
+        self.assertEqual("4 settings: 1 drifted, 2 hold, 1 pending", counts)
         _head, first, *others = self.shown("verify", "--all", code=1).splitlines()
         self.assertEqual((drifted.split(), 4), (first.split(), len(others)))
 
