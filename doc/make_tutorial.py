@@ -23,45 +23,46 @@ PATHS = (
     (re.compile(r"(?<![/:])/\S*?report(?=/|\s|$)"), "report"),
 )
 LINES, WIDTH = 62, 115
+#: Of prose.
+PROSE_WIDTH = 79
 
 HEAD = """\
 ===============================================
 Tutorial: from flavor to verdict on one machine
 ===============================================
 
-One command shows everything that this project does with OpenStack, from the flavor to the verdict that the
-scheduler follows. It starts a cloud with two compute hosts on this machine, and removes it:
-
-::
+One command shows everything that this project does with OpenStack, from the
+flavor to the verdict that the scheduler follows. It starts a cloud with two
+compute hosts on this machine, and removes it at the end::
 
     tools/demo.sh
 
-``doc/make_tutorial.py`` made this page from the output of such a run. The virtual machine had two shared CPUs and
-no KVM, so its guests are emulated: the figures compare arms with each other, not with hardware. Lines that are
-cut end in ``...``. ``host1$`` and ``host2$`` name the host on which a command runs. In a cloud that
-``tools/cloud/up`` has started, ``tools/cloud/run --host N -- COMMAND`` does the same.
+``doc/make_tutorial.py`` made this page from the output of such a run. The
+virtual machine had two shared CPUs and no KVM, so its guests are emulated: the
+figures compare hosts with each other, not with hardware. Lines that are cut end
+in ``...``. ``host1$`` and ``host2$`` name the host on which a command runs. In
+a cloud that ``tools/cloud/up`` has started, enter
+``tools/cloud/run --host N -- COMMAND``.
 """
 
 PROSE = {
     1: "The services are released ones; nova-compute loads the driver of this tree. "
     ":doc:`contributor/cloud` lists the differences from a real cloud.",
     2: "A profile is a named set of extra specs for one kind of load.",
-    3: "Each host gets a Heat stack with two guests. A limit on the CPU time of host2's guests makes it sick, "
-    "once they have booted. ``explain`` shows what each spec becomes: Nova's own ``hw:*``, XML, or a setting "
-    "of the host. Every ``perf:`` key has a validator in Nova's API, from microversion 2.86 on.",
+    3: "Each host gets a Heat stack with two guests. A limit on the CPU time of the guests on host2 makes that "
+    "host sick, once they have booted. ``explain`` shows what each spec becomes: Nova's own ``hw:*``, XML, or a "
+    "setting of the host. Every ``perf:`` key has a validator in Nova's API, from microversion 2.86 on.",
     4: "Both hosts are this machine, so they look alike. It has no physical NIC, so the plan has few settings; "
     "README shows the plan of a host with NICs.",
     5: "``--peers 0`` measures each host by itself. The guests of a host are compared with those of the other "
-    "one: ``--max-loss 0.3`` allows a loss of 30 % against it. ``cpu`` alone loses, which points at a limit on "
-    "CPUs.",
+    "one: ``--max-loss 0.3`` allows a loss of 30 % against it.",
     6: "``nova-perf publish`` writes the file that nova-compute reads on its host; the trait appears with its "
     "next report. ``openstack perf publish --disable-on-fail`` then takes the sick host out of service.",
-    7: "A flavor can require validated hosts. While host2's guests boot again, such guests have one host to go "
-    "to.",
-    8: "The same command, after the limit is gone.",
-    9: "host2 passes, and its trait comes back.",
+    7: "A flavor can require validated hosts. While host2 is measured again, only host1 can take its guests.",
+    8: "The same command, now without the limit.",
+    9: "host2 passes, and gets the trait.",
     10: "The destination writes the guest's XML with its own CPUs; everything else stays.",
-    11: "What the whole took, step by step.",
+    11: "The time that each step took.",
 }
 
 
@@ -74,12 +75,12 @@ def main() -> int:
         lines = [COLOUR.sub("", line.rstrip("\n")) for line in file]
     print(HEAD)
     for number, title, body in steps(lines):
-        print(f"{title}\n{'-' * len(title)}\n\n{textwrap.fill(PROSE[number], 119)}\n")
+        print(f"{title}\n{'-' * len(title)}\n\n{textwrap.fill(PROSE[number], PROSE_WIDTH)}\n")
         for block in blocks(body):
             print("::\n")
             print("\n".join(f"    {line}".rstrip() for line in block) + "\n")
     print(
-        f"After {seconds(lines)} s the cloud was gone again. :doc:`admin/measuring` explains the report."
+        f"After {seconds(lines)} s the cloud was gone. :doc:`admin/measuring` explains the report."
     )
     return 0
 

@@ -101,4 +101,4 @@ class Paths(command.PerfCommand):
         elif args.name is not None:
             command.say(rows[0]["path"])
         else:
-            command.print_rows(("name", "path", "what"), rows, limit=200)
+            command.print_rows(("name", "what", "path"), rows, limit=200)
