@@ -79,7 +79,7 @@ class EmulatedNicModel(ImageRule):
     """NICs are virtio."""
 
     id = "emulated-nic"
-    why = "Every packet leaves the guest several times for QEMU to emulate registers; no vhost, no second queue."
+    why = "Each packet costs several exits to QEMU, which emulates registers; there is no vhost and no second queue."
     remedy = "set hw_vif_model=virtio, with virtio drivers in the guest"
     source = "published measurements: virtio reached 1.77 times the throughput of an emulated NIC"
     bad = {"hw_vif_model": EMULATED_NICS}
@@ -89,7 +89,7 @@ class EmulatedDiskBus(ImageRule):
     """Disks are virtio."""
 
     id = "emulated-disk"
-    why = "One request at a time through an emulated controller, in the emulator thread; no I/O threads."
+    why = "An emulated controller takes one request at a time, in the emulator thread, and has no I/O threads."
     remedy = "set hw_disk_bus=virtio, or scsi with hw_scsi_model=virtio-scsi, with virtio drivers in the guest"
     source = "QEMU documentation of its block devices"
     bad = {"hw_disk_bus": EMULATED_BUSES}
@@ -113,8 +113,8 @@ class WindowsNotSaid(ImageRule):
 
     id = "windows-not-said"
     why = (
-        "Nova gives Hyper-V enlightenments and the Hyper-V clock to guests of os_type=windows only, in small "
-        "letters; without them spinlocks, interrupts and timers cost a VM exit each."
+        "Nova gives Hyper-V enlightenments and the Hyper-V clock only to guests with os_type=windows, in lower "
+        "case; without them each spinlock, interrupt and timer costs a VM exit."
     )
     remedy = "set os_type=windows"
     source = "nova/virt/libvirt/driver.py, _set_features and _set_kvm_timers"
@@ -132,7 +132,7 @@ class WindowsSockets(ImageRule):
 
     id = "windows-sockets"
     why = (
-        "Nova makes each vCPU a socket of its own, and desktop editions of Windows use two sockets at most: the "
+        "Nova makes each vCPU a socket of its own, and desktop editions of Windows use at most two sockets: the "
         "other vCPUs do nothing."
     )
     remedy = "set hw:cpu_max_sockets=2 in the flavor, or hw_cpu_max_sockets=2 on the image"
