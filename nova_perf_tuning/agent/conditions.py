@@ -92,7 +92,7 @@ def judge(
         ]
     elif not looked:
         reason = ConditionReason.WAITING
-        text = "The first pass was not made yet."
+        text = "The first pass has not been made yet."
         judged = [
             _condition(kind, ConditionStatus.UNKNOWN, reason, text) for kind in ConditionType
         ]

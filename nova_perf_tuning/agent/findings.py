@@ -42,7 +42,7 @@ class AgentFindingCode(enum.StrEnum):
 _TEXTS: Final[Mapping[AgentFindingCode, str]] = {
     AgentFindingCode.WRITTEN_BY_OTHERS: "may be written by {cause}",
     AgentFindingCode.APPLIED_BY_PERSON: (
-        "a person applied {current} ({rule}), left so until 'nova-perf restore'"
+        "{current} was applied by hand ({rule}), and stays until 'nova-perf restore'"
     ),
     AgentFindingCode.NOT_IN_FORCE: "{cause}",
     AgentFindingCode.IRQBALANCE_WITHOUT_SCRIPT: (

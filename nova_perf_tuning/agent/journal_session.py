@@ -53,7 +53,7 @@ class JournalSession:
             fd = take_lock(str(path), _INSTANT_S)
         except HeldError as error:
             raise JournalError(
-                f"{path.parent}: another nova-perf-agent, process {error.holder}, keeps this host: stop it first"
+                f"{path.parent}: another nova-perf-agent, process {error.holder}, manages this host: stop it first"
             ) from None
         except OSError as error:
             raise JournalError(f"{path}: {error.strerror}") from None

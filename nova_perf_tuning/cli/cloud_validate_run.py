@@ -356,7 +356,7 @@ def _arms(args: argparse.Namespace, vcpus: int) -> tuple[fleet_model.FleetArm, .
     if args.require_trait:
         if not _TRAIT(args.require_trait):
             raise options.OptionError(
-                f"--require-trait: '{args.require_trait[:80]}' is no trait; give a name like CUSTOM_PERF_VALIDATED"
+                f"--require-trait: '{args.require_trait[:80]}' is not a trait; give a name like CUSTOM_PERF_VALIDATED"
             )
         both[f"trait:{args.require_trait}"] = "required"
     return (

@@ -523,7 +523,7 @@ def _device_name(name: str | None) -> str | None:
     # IFNAMSIZ is 16, with the closing zero.
     if name is not None and (not 0 < len(name) < 16 or "/" in name or name in (".", "..")):
         raise DomainError(
-            f"interface target dev is {name[:40]!r}, which is no name of a network device"
+            f"interface target dev is {name[:40]!r}, which is not the name of a network device"
         )
     return name
 
@@ -541,7 +541,9 @@ def pci_address(attrs: _Attributes) -> str:
         or values[2] > 0x1F
         or values[3] > 7
     ):
-        raise DomainError("hostdev source address is no PCI address (domain, bus, slot, function)")
+        raise DomainError(
+            "hostdev source address is not a PCI address (domain, bus, slot, function)"
+        )
     return "{:04x}:{:02x}:{:02x}.{:x}".format(*values)
 
 

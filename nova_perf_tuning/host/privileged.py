@@ -108,7 +108,7 @@ def require(root: str = "/") -> None:
     elif os.path.isdir(root) and os.stat(root).st_uid != os.geteuid():
         # Root would follow whatever its owner puts there meanwhile.
         raise PrivilegeError(
-            f"{root}: this sysroot may not be written by you: run this as its owner, or copy it"
+            f"{root}: you may not write to this sysroot: run this as its owner, or copy it"
         )
 
 
@@ -192,7 +192,7 @@ def remove_trace(instance: str) -> None:
 
 def _check_instance(instance: str) -> None:
     if not _INSTANCE(instance) or "/../" in instance:
-        raise TargetError(f"{instance[:80]!r} is no trace of nova-perf")
+        raise TargetError(f"{instance[:80]!r} is not a trace of nova-perf")
 
 
 def move_thread(tid: int, cpus: Iterable[int]) -> None:
@@ -228,7 +228,7 @@ def move_kernel_thread(tid: int, cpus: Iterable[int]) -> None:
         raise ProcessLookupError(errno.ESRCH, "no such thread") from None
     if parent != b"2" or _KERNEL(name) or _OF_INTERRUPT(name):
         raise TargetError(
-            f"thread {tid} is none of the kernel's own work: only such threads are moved this way"
+            f"thread {tid} does none of the kernel's own work: only such threads are moved this way"
         )
     os.sched_setaffinity(tid, cpus)
 

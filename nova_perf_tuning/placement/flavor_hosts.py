@@ -141,7 +141,7 @@ def _stated(specs: Mapping[str, str]) -> dict[str, RequestGroup]:
         if kind == "resources":
             if not text.isascii() or not text.isdecimal() or len(text) >= 12:
                 raise errors.CloudError(
-                    f"{key}={vocabulary.shown(text)} is no amount; set a whole number"
+                    f"{key}={vocabulary.shown(text)} is not an amount; set a whole number"
                 )
             group.resources[name] = int(text)
         elif text == "required":

@@ -244,7 +244,7 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
         status = os.stat(self.state_dir)
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             raise JournalError(
-                f"{self.state_dir}: others may write there; the journal decides what is written to the kernel: "
+                f"{self.state_dir}: other users may write there; the journal decides what is written to the kernel: "
                 "name a directory of your own with --state-dir"
             )
         try:

@@ -59,7 +59,9 @@ def choose(cloud_api: api.Api, wanted: Sequence[str]) -> tuple[Sequence[str], Ma
             names = "the cloud has no compute hosts"
             if states:
                 names = f"hosts are {rules.named(sorted(states), 10)}"
-            raise errors.CloudError(f"--hosts: '{word[:80]}' is no host or aggregate; {names}")
+            raise errors.CloudError(
+                f"--hosts: '{word[:80]}' is neither a host nor an aggregate; {names}"
+            )
         for host in named[word]:
             fault = states.get(host, "no compute host")
             if fault:

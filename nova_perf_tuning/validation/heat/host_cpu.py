@@ -73,7 +73,7 @@ def check_url(url: str) -> None:
     """:raises AgentError: it is no URL of agents' metrics, with ``{host}`` in it."""
     if not url.startswith(("http://", "https://")) or "{host}" not in url:
         raise AgentError(  # without the URL: a password may be in it
-            "--agent-metrics: it is no URL with {host} in it, such as http://{host}:9751/metrics"
+            "--agent-metrics: it is not a URL with {host} in it, such as http://{host}:9751/metrics"
         )
 
 

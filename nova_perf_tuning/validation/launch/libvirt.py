@@ -131,7 +131,9 @@ class LibvirtLauncher(base.Launcher):
 
     def prepare(self) -> None:
         if os.geteuid():
-            raise base.LaunchError("guests, bridges and namespaces are root's; run this as root")
+            raise base.LaunchError(
+                "only root can make guests, bridges and namespaces; run this as root"
+            )
         for program in ("ip", "qemu-img", "mke2fs"):
             if shutil.which(program, path=base.environment()["PATH"]) is None:
                 raise base.LaunchError(f"program {program} is missing; install it")

@@ -389,7 +389,7 @@ def _parse(url: str | None) -> sa.URL:
         return sa.make_url(url or default_url())
     except (exc.ArgumentError, ValueError):
         raise DatabaseError(
-            "the database is no SQLAlchemy URL; give one like sqlite:////var/lib/nova-perf-tuning/results.db"
+            "the database is not a SQLAlchemy URL; give one like sqlite:////var/lib/nova-perf-tuning/results.db"
         ) from None
 
 

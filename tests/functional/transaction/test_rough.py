@@ -83,7 +83,7 @@ class PermissionTest(RoughCase):
         self.refused(self.run_command("restore", before=NOBODY, sysroot=False), "needs root")
         self.refused(
             self.run_command("apply", "--from", self.plan, before=NOBODY),
-            "may not be written by you",
+            "you may not write to this sysroot",
         )
         self.assertFalse(os.path.exists(os.path.join(self.directory, "state")))
 

@@ -334,7 +334,7 @@ class MistakesTest(openstack_program.ProgramTestCase):
             (("--hosts", "a", "--pair-time-limit", "1"), "--pair-time-limit: '1'"),
             (
                 ("--hosts", "a", "--agent-metrics", "http://h:9751/"),
-                "it is no URL with {host}",
+                "it is not a URL with {host}",
             ),
             (("--hosts", "a", "--flavor", "m1", "--profile", "compute"), "leave out --profile"),
             (("--hosts", "a", "--flavor", "m1", "--flavor", "m1"), "given twice"),
@@ -348,7 +348,7 @@ class MistakesTest(openstack_program.ProgramTestCase):
                 ("--hosts", "a", "--spec", "perf:vif_queues=9"),
                 "perf:vif_queues=9 is more than the 2 vCPUs",
             ),
-            (("--hosts", "a", "--database", "nonsense"), "no SQLAlchemy URL"),
+            (("--hosts", "a", "--database", "nonsense"), "not a SQLAlchemy URL"),
             (("--hosts", "a", "--network", "n", "--external-network", "x"), "have no router"),
             (("--hosts", "a", "--launcher", "host"), "unknown option '--launcher'"),
             (

@@ -58,7 +58,7 @@ class HistoryTest(directories.DirectoryCase):
     def test_mistakes_are_one_line(self):
         for arguments, words in (
             (("--add", self.path("missing.json")), "missing.json: No such file"),
-            (("--database", "nonsense"), "no SQLAlchemy URL"),
+            (("--database", "nonsense"), "not a SQLAlchemy URL"),
             (("--tag", "a b=1"), "--tag a b: give a key of"),
             (
                 ("--database", f"sqlite:///{self.path('new.db')}"),

@@ -86,7 +86,7 @@ class TraceTest(testcase.TestCase):
                 refused = self.assertRaises(
                     TargetError, privileged.write_trace, str(instance), "tracing_on", "0"
                 )
-                self.assertIn("is no trace of nova-perf", str(refused))
+                self.assertIn("is not a trace of nova-perf", str(refused))
                 self.assertRaises(TargetError, privileged.remove_trace, str(instance))
         self.assertEqual("", (other / "tracing_on").read_text())
 

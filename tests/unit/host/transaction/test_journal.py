@@ -262,7 +262,7 @@ class JournalTest(directories.DirectoryCase):
             (damage, "damaged"),
             (lambda path: path.write_bytes(b"a text" * 1000), "damaged"),
             (sql(f"PRAGMA user_version = {journal.VERSION + 1}"), "newer release"),
-            (lambda path: path.parent.chmod(0o777), "others may write there"),
+            (lambda path: path.parent.chmod(0o777), "other users may write there"),
         ):
             path = self.fill()
             change(path)

@@ -53,8 +53,8 @@ class ChooseTest(testcase.TestCase):
             (["any", "a"], "'any' alone"),
             (["gone"], "host 'gone' is down"),
             (["a", "repair"], "host 'repair' is disabled \\(new disk\\)"),
-            (["elsewhere"], "'elsewhere' is no host or aggregate; hosts are a, b, gone"),
-            (["empty"], "'empty' is no host or aggregate"),
+            (["elsewhere"], "'elsewhere' is neither a host nor an aggregate; hosts are a, b, gone"),
+            (["empty"], "'empty' is neither a host nor an aggregate"),
         ):
             with self.subTest(words):
                 self.assertRaisesRegex(errors.CloudError, text, self.choose, *words)

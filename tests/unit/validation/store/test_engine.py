@@ -62,7 +62,7 @@ class EngineTest(directories.DirectoryCase):
             "file", "no database at all, but long enough to be taken for one " * 50
         )
         for url, output in (
-            ("results.db", "is no SQLAlchemy URL"),
+            ("results.db", "is not a SQLAlchemy URL"),
             ("nosuch://user:geheim@host/db?password=geheim", "nosuch"),
             ("postgresql+psycopg://perf:geheim@host/db", "psycopg is missing; install nova-perf"),
             ("mysql+pymysql://perf:geheim@host/db?ssl_caa=x", "ssl_caa"),
