@@ -189,6 +189,16 @@ class AgentTest(StateCase):
         )
         self.assertEqual("agent: xps eth0/tx-0: EIO, holds 03", other)
 
+    def test_what_is_wrong_comes_before_the_rest(self):
+        conflict = findings.AgentFinding(
+            findings.AgentFindingCode.NOT_IN_FORCE, "EIO", "xps", "eth0/tx-0", "0f", "03"
+        )
+        self.agent(error="no permission", findings=[conflict.as_json()])
+        _process, _due, error, finding, *rest = self.lines()
+        self.assertEqual("agent: cannot work: no permission", error)
+        self.assertIn("eth0/tx-0", finding)
+        self.assertTrue(rest[-1].startswith("agent: nova.conf: "), rest)
+
     def test_a_directory_in_its_place(self):
         (self.run_dir / "agent.json").mkdir(parents=True)
         self.assertIn(
