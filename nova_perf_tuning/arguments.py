@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command lines are taken by the letter: no word is completed, and an unknown one is refused with a hint."""
+"""Command lines are taken by the letter: no word is completed, and an unknown one is refused with a hint.
+
+Help keeps its paragraphs.
+"""
 
 import argparse
 import contextlib
 import difflib
 import functools
+import inspect
+import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NoReturn
 
@@ -17,6 +23,25 @@ _Parsed = tuple[argparse.Namespace, list[str]]
 #: Characters of a word that is compared; names in a hint.
 _LONGEST: Final = 100
 _MOST_HINTS: Final = 3
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """Help whose paragraphs stay apart, and whose paths and names are not broken at hyphens.
+
+    argparse's own makes one paragraph of a whole description.
+    """
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = re.split(r"\n\s*\n", inspect.cleandoc(text))
+        filled = []
+        for paragraph in paragraphs:
+            lines = [f"{indent}{line}" for line in self._split_lines(paragraph, width)]
+            filled.append("\n".join(lines))
+        return "\n\n".join(filled)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        whole = " ".join(text.split())
+        return textwrap.wrap(whole, width, break_on_hyphens=False, break_long_words=False)
 
 
 def strict(parser: argparse.ArgumentParser) -> None:

@@ -81,8 +81,9 @@ def _parser() -> argparse.ArgumentParser:
         description="Keep interrupts, vhost workers, emulator and I/O threads where 'nova-perf plan' places them, "
         "while guests, NICs and CPUs come and go. With --observe, only report what would be moved. "
         "All originals are saved in the journal; [agent] on_stop decides whether they are put back "
-        "when the agent stops. Exit code: 0 stopped by SIGTERM; 1 not everything could be put back; "
-        "3 the agent cannot work, and says why.",
+        "when the agent stops.\n\nExit code: 0 stopped by SIGTERM; 1 not everything could be put "
+        "back; 3 the agent cannot work, and says why.",
+        formatter_class=arguments.HelpFormatter,
     )
     parser.add_argument(
         "--config-file",

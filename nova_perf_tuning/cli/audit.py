@@ -53,8 +53,9 @@ class Audit(command.PerfCommand):
     It changes nothing. A finding shows what was read, why it matters on this host, the remedy and
     its source. It says whether 'nova-perf apply --rule' can apply the remedy. A rule that cannot
     judge the host names the data that it lacks. With several hosts, a table shows which rules found
-    something on which hosts. Exit code: 0 clean, 1 findings at the level of --fail-on or above, 3
-    error.
+    something on which hosts.
+
+    Exit code: 0 clean, 1 findings at the level of --fail-on or above, 3 error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

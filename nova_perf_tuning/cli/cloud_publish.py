@@ -30,8 +30,9 @@ class Publish(cloud_command.CloudLister):
     hosts in RESULT are still published. An interrupted run is refused as a whole. Publishing the
     same result again changes nothing. The command needs admin rights.
 
-    Examples: openstack perf publish results.json --disable-on-fail;
-    openstack perf publish --withdraw --host compute-7
+    Example: openstack perf publish results.json --disable-on-fail
+
+    Example: openstack perf publish --withdraw --host compute-7
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

@@ -61,6 +61,7 @@ class OptionsCommand(command.Command):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.formatter_class = arguments.HelpFormatter
         if self.has_format:
             parser.add_argument(
                 "-f",

@@ -22,7 +22,9 @@ class Interference(command.PerfCommand):
     It watches this host and changes nothing. Kernel counters show which interrupts, softirqs and
     threads ran. A thread that can also run on other CPUs is sampled, so its count is a lower bound.
     With --trace, the kernel also records every event on these CPUs during that time, in a separate
-    trace that is removed afterwards. Exit code: 0 done, 3 error.
+    trace that is removed afterwards.
+
+    Exit code: 0 done, 3 error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

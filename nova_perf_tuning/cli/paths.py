@@ -74,8 +74,9 @@ def locations() -> dict[str, tuple[pathlib.Path, str]]:
 class Paths(command.PerfCommand):
     """Show where the files of this package are: templates, profiles, units, the DevStack plugin.
 
-    With NAME it prints only the path of that file, for scripts. Example:
-    openstack stack create -t $(nova-perf paths heat)/host_validation.yaml -e parameters.yaml hosts
+    With NAME it prints only the path of that file, for scripts.
+
+    Example: openstack stack create -t $(nova-perf paths heat)/host_validation.yaml -e parameters.yaml hosts
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

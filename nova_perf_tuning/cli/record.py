@@ -13,6 +13,7 @@ class Record(command.PerfCommand):
     The file describes CPUs, NUMA nodes, PCI and network devices, queues and interrupts. It also has the CPU sets of
     nova.conf, the options of the kernel's command line that isolate CPUs, and the names, pins, devices, perf: requests
     and threads of guests.
+
     It does not contain command lines, environments, MAC or IP addresses, UUIDs, serial numbers, disks, or titles and
     owners of guests. Names of network devices and libvirt's names of guests are kept.
     """

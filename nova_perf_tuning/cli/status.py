@@ -27,6 +27,7 @@ class Status(command.PerfCommand):
     If settings have drifted, it names running programs that are known to write such values
     (irqbalance, tuned, numad, bpftune). Then it shows the state of nova-perf-agent, in full with
     -f json. If the agent only observes, --since lists what it would have written, when and why.
+
     Exit code: 0, even if nothing is applied; 2 if only root may read the journal (the rest is
     shown); 3 error.
     """

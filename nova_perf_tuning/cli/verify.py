@@ -16,7 +16,9 @@ class Verify(command.PerfCommand):
 
     States of a setting: holds, drifted, gone, pending, unreadable. A drifted setting was changed by
     another program. A setting is gone if its object, such as a guest's thread, no longer exists. A
-    pending interrupt moves the next time it fires. Exit code: 0 all hold, 1 drift, 3 error.
+    pending interrupt moves the next time it fires.
+
+    Exit code: 0 all hold, 1 drift or settings of an earlier boot, 3 error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """No program takes the beginning of a command or of an option for the whole."""
 
+import argparse
 import contextlib
 import io
 from importlib import metadata
@@ -27,6 +28,28 @@ def refusal(parser, *words):
         except SystemExit as stop:
             return stop.code, err.getvalue()
     return 0, err.getvalue()
+
+
+class HelpTest(testcase.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.parser = argparse.ArgumentParser(
+            prog="it",
+            description="""Does it.
+
+            It does so with
+            care.
+            """,
+            formatter_class=arguments.HelpFormatter,
+        )
+
+    def test_paragraphs_stay_apart(self):
+        self.assertIn("\n\nDoes it.\n\nIt does so with care.\n\n", self.parser.format_help())
+
+    def test_a_path_is_not_broken(self):
+        path = "/etc/nova-perf-tuning/nova-perf-tuning.conf-of-a-long-name"
+        self.parser.add_argument("--file", help=f"file to read, else the default {path}")
+        self.assertIn(path, self.parser.format_help())
 
 
 class AbbreviationTest(testcase.TestCase):
