@@ -342,7 +342,7 @@ CASES: dict[str, Case] = {
         _irqs(4, 9),
         "warning",
         "4 (eth0-TxRx-0)",
-        message="1 interrupt of eth0 (25000 Mbit/s) served on node 1, the NIC is on node 0",
+        message="1 interrupt of eth0 (25000 Mbit/s) served on node 1, but the NIC is on node 0",
     ),
     "nic-irq-on-dedicated": Case(
         _irqs(2, 9),

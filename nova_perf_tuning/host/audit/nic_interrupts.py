@@ -301,7 +301,7 @@ class RemoteNode(_AvoidingRule):
 
     def where(self, host: Host, nic: host_model.Nic, cpus: frozenset[int]) -> str:
         nodes = cpulist.format(host.nodes_of(cpus))
-        return f"served on node {nodes}, the NIC is on node {nic.node}"
+        return f"served on node {nodes}, but the NIC is on node {nic.node}"
 
     def judge(
         self, host: Host, nic: host_model.Nic, carriers: Carriers, counts: InterruptCounts

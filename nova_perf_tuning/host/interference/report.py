@@ -18,8 +18,8 @@ from nova_perf_tuning.printing import counted
 
 #: The text of each code; the names in braces are the parameters of its notes.
 TEXTS: Final[Mapping[WindowCode, str]] = {
-    WindowCode.COUNTER_RESET: "started again in the window, so lower bounds: {counters}",
-    WindowCode.CPU_OFFLINE: "CPUs of guests that are offline are not watched: {cpus}",
+    WindowCode.COUNTER_RESET: "these counters restarted in the window, so they are lower bounds: {counters}",
+    WindowCode.CPU_OFFLINE: "offline CPUs of guests are not watched: {cpus}",
     WindowCode.CPU_GONE: "offline at the end of the window, interrupts unknown: CPUs {cpus}",
     WindowCode.CPU_CAME: "offline at the start of the window, interrupts unknown: CPUs {cpus}",
     WindowCode.SHORT_LIVED: (
@@ -28,12 +28,12 @@ TEXTS: Final[Mapping[WindowCode, str]] = {
     ),
     WindowCode.RFS_TOO: "RFS is on: the kernel counts its packets as those of RPS",
     WindowCode.NO_SCHEDSTAT: "this kernel does not count how often threads run: all are sampled",
-    WindowCode.EVENTS_MISSING: "this kernel lacks events, their work is not traced: {events}",
+    WindowCode.EVENTS_MISSING: "this kernel lacks these events, so their work is not traced: {events}",
     WindowCode.TRACE_FULL: (
-        "CPU {cpu}: the trace was full after {seconds} s, {dropped} later events are missing"
+        "CPU {cpu}: the trace was full after {seconds} s, and {dropped} later events are missing"
     ),
-    WindowCode.SENDERS_FULL: "the trace of senders was full, {dropped} interrupts are missing",
-    WindowCode.TRACE_UNREAD: "lines of the trace without their start or not understood: {lines}",
+    WindowCode.SENDERS_FULL: "the trace of senders was full, and {dropped} interrupts are missing",
+    WindowCode.TRACE_UNREAD: "lines of the trace that have no start or were not understood: {lines}",
 }
 
 

@@ -151,7 +151,7 @@ CHANNELS: Final = (
     ),
     ChannelRow(
         Channel.WORKQUEUES,
-        "unbound work of the kernel, as writeback",
+        "unbound work of the kernel, such as writeback",
         "/sys/devices/virtual/workqueue/cpumask, cpumask_requested",
         ComparedBy.PLAN,
         work=("workqueue",),

@@ -137,7 +137,8 @@ def _senders(
             nodes.append(layout.node_of.get(cpu))
             taken |= core
     shares = _deal(nodes, cores.of_node, taken)
-    reason = f"{nic.name}: a core sends through the queue whose interrupt it takes, others share their node's"
+    reason = f"{nic.name}: a core sends through the queue whose interrupt it serves, other cores through one "
+    reason += "of their node"
     queues = []
     for number, current in enumerate(nic.xps):
         queues.append(_Queue(number, own[number] | shares[number], current, reason))

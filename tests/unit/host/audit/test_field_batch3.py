@@ -59,7 +59,7 @@ _SETS = {
 #: Case -> each finding that the answer asks for: level, rule, and words of it.
 _FOUND = {
     "61": [
-        ("warning", "nic-irq-remote-node", "served on node 1, the NIC is on node 0", "160-172")
+        ("warning", "nic-irq-remote-node", "served on node 1, but the NIC is on node 0", "160-172")
     ],
     "67": [
         ("info", "nic-irq-one-cpu", "share CPU 3, while CPU 2 serves none", "irq/128/", "irq/130/")
