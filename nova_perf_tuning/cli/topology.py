@@ -15,7 +15,7 @@ from nova_perf_tuning.host.input.facts import reader
 from nova_perf_tuning.host.input.facts.root import Root
 from nova_perf_tuning.host.model import channels, host_model, messages, owners
 from nova_perf_tuning.host.picture import svg
-from nova_perf_tuning.host.plan import caches, nics, reach
+from nova_perf_tuning.host.plan import caches, layout, nics, reach
 from nova_perf_tuning.printing import counted
 
 #: NICs and guests that the table names one by one; a compute host has hundreds of both, taps last.
@@ -266,6 +266,8 @@ def _sets(
     for kind in host_model.KINDS:
         members = [cpu.id for cpu in facts.cpus if cpu.kind == kind]
         sets.append((f"{kind} CPUs", cpulist.format(members)))
+    if not any(cpu.kind for cpu in facts.cpus):
+        sets.append(("weaker cores", cpulist.format(layout.weak_cpus(facts))))
     for name, claimed in grouped((claim.name, claim.cpus) for claim in programs).items():
         own = frozenset[int]().union(*claimed)
         sets.append((f"threads of {name} own", cpulist.format(own)))

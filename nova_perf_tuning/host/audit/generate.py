@@ -11,6 +11,7 @@ from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.input import novaconf
 from nova_perf_tuning.host.input.facts.root import FactsError
 from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model.notes import NoteCode
 from nova_perf_tuning.host.model.owners import Owner
 from nova_perf_tuning.host.plan import layout
 from nova_perf_tuning.printing import counted
@@ -77,7 +78,18 @@ def split(host: Host) -> tuple[frozenset[int], frozenset[int], list[str]]:
         reasons.append(start)
         return online - whole - taken, whole, reasons
     keep, why = _proposal(host, taken)
+    reasons += _unknown_threads(host)
     return keep, online - keep - taken, reasons + why
+
+
+def _unknown_threads(host: Host) -> list[str]:
+    """Return that cores may be torn, where nothing says which CPUs are threads of one core."""
+    if not any(note.code is NoteCode.CORE_UNKNOWN for note in host.facts.warnings):
+        return []
+    return [
+        "hardware threads are unknown, and each CPU is taken as a core: before you use these sets, "
+        "check with 'lscpu -e' that no core has CPUs in both"
+    ]
 
 
 def _core_0(host: Host) -> frozenset[int]:

@@ -18,6 +18,8 @@ from nova_perf_tuning.host.model import host_model
 #: With so few CPUs a recorded host always has the file (see device_interrupts.wants_counts).
 _FEW_CPUS: Final = 8
 _LIMIT: Final = 4 << 20
+#: More digits than a CPU's number has.
+_DIGITS: Final = 6
 #: A NIC is quiet beside one with so many times its counts; fewer than ``_MANY`` say nothing.
 _TIMES: Final = 100
 #: Of an interrupt's counts: what a CPU has less of is from before it was moved.
@@ -33,10 +35,25 @@ class CountRow:
     name: str
 
 
+def columns(text: bytes) -> frozenset[int]:
+    """Return the CPUs that the first line of the file names: those that are online."""
+    head = text.partition(b"\n")[0].decode("utf-8", "replace")
+    return frozenset(cpu for cpu in _columns(head) if cpu <= cpulist.MAX_CPU)
+
+
+def _columns(head: str) -> list[int]:
+    cpus: list[int] = []
+    for word in head.split():
+        number = word[3:]
+        if word.startswith("CPU") and number.isdecimal() and len(number) < _DIGITS:
+            cpus.append(int(number))
+    return cpus
+
+
 def parsed(text: str) -> dict[int, CountRow]:
     """Return number -> row of the lines of numbered interrupts."""
     head, *lines = text.splitlines() or [""]
-    cpus = [int(word[3:]) for word in head.split() if word[:3] == "CPU" and word[3:].isdecimal()]
+    cpus = _columns(head)
     rows: dict[int, CountRow] = {}
     for line in lines:
         number, colon, rest = line.partition(":")

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nova_perf_tuning import cpulist
+from nova_perf_tuning.host.input.facts import irq_counts
 from nova_perf_tuning.host.input.facts.root import Directory, Root, decimal, numbers
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.model.notes import NoteCode
@@ -24,6 +25,8 @@ _MEMORY: Final = re.compile(rb"MemTotal:\s*(\d{1,18})(?!\S)")
 _MAX_THREADS: Final = 256
 #: MAX_NUMNODES is 1024 at most (CONFIG_NODES_SHIFT).
 _MAX_NODE: Final = 1023
+#: The first line of /proc/interrupts has 11 characters for each CPU.
+_HEAD_LIMIT: Final = 128 << 10
 _MAX_DISTANCE: Final = 255  # a byte in the ACPI SLIT
 #: Newest name first: Linux 5.3 (core_cpus_list), 2.6.29 (thread_siblings_list), before (a mask
 #: only).
@@ -46,13 +49,34 @@ def read_topology(
     /proc/cpuinfo begins.
     """
     base = root.directory(CPUS)
-    directories = _numbered(root, base, "cpu", cpulist.MAX_CPU)
+    directories = _places_of_cpus(root, base)
     if not directories:
         root.notes.add(NoteCode.NO_CPUS, directory=CPUS)
     online = _online(root, base, directories)
     nodes, node_of = _read_nodes(root, directories, online)
     cpus = _read_cpus(root, base, directories, online, node_of, bool(_AMD_15H.search(cpuinfo)))
     return cpus, nodes, cpulist.format(online)
+
+
+def _places_of_cpus(root: Root, base: Directory | None) -> dict[int, Directory]:
+    """Return the directories of the CPUs by their number, ascending.
+
+    A record may lack directories of CPUs that run: sos copies those of 64 CPUs at most, and
+    people hand over single files. The other CPUs are those that are online, and where no CPU has
+    a directory those that are present, else those of the head of /proc/interrupts. On a live host
+    each CPU has its directory, and ``present`` names CPUs that are yet to be added.
+    """
+    directories = _numbered(root, base, "cpu", cpulist.MAX_CPU)
+    if root.live:
+        return directories
+    named = cpulist.find(root.text(base, "online")) or frozenset()
+    if not directories:
+        named |= cpulist.find(root.text(base, "present")) or frozenset()
+    if not directories and not named:
+        named = irq_counts.columns(root.head(root.directory("proc"), "interrupts", _HEAD_LIMIT))
+    for cpu in named:
+        directories.setdefault(cpu, Directory(f"{CPUS}/cpu{cpu}"))
+    return {cpu: directories[cpu] for cpu in sorted(directories)}
 
 
 def _numbered(root: Root, base: Directory | None, prefix: str, limit: int) -> dict[int, Directory]:
