@@ -126,8 +126,13 @@ class NicRule(HostRule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         need(host.ethtool, "features of NICs unknown (not in this record)", NoDataError)
+        unknown: list[str] = []
         for name, link in host.ethtool.items():
-            yield from self.about(host, host.nics[name], link)
+            if link.features:
+                yield from self.about(host, host.nics[name], link)
+            else:
+                unknown.append(name)
+        need(not unknown, f"features of {named(unknown)} unknown (ethtool -k)", NoDataError)
 
 
 class LroOnForwarding(NicRule):

@@ -172,8 +172,10 @@ def _by_name(nic: host_model.Nic, irqs: Sequence[host_model.Irq]) -> Vectors:
         senders = dict.fromkeys(range(nic.tx_queues), 0)
         return _sorted(nic, irqs, _in_order(shared), senders)
     if nic.driver == "mlx4_core":
-        # The numbers are those of event queues, which two ports and RDMA share, or the NIC's own.
-        return _sorted(nic, irqs, named, {})
+        # The numbers are those of event queues, which two ports and RDMA share, or the NIC's own:
+        # a NIC that has its own uses none of the others.
+        own = [serving for serving in named if (serving.irq.name or "").startswith(nic.name)]
+        return _sorted(nic, irqs, own or named, {})
     _renumber(nic, named)
     by_modulo = nic.driver in _BY_MODULO
     channels = nic.rx_queues if by_modulo else max(nic.rx_queues, nic.tx_queues)

@@ -237,7 +237,7 @@ def find_interrupts(
     nics: Sequence[host_model.Nic],
     irqs: Mapping[int, host_model.Irq],
     *,
-    by_lines: bool = False,
+    by_name: bool = False,
 ) -> None:
     """Give NICs the interrupts that their own PCI function does not have.
 
@@ -245,7 +245,7 @@ def find_interrupts(
     several (multi-PF, Socket Direct), and without PCI those that bear the name of the NIC or of
     its device.
 
-    :param by_lines: the interrupts are of /proc/interrupts, which may lack their devices: names tell of any NIC.
+    :param by_name: the vectors of PCI devices may lack in this record: names tell of any NIC.
     """
     functions: dict[str, list[int]] = {}
     for irq in irqs.values():
@@ -263,9 +263,9 @@ def find_interrupts(
                 more.add(napi.irq)
         if not more and nic.pci in functions:
             more.update(_of_other_functions(nic, len(functions[nic.pci]), spare))
-        elif nic.kind in _HARDWARE and (nic.pci is None or (by_lines and not nic.irqs)):
+        elif nic.kind in _HARDWARE and (nic.pci is None or (by_name and not nic.irqs)):
             device = root.link(root.child(classes, nic.name), "device") or nic.name
-            more.update(_of_name(irqs, nic.name, device, nic.pci if by_lines else None))
+            more.update(_of_name(irqs, nic.name, device, nic.pci if by_name else None))
         more.discard(0)
         nic.irqs = tuple(sorted(more.union(nic.irqs)))
 

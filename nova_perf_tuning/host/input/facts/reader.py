@@ -160,7 +160,7 @@ def read_root(root: Root) -> host_model.HostFacts:
     nics, irqs = devices.read_nics(root, owners), devices.read_irqs(root, owners, lines)
     irq_counts.find_fired(root, irqs)
     napi.read_napis(root, nics)
-    devices.find_interrupts(root, nics, irqs, by_lines=bool(lines))
+    devices.find_interrupts(root, nics, irqs, by_name=not root.live)
     irq_counts.find_quiet(root, nics, len(cpulist.parse(online)))
     programs = claims.read_programs(
         root, processes, cpulist.union((at_boot.isolated, isolated_now))

@@ -42,6 +42,8 @@ _FEATURES: Final = {
 #: Summaries of several features of the kernel.
 _SUMMARIES: Final = ("tx-checksumming", "scatter-gather", "tcp-segmentation-offload")
 _REPRESENTORS: Final = ("mlx5e_rep", "nfp_repr")
+#: Drivers that do not call themselves to ethtool as their PCI driver is called.
+_MODULES: Final = {"mlx4_en": "mlx4_core"}
 _VIRTIO: Final = "virtio"
 _MAX_QUEUES: Final = 4096
 
@@ -148,6 +150,7 @@ def _add_driver(report: SosReport, name: str, place: str, driver: Mapping[str, s
     device = place[: place.rindex("/net/")]
     report.put_link(f"{place}/device", device)
     module = driver.get("driver", "")
+    module = _MODULES.get(module, module)
     if module in _REPRESENTORS:
         report.put(f"{place}/phys_port_name", "pf0")
     elif module and is_name(module):
@@ -227,10 +230,8 @@ def _numbers(text: str) -> dict[str, int]:
 
 
 def _add_record(report: SosReport, name: str, channels: Mapping[str, int]) -> None:
-    """Add features, rings and channels as a recorded host has them."""
+    """Add features, rings and channels as a recorded host has them; each may be missing."""
     features, fixed = _features(report.command("networking", f"ethtool_-k_{name}"))
-    if not features:
-        return
     rings = _numbers(report.command("networking", f"ethtool_-g_{name}"))
     wanted = {key: rings[key] for key in ("rx", "tx", "rx_max", "tx_max") if key in rings}
     if len(wanted) < 4:
@@ -239,6 +240,8 @@ def _add_record(report: SosReport, name: str, channels: Mapping[str, int]) -> No
     if channels:
         for key in ("rx", "tx", "combined", "rx_max", "tx_max", "combined_max"):
             known[key] = channels.get(key, 0)
+    if not (features or wanted or known):
+        return
     document = {"features": features, "fixed": fixed, "rings": wanted, "channels": known}
     report.put(f"{_RECORDS}/{name}.json", json.dumps(document))
 
