@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from nova_perf_tuning.host.model import cpu_interrupts
 from nova_perf_tuning.host.model.channels import Channel
 
 #: Lines of /proc/interrupts that are no device's (arch/*/kernel/irq.c); all others are devices.
@@ -31,8 +32,6 @@ _LINES: Final = {
 #: Interrupts that the hardware hands to a vCPU: they are the guest's own.
 _GUESTS: Final = frozenset({"PIN", "NPI", "PIW"})
 _IPI: Final = re.compile(r"IPI\d+").fullmatch
-#: Timers of a CPU that have a number as devices have (ARM, Xen).
-_TIMER_NAMES: Final = re.compile(r"arch_timer|timer\d+").fullmatch
 #: Chip, number within it with its trigger or before it, names of the handlers.
 _ACTIONS: Final = re.compile(r"\S+\s+(?:\d+\s+(?:Level|Edge)|\S*-\S*)\s+(.+)").fullmatch
 
@@ -108,8 +107,10 @@ def interrupt(name: str, about: str) -> tuple[Channel, str] | None:
 def device_interrupt(number: int, action: str) -> tuple[Channel, str]:
     """Return channel and source of an interrupt with a number, by the name of its handler."""
     source = f"irq {number} {action}".strip()
-    if _TIMER_NAMES(action):
+    if cpu_interrupts.is_timer(action):
         return Channel.TICK_AND_TIMERS, source
+    if cpu_interrupts.is_between_cpus(action):
+        return Channel.PROCESSOR_INTERRUPTS, source
     return Channel.INTERRUPTS, source
 
 

@@ -4,7 +4,7 @@
 from collections.abc import Iterable, Mapping
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.model import cpu_interrupts, host_model
 from nova_perf_tuning.host.model.channels import Channel
 from nova_perf_tuning.host.plan import background, napi
 
@@ -23,7 +23,10 @@ def now(facts: host_model.HostFacts) -> Mapping[Channel, frozenset[int]]:
 def _of_facts(facts: host_model.HostFacts) -> dict[Channel, list[str | None]]:
     """Return the cpulists of the host's own work."""
     texts: dict[Channel, list[str | None]] = {}
-    texts[Channel.INTERRUPTS] = [irq.serving for irq in facts.irqs.values()]
+    texts[Channel.INTERRUPTS] = []
+    for irq in facts.irqs.values():
+        if not cpu_interrupts.is_of_cpus(irq.name):
+            texts[Channel.INTERRUPTS].append(irq.serving)
     texts[Channel.VSWITCH_THREADS] = [thread.affinity for thread in facts.programs]
     if facts.sysctls.get("kernel.watchdog") not in (None, "0"):
         texts[Channel.WATCHDOGS] = [facts.sysctls.get("kernel.watchdog_cpumask")]
