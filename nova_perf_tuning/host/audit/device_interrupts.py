@@ -12,7 +12,8 @@ from nova_perf_tuning.grouping import grouped
 from nova_perf_tuning.host.audit.base import HostRule
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.audit.interrupt_counts import InterruptCounts
-from nova_perf_tuning.host.model import host_model
+from nova_perf_tuning.host.input.facts import irq_counts
+from nova_perf_tuning.host.model import cpu_interrupts, host_model
 from nova_perf_tuning.host.plan import vectors
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, NoDataError, named, need
@@ -49,7 +50,8 @@ class _Busy:
         counts = InterruptCounts(host)
         every = []
         for irq in host.facts.irqs.values():
-            if irq.serving and irq.number not in host.left:
+            of_device = not cpu_interrupts.is_of_cpus(irq.name)
+            if irq.serving and of_device and irq.number not in host.left:
                 every.append(irq)
         handled = [irq for irq in every if irq.name]
         totals: dict[int, int] = {}
@@ -72,6 +74,16 @@ class _Busy:
         ordered = sorted(self.irqs, key=lambda irq: irq.number)
         yield from grouped((self.served[irq.number], irq) for irq in ordered).items()
 
+    def gathered(self, host: Host) -> tuple[str, float]:
+        """Return the core on which most of all counts are, as :func:`.irq_counts.gathered` does.
+
+        Where masks say of an interrupt that it is elsewhere now, the counts are of the past.
+        """
+        if not self.fire or not all(self.counts.served(irq).counted for irq in self.irqs):
+            return "", 0.0
+        cores = {cpu.id: cpu.siblings for cpu in host.facts.cpus}
+        return irq_counts.gathered([self.counts.of(irq) for irq in self.irqs], cores)
+
     def names(self, irqs: Sequence[host_model.Irq]) -> str:
         """Return numbers with names: ``27 (mvneta), 88 (mwlwifi)``."""
         return named([f"{irq.number} ({self.counts.name_of(irq)})" for irq in irqs], _NAMED)
@@ -79,7 +91,10 @@ class _Busy:
 
 def wants_counts(facts: host_model.HostFacts) -> bool:
     """Whether the rule looks at counts: the kernel's choice of CPUs, or masks of one CPU, spread too few."""
-    chosen = {irq.effective or irq.affinity or "" for irq in facts.irqs.values() if irq.name}
+    chosen: set[str] = set()
+    for irq in facts.irqs.values():
+        if irq.name and not cpu_interrupts.is_of_cpus(irq.name):
+            chosen.add(irq.effective or irq.affinity or "")
     return len({text for text in chosen if text.isdecimal()}) <= _SPREAD
 
 
@@ -105,8 +120,12 @@ class DevicesOnOneCpu(HostRule):
         known = [irq for irq in busy.irqs if irq.number not in busy.unknown]
         serving = frozenset[int]().union(*(busy.served[irq.number] for irq in known))
         cores = {cpu.siblings for cpu in host.facts.cpus if cpu.id in serving}
+        share = 1.0
         if len(cores) > 1:
-            return
+            core, share = busy.gathered(host)
+            if not core:
+                return
+            serving = cpulist.parse(core)
         often = [irq for irq in busy.irqs if sum(busy.counts.of(irq).values()) >= _MANY]
         several = len(self._devices(host, busy.irqs)) > 1
         if not several:
@@ -126,11 +145,17 @@ class DevicesOnOneCpu(HostRule):
         # One device may do with one core, and two threads are more than one.
         if not several or len(serving) > 1:
             level = Level.INFO
+        of_devices = f"{counted(len(busy.irqs), 'interrupt')} of {'several devices' if several else 'one device'}"
         others = f"{cpulist.named(idle)} serve{'s' if len(idle) == 1 else ''} no device"
+        why = f"{of_devices} are served by {_of_core(serving)}, while {others}"
+        if share < 1:
+            why = (
+                f"{of_devices} have {share:.0%} of their counts since boot on {_of_core(serving)}"
+            )
+            why += f", {cpulist.named(idle)} served the rest"
         yield self.finding(
             [busy.counts.served(irq).evidence for irq in busy.irqs[:_NAMED]],
-            f"{counted(len(busy.irqs), 'interrupt')} of {'several devices' if several else 'one device'} are served "
-            f"by {_of_core(serving)}, while {others}: {busy.names(busy.irqs)}",
+            f"{why}: {busy.names(busy.irqs)}",
             self._commands(host, busy, idle),
             level=level,
         )

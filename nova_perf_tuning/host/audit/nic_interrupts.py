@@ -8,13 +8,14 @@ what is true of any of them.
 import abc
 import collections
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.audit.base import HostRule, need_none_left
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.audit.interrupt_counts import InterruptCounts
+from nova_perf_tuning.host.input.facts import irq_counts
 from nova_perf_tuning.host.model import host_model
 from nova_perf_tuning.host.plan import vectors
 from nova_perf_tuning.printing import counted
@@ -152,8 +153,8 @@ class NicInterruptRule(HostRule):
         )
         need(
             not unserved,
-            f"which CPUs serve the interrupts of {named(unserved)} is not known: neither effective_affinity nor "
-            "/proc/interrupts says it",
+            f"which CPUs serve the interrupts of {named(unserved)} is not known: effective_affinity does not say "
+            "it, and /proc/interrupts names none, or several",
             NoDataError,
         )
         need_none_left(refused & host.left)
@@ -230,12 +231,15 @@ class _AvoidingRule(NicInterruptRule):
         sure = True
         for irq in self.judged(host, nic, carriers):
             place = counts.served(irq)
-            bad = place.cpus & self.avoided(host, nic, irq)
-            if bad and bad == place.cpus:
+            avoided = self.avoided(host, nic, irq)
+            bad = place.cpus & avoided
+            most = place.most or place.cpus
+            if bad and most <= avoided:
                 wrong.append(irq)
                 cpus |= bad
-            elif not place.known and (bad or not place.cpus):
-                sure = False
+            elif bad or not (place.known or place.cpus):
+                # Of several CPUs that are named, nothing says which serves it now.
+                sure = sure and place.known and not place.counted
         return InterruptJudgement(wrong, self.where(host, nic, frozenset(cpus)), sure)
 
 
@@ -382,6 +386,11 @@ class OneCpu(NicInterruptRule):
         if len(serving) > 1:
             if not sure or carriers.others:
                 return InterruptJudgement()
+            cpu, share = _gathered(carriers, counts)
+            if cpu:
+                rest = f"{cpulist.named(pool.members - cpulist.parse(cpu))} served the rest"
+                where = f"of {_of_queues(nic, number)} have {share:.0%} of their counts since boot"
+                return InterruptJudgement(carriers.irqs, f"{where} on CPU {cpu}; {rest}")
             return self._uneven(carriers, on_cpus, pool.members - serving)
         if not sure or not serving:
             return InterruptJudgement(sure=False)
@@ -410,6 +419,19 @@ class OneCpu(NicInterruptRule):
         return InterruptJudgement(
             crowded, where, level=Level.INFO, moved=carriers.irqs, by_hand=by_hand
         )
+
+
+def _gathered(carriers: Carriers, counts: InterruptCounts) -> tuple[str, float]:
+    """Return the CPU that has served most of what a NIC's queues had, by counts alone, and its share."""
+    rows: list[Mapping[int, int]] = []
+    for queue in carriers.queues:
+        if not all(counts.served(irq).counted for irq in queue):
+            return "", 0.0
+        of_queue: collections.Counter[int] = collections.Counter()
+        for irq in queue:
+            of_queue.update(counts.of(irq))
+        rows.append(of_queue)
+    return irq_counts.gathered(rows, {})
 
 
 def _apart(carriers: Carriers, counts: InterruptCounts) -> bool:

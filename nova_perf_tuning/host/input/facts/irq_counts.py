@@ -8,7 +8,7 @@ nothing else says which CPU serves an interrupt.
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import cpulist
@@ -25,6 +25,8 @@ _TIMES: Final = 100
 #: Of an interrupt's counts: what a CPU has less of is from before it was moved.
 _SHARE: Final = 0.01
 _MANY: Final = 10_000
+#: Of counts: the rest is of no weight, or from before an interrupt was moved.
+_MOST: Final = 0.9
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,6 +80,51 @@ def serving(counts: Mapping[int, int]) -> frozenset[int]:
         if count and count >= total * _SHARE:
             often.add(cpu)
     return frozenset(often)
+
+
+def mostly_serving(counts: Mapping[int, int]) -> frozenset[int]:
+    """Return the fewest CPUs that have served an interrupt nine times of ten."""
+    left = _MOST * sum(counts.values())
+    most: set[int] = set()
+    for cpu in sorted(counts, key=lambda cpu: (-counts[cpu], cpu)):
+        if left <= 0:
+            break
+        most.add(cpu)
+        left -= counts[cpu]
+    return frozenset(most)
+
+
+def gathered(rows: Sequence[Mapping[int, int]], cores: Mapping[int, str]) -> tuple[str, float]:
+    """Return the core that has served interrupts nine times of ten, and its share of them.
+
+    The same must be true without the busiest one: where that has most of all counts, its own CPU
+    has them too, and the others may be spread well. Few counts say nothing.
+
+    :param rows: CPU -> count, of each interrupt. :param cores: CPU -> its core's cpulist.
+    :return: an empty cpulist where no core has.
+    """
+    busiest_last = sorted(rows, key=lambda row: sum(row.values()))
+    core, share = _busiest_core(busiest_last, cores)
+    rest = _busiest_core(busiest_last[:-1], cores)
+    if share < _MOST or rest[0] != core or rest[1] < _MOST:
+        return "", 0.0
+    return core, share
+
+
+def _busiest_core(
+    rows: Iterable[Mapping[int, int]], cores: Mapping[int, str]
+) -> tuple[str, float]:
+    """Return the core with most of the counts, and its share of them; an empty one of few counts."""
+    totals: dict[str, int] = {}
+    for row in rows:
+        for cpu, count in row.items():
+            core = cores.get(cpu, str(cpu))
+            totals[core] = totals.get(core, 0) + count
+    total = sum(totals.values())
+    if total < _MANY:
+        return "", 0.0
+    core = max(totals, key=lambda core: totals[core])
+    return core, totals[core] / total
 
 
 def find_fired(root: Root, irqs: Mapping[int, host_model.Irq]) -> None:
