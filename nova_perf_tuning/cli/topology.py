@@ -248,8 +248,20 @@ def _counts(facts: host_model.HostFacts) -> str:
     counts.append(counted(len(facts.nodes), "NUMA node"))
     if facts.irqs:  # a recorded host may lack /proc/irq
         counts.append(counted(len(facts.irqs), "interrupt"))
-    counts.append(counted(len(facts.guests), "guest"))
+    counts.append(_guests(facts))
     return ", ".join(counts)
+
+
+def _guests(facts: host_model.HostFacts) -> str:
+    """Return how many guests there are, and how many of them run where not all do."""
+    names = {guest.name for guest in facts.guests} | {domain.name for domain in facts.domains}
+    number = counted(len(names), "guest")
+    if len(facts.guests) == len(names):
+        return number
+    running = str(len(facts.guests))
+    if not facts.guests and facts.kernel_threads is None:
+        running = "unknown how many"
+    return f"{number} ({running} running)"
 
 
 def _sets(
