@@ -440,7 +440,9 @@ class GuestThrottled(HostRule):
     source = "kernel documentation: admin-guide/cgroup-v2.rst, cpu.max; Nova: quota:cpu_quota"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        need(host.facts.guests, "no guests")
+        if not host.facts.guests:
+            host.need_programs()
+        need(host.facts.guests, "no guest runs")
         unknown: list[str] = []
         for guest in host.facts.guests:
             base = _scope(host, guest.pid)

@@ -70,6 +70,8 @@ class NohzFull(HostRule):
             ignored = (
                 frozenset()
             )  # the kernel takes the CPU that boots out of the list, and says so
+        lacking = f"neither {NOHZ_FULL} nor {_CMDLINE} is in this record"
+        need(host.facts.nohz_full_from, lacking, NoDataError)
         need(full or ignored, "no nohz_full")
         if ignored:
             shown = host.text(NOHZ_FULL[1:])
@@ -149,6 +151,7 @@ class IsolatedAtBoot(HostRule):
     source = "kernel/sched/isolation.c, housekeeping_setup(): must include one present CPU, using boot CPU"
 
     def check(self, host: Host) -> Iterator[Finding]:
+        host.need_collected(_CMDLINE[1:])
         value = host.boot.get("isolcpus", "")
         need(value, "no isolcpus= on the kernel's command line")
         need(not not_isolating(host), "isolcpus= has no flag domain: it isolates no CPU")

@@ -287,6 +287,8 @@ class PowerOverlap(HostRule):
                 "take CPU 0 out of cpu_dedicated_set",
                 level=Level.INFO,
             )
+        need(host.facts.nics, "network devices are not in this record", NoDataError)
+        need(host.facts.irqs, "interrupts are not in this record", NoDataError)
         need(any(map(host.interrupts, host.links)), "no NIC with interrupts of its own")
 
 

@@ -137,10 +137,25 @@ class Host:
         lacking = f"neither {owners.ISOLATED_AT_BOOT} nor /proc/cmdline is in this record"
         rules.need(self.facts.isolated_from, lacking, rules.NoDataError)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether what is not there is not on the host either: a live host, or one that was recorded.
+
+        A sosreport, and files that somebody has put together, lack much that a host has. Every
+        recorded host says that programs were looked for.
+        """
+        return self.root.live or (not self.root.is_report and self.has("proc/1/comm"))
+
     def need_collected(self, path: str) -> None:
-        """Raise NoDataError where a sosreport lacks a file or directory that the host may have had."""
-        collected = self.has(path) or not self.root.is_report
+        """Raise NoDataError where a record lacks a file or directory that the host may have had."""
+        collected = self.has(path) or self.is_whole
         rules.need(collected, f"/{path} is not in this record", rules.NoDataError)
+
+    def need_parameters(self, start: str) -> None:
+        """Raise NoDataError where a record has no parameter of the kernel whose name starts so."""
+        collected = self.is_whole or any(key.startswith(start) for key in self.facts.sysctls)
+        lacking = f"parameters {start}* of the kernel are not in this record"
+        rules.need(collected, lacking, rules.NoDataError)
 
     def need_taken(self, lacking: str = "no dedicated or isolated CPUs") -> frozenset[int]:
         """Return the CPUs that guests and programs own or that are isolated.

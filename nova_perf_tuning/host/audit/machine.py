@@ -256,6 +256,7 @@ class Clocksource(HostRule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         base = "sys/devices/system/clocksource/clocksource0"
+        host.need_collected(base)
         current = host.text(f"{base}/current_clocksource")
         need(current, "no clock source to see")
         if current in self._SLOW:
@@ -284,6 +285,7 @@ class CpuGovernor(HostRule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         need(host.runs_guests, "not a host of guests")
+        host.need_collected(_FREQ)
         policies = host.numbered(_FREQ, "policy")
         need(policies, "no frequencies to set (firmware or hypervisor decides)")
         need(not host.powers_cpus, "Nova manages the power of its dedicated CPUs")
@@ -330,6 +332,7 @@ class DeepIdle(HostRule):
         cpus = host.sets.dedicated & host.sets.online
         need(cpus, "no dedicated CPUs")
         idle = f"sys/devices/system/cpu/cpu{min(cpus)}/cpuidle"
+        host.need_collected(idle)
         states = host.numbered(idle, "state")
         need(states, "no idle states to see (firmware or hypervisor decides)")
         deepest = 0
@@ -483,6 +486,7 @@ class NumaBalancing(HostRule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         key = "kernel.numa_balancing"
+        host.need_parameters("kernel.")
         value = known(host.facts.sysctls.get(key), "no NUMA balancing in this kernel")
         need(host.guests, "no guests")
         pinned = _pinned(host)

@@ -45,6 +45,8 @@ class MtuMismatch(HostRule):
     def check(self, host: Host) -> Iterator[Finding]:
         announced = ports.announced(host)
         members = ports.members(host)
+        if not announced:
+            need(host.facts.nics, "network devices are not in this record", NoDataError)
         need(announced or members, "no bonds or bridges with members")
         for each in announced:
             guest, tap = each.guest, each.tap
@@ -338,6 +340,8 @@ class _Netfilter(HostRule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         values = {key: host.facts.sysctls[key] for key in _NF if key in host.facts.sysctls}
+        if not values:
+            host.need_parameters("net.")
         need(values, "br_netfilter is not loaded")
         driver = host.nova.get(_FIREWALL)
         hybrid = _bridges(host, "qbr", "brq")
@@ -372,6 +376,7 @@ class BridgeNetfilter(_Netfilter):
         carrying = [
             nic.name for nic in host.facts.nics if nic.bridge and nic.bridge != ports.SWITCH
         ]
+        need(host.facts.nics, "network devices are not in this record", NoDataError)
         need(carrying, "no bridge with ports")
         others = _bridges(
             host, "docker", "cni", "virbr", "lxc", "podman", "kube"

@@ -184,6 +184,7 @@ class FarFromNic(_OnNodes):
         ways: list[host_model.Nic] = []
         for guest in host.guests:
             ways.extend(host.uplinks(guest))
+        need(host.facts.nics, "network devices are not in this record", NoDataError)
         need(ways, "no NIC is known that carries guests' traffic")
         need(
             any(nic.node is not None for nic in ways), "the nodes of NICs are unknown", NoDataError
@@ -266,6 +267,7 @@ class BalancedBeyondNode(_OnNodes):
 
     def guests(self, host: Host) -> Sequence[Guest]:
         guests = super().guests(host)
+        host.need_parameters("kernel.")
         value = known(host.facts.sysctls.get(_BALANCING), "no NUMA balancing in this kernel")
         need(value != "0", "NUMA balancing is off")
         return guests

@@ -24,6 +24,7 @@ class TunedIsolatedCores(HostRule):
     source = "TuneD: profiles realtime and cpu-partitioning, assertions on isolated_cores"
 
     def check(self, host: Host) -> Iterator[Finding]:
+        host.need_collected("etc/tuned")
         tuned = known(
             services.isolated_cores(host.root), "no profile of TuneD that isolates CPUs is active"
         )

@@ -110,6 +110,7 @@ class PmdConfiguration(HostRule):
             runs = any(thread.program == claims.OVS for thread in host.facts.programs)
             unknown = "the configuration of Open vSwitch is not in this record"
             need(not (runs or _lacks_workers(host)), unknown, NoDataError)
+            need(host.knows_programs, unknown, NoDataError)
         if config is None or not config.has_dpdk:
             raise NotApplicableError("Open vSwitch is not configured for DPDK")
         mask = config.mask(_PMD_MASK)

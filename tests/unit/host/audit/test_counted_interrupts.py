@@ -35,10 +35,10 @@ def nic(name: str, driver: str) -> dict[str, str]:
 class CountedCase(testcase.TestCase):
     def view(self, *trees: Mapping[str, str]) -> host.Host:
         """Return the host of these files alone, as a directory or a sosreport."""
-        root: dict[str, str] = dict(_FOUR_CORES)
+        root: dict[str, str | None] = dict(_FOUR_CORES)
         for tree in trees:
             root |= tree
-        opened = reader.open_root(audit_hosts.grow(self, dict(root)))
+        opened = reader.open_root(audit_hosts.grow(self, root))
         return host.Host(opened, reader.read_root(opened))
 
     def found(self, view: host.Host, rule: str) -> list[tuple[rules.Level, str, str]]:
