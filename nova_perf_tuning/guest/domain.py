@@ -124,6 +124,7 @@ class Disk:
     :ivar kind: ``disk``, ``cdrom``, ``floppy`` or ``lun``; :ivar source: ``file``, ``block``,
         ``network`` ...
     :ivar device: the name that the guest's XML gives it (``vda``).
+    :ivar is_shared: several guests may have it: libvirt then makes no cache of the default.
     :ivar queues: 0 where QEMU chooses.
     :ivar of_virtio: what the XML says that only virtio-blk takes, such as ``queues='4'``.
     """
@@ -133,6 +134,7 @@ class Disk:
     source: str = "file"
     bus: str = ""
     cache: str = ""
+    is_shared: bool = False
     queues: int = 0
     of_virtio: tuple[str, ...] = ()
 

@@ -248,6 +248,7 @@ def _disk(disk: etree._Element) -> domain.Disk:
         source=_shown(disk, ".", "type"),
         bus=_shown(disk, "target", "bus"),
         cache=_shown(disk, "driver", "cache"),
+        is_shared=disk.find("shareable") is not None,
         queues=number_of_queues,
         of_virtio=tuple(_of_virtio(disk)),
     )

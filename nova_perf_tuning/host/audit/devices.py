@@ -22,6 +22,8 @@ ENLIGHTENMENTS: Final = ("relaxed", "vapic", "spinlocks", "vpindex", "synic")
 #: Nova gives it to no guest; it needs vpindex, synic and the clock (QEMU: docs/system/i386/hyperv.rst).
 _TIMER: Final = "stimer"
 _CACHED: Final = ("writethrough", "writeback", "unsafe")
+#: What libvirt passes on as no mode at all.
+_NOT_CHOSEN: Final = ("", "default")
 _DRIVERS: Final = (
     "install virtio drivers in the guest (Windows loads the one of disks while an empty virtio disk is attached), "
     "then:\n"
@@ -67,13 +69,17 @@ class _DiskRule(GuestRule):
     """A rule on the disks of guests."""
 
     def of_disks(
-        self, guest: Guest, wrong: Sequence[str], what: str, remedy: str = ""
+        self,
+        guest: Guest,
+        wrong: Sequence[str],
+        what: str,
+        remedy: str = "",
+        level: Level | None = None,
     ) -> Iterator[Finding]:
         """Yield a finding about disks, if any is wrong: ``DEVICE: what is wrong with it``."""
         if wrong:
-            yield self.of(
-                guest, wrong, f"{counted(len(wrong), 'disk')} of {guest.name} {what}", remedy
-            )
+            why = f"{counted(len(wrong), 'disk')} of {guest.name} {what}"
+            yield self.of(guest, wrong, why, remedy, level)
 
 
 class EmulatedDisk(_DiskRule):
@@ -250,18 +256,25 @@ class DiskCache(_DiskRule):
         "have io=native; use_default_aio_mode_for_volumes of Nova 33 leaves it to QEMU"
     )
     plain = "<driver cache='none'/>"
-    source = "QEMU documentation of cache modes; Nova's of disk_cachemodes"
+    source = "QEMU documentation of cache modes: the default mode is writeback; Nova's of disk_cachemodes"
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         wrong: list[str] = []
+        by_default: list[str] = []
         what = "cached by the host"
         for disk in guest.inventory.disks:
-            on_host = disk.kind == "disk" and disk.source in ("file", "block")
-            if on_host and disk.cache in _CACHED:
+            if disk.kind != "disk" or disk.source not in ("file", "block"):
+                continue
+            if disk.cache in _CACHED:
                 wrong.append(f"{disk.device}: cache {disk.cache}")
-                if disk.cache == "unsafe":
-                    what = "cached by the host; unsafe loses what was flushed when the host fails"
-        return self.of_disks(guest, wrong, what)
+            elif disk.cache in _NOT_CHOSEN and not disk.is_shared:
+                by_default.append(f"{disk.device}: no cache mode: writeback, QEMU's default")
+            if disk.cache == "unsafe":
+                what = "cached by the host; unsafe loses what was flushed when the host fails"
+        if wrong:
+            return self.of_disks(guest, [*wrong, *by_default], what)
+        # Nova always writes a mode: nobody has chosen this one.
+        return self.of_disks(guest, by_default, what, level=Level.INFO)
 
 
 class EncryptedIo(GuestRule):
