@@ -14,12 +14,13 @@ from nova_perf_tuning.host.plan import idle
 class Placed:
     """Where a thread of a guest may run.
 
-    :ivar cpus: a cpulist; None where it is not known.
+    :ivar cpus: a cpulist; None where it is not known. :ivar kind: as of a thread; empty where that is not known.
     """
 
     guest: str
     evidence: tuple[str, str]
     cpus: str | None
+    kind: str = ""
 
 
 def placed(host: Host, guest: Guest, kinds: Collection[str]) -> Iterator[Placed]:
@@ -31,7 +32,7 @@ def placed(host: Host, guest: Guest, kinds: Collection[str]) -> Iterator[Placed]
     else:
         for reach in idle.reaches(guest.domain, host.facts, host.sets):
             if reach.kind in kinds:
-                yield Placed(guest.name, (guest.path, reach.says), reach.cpus)
+                yield Placed(guest.name, (guest.path, reach.says), reach.cpus, reach.kind)
 
 
 def of_process(
@@ -41,4 +42,4 @@ def of_process(
     for thread in process.threads:
         if thread.kind in kinds:
             path = f"/proc/{thread.tid}/status Cpus_allowed_list"
-            yield Placed(name, (path, thread.affinity or "unknown"), thread.affinity)
+            yield Placed(name, (path, thread.affinity or "unknown"), thread.affinity, thread.kind)

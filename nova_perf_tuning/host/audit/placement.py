@@ -300,24 +300,39 @@ class _ThreadsOnDedicated(HostRule):
             placed.extend(guest_threads.placed(host, guest, self.kinds))
         need(placed, "no guest with such threads")
         need(host.sets.reserved, "no dedicated CPUs")
-        disturbing: dict[str, Placed] = {}  # guest -> the first of its threads that does
+        disturbing: dict[str, list[Placed]] = {}  # guest -> its threads that do
         unknown: set[str] = set()
         for thread in placed:
             if thread.cpus is None:
                 unknown.add(thread.guest)
             elif cpulist.parse(thread.cpus) & host.sets.reserved:
-                disturbing.setdefault(thread.guest, thread)
+                disturbing.setdefault(thread.guest, []).append(thread)
         need(disturbing or not unknown, f"threads unknown: {named(sorted(unknown))}", NoDataError)
         more = _more(len(disturbing), "so may those of")
-        for thread in list(disturbing.values())[:_SHOWN]:
-            both = cpulist.parse(thread.cpus or "") & host.sets.reserved
+        for guest, threads in list(disturbing.items())[:_SHOWN]:
+            both = cpulist.union(thread.cpus or "" for thread in threads) & host.sets.reserved
+            evidence = _shown_once(threads)
             yield self.finding(
-                [thread.evidence, *_free_beside(host, thread.guest)],
-                f"{self.threads} of {thread.guest} may run on {cpulist.named(both)}, which vCPUs or polling "
+                [*evidence, *_free_beside(host, guest)],
+                f"{self.threads} of {guest} may run on {cpulist.named(both)}, which vCPUs or polling "
                 f"programs own{more}",
-                subject=thread.guest,
+                subject=guest,
                 level=Level.INFO if both <= host.cpus_beside_nova else None,
             )
+
+
+def _shown_once(threads: Sequence[Placed]) -> list[tuple[str, str]]:
+    """Return the evidence of threads: of those of one kind on the same CPUs the first, and how many there are."""
+    alike: dict[tuple[str, str | None], list[Placed]] = {}
+    for thread in threads:
+        alike.setdefault((thread.kind, thread.cpus), []).append(thread)
+    evidence: list[tuple[str, str]] = []
+    for first, *others in list(alike.values())[:_SHOWN]:
+        path, value = first.evidence
+        if others:
+            value += f", and {counted(len(others), 'thread')} like it"
+        evidence.append((path, value))
+    return evidence
 
 
 def _free_beside(host: Host, name: str) -> list[tuple[str, str]]:
