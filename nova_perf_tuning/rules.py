@@ -64,6 +64,7 @@ class Finding:
     :ivar settings: what ``nova-perf apply --rule`` would write
         (:class:`nova_perf_tuning.host.model.host_model.Setting`).
     :ivar safe: ``--all-safe`` applies it; a safe rule may find a host where it is not.
+    :ivar plain: the remedy in domain XML, where it is not that of the rule.
     """
 
     rule: str
@@ -75,6 +76,7 @@ class Finding:
     source: str
     settings: tuple[Any, ...] = ()
     safe: bool = False
+    plain: str = ""
 
     @property
     def appliable(self) -> bool:

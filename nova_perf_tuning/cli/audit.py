@@ -291,6 +291,7 @@ def as_json(report: rules.Report, warnings: Sequence[notes.Note] = ()) -> dict[s
 
 def _finding(finding: rules.Finding) -> dict[str, Any]:
     fields = dataclasses.asdict(finding)
+    del fields["plain"]
     fields["level"] = finding.level.value
     fields["appliable"] = finding.appliable
     fields["safe"] = finding.appliable and finding.safe

@@ -271,6 +271,7 @@ class BootIrqAffinity(HostRule):
         if not taken:
             host.need_isolation()
         need(taken, "no dedicated or isolated CPUs")
+        host.need_cpus()
         need(host.sets.housekeeping, "no CPU is left for interrupts")
         evidence, may = self._starts(host)
         wrong = may & taken

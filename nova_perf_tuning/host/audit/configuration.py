@@ -43,6 +43,8 @@ class NovaCpuSets(HostRule):
         yield from self.faults(host)
         for _section, key in _references(host):
             need(False, f"{key} refers to another option, which is not followed", NoDataError)
+        host.need_cpus()
+        host.need_known_threads()
 
     def seen(self, host: Host) -> Iterator[tuple[str, object]]:
         for option in (host.dedicated_option, SHARED):
@@ -70,7 +72,7 @@ class NovaCpuSets(HostRule):
         references = [key for _section, key in _references(host)]
         need(given or faulty or misplaced or references, "no CPU sets in nova.conf")
         for option, cpus in given.items():
-            if cpus - host.present:
+            if host.present and cpus - host.present:
                 missing, there = cpulist.named(cpus - host.present), cpulist.named(host.present)
                 yield self._about(
                     host, option, f"it names {missing}; this host has only {there}: {_REFUSED}"
@@ -535,8 +537,7 @@ class IsolatedHalfCores(HostRule):
         host.need_isolation()
         isolated = host.sets.owners.cpus(Owner.ISOLATED) & host.sets.online
         need(isolated, "no isolated CPUs")
-        has_threads = any(cpu.siblings != str(cpu.id) for cpu in host.facts.cpus if cpu.online)
-        need(has_threads, "no core has two threads here")
+        host.need_threads()
         # What a set of nova.conf tears as well is a finding of nova-cpu-sets.
         known_torn: set[str] = set()
         for cpus in (host.dedicated, host.shared):

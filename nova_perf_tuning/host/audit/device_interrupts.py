@@ -110,6 +110,7 @@ class DevicesOnOneCpu(HostRule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         need(host.facts.irqs, "interrupts are not in this record", NoDataError)
+        host.need_cpus()
         pool = self._pool(host)
         need(len(pool) > 1, "one CPU is left for interrupts")
         busy = _Busy.of(host, _SHARE)

@@ -3,7 +3,7 @@
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from nova_perf_tuning import cpulist, rules
 from nova_perf_tuning.host.audit import configuration, physnets
@@ -11,7 +11,6 @@ from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.input import novaconf
 from nova_perf_tuning.host.input.facts.root import FactsError
 from nova_perf_tuning.host.model import host_model
-from nova_perf_tuning.host.model.notes import NoteCode
 from nova_perf_tuning.host.model.owners import Owner
 from nova_perf_tuning.host.plan import layout
 from nova_perf_tuning.printing import counted
@@ -84,7 +83,7 @@ def split(host: Host) -> tuple[frozenset[int], frozenset[int], list[str]]:
 
 def _unknown_threads(host: Host) -> list[str]:
     """Return that cores may be torn, where nothing says which CPUs are threads of one core."""
-    if not any(note.code is NoteCode.CORE_UNKNOWN for note in host.facts.warnings):
+    if host.knows_threads:
         return []
     return [
         "hardware threads are unknown, and each CPU is taken as a core: before you use these sets, "
@@ -295,6 +294,19 @@ def _physnets(host: Host) -> list[str]:
     return lines
 
 
+def _not_as_running(host: Host, proposed: Mapping[str, frozenset[int]]) -> Iterator[str]:
+    """Yield the parameters of the command line that have other CPUs than are proposed."""
+    for key, cpus in proposed.items():
+        value = host.boot.get(key)
+        if value is None:
+            continue
+        running = host.cpus_of_parameter(value)
+        if running is None:
+            yield f"not as running: {key}={value} is not a list of CPUs"
+        elif running != cpus:
+            yield f"not as running: {key}={value}"
+
+
 def grub_args(host: Host) -> str:
     """Return arguments for the kernel's command line; they are printed, never written.
 
@@ -326,7 +338,13 @@ def grub_args(host: Host) -> str:
             lines.append(f"# not as in nova.conf: {cpulist.named(cpus)}, {why}")
     owned = cpulist.format(isolated)
     # A set of the operator's stays whole; of all others those that run now take interrupts.
-    rest = cpulist.format((host.sets.online | shared) - isolated - partitions)
+    interrupts = (host.sets.online | shared) - isolated - partitions
+    rest = cpulist.format(interrupts)
+    lines += _comments(
+        _not_as_running(
+            host, {"isolcpus": isolated, "irqaffinity": interrupts, "nohz_full": isolated}
+        )
+    )
     lines += [
         "# Isolated CPUs are for pinned guests and PMD threads: floating threads pile up on one "
         "of them.",

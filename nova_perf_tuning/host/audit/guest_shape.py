@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a guest's XML says of its vCPUs, against itself and against the cores that they are pinned to."""
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from nova_perf_tuning import cpulist
@@ -53,8 +54,8 @@ def own_cpus(guest: Guest) -> Mapping[int, int]:
 
 
 def cores(host: Host) -> Mapping[int, str]:
-    """Return online CPU -> the cpulist of its core."""
-    return {cpu.id: cpu.siblings for cpu in host.facts.cpus if cpu.online}
+    """Return online CPU -> the cpulist of its core, of those whose core is known."""
+    return {cpu.id: cpu.siblings for cpu in host.facts.cpus if cpu.online and cpu.core_known}
 
 
 class Topology(GuestRule):
@@ -81,6 +82,11 @@ class Topology(GuestRule):
                 yield guest.path, _places(host, own)
         if len(guests) > _SHOWN:
             yield "guests", f"{len(guests) - _SHOWN} more"
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        yield from super().check(host)
+        if any(own_cpus(guest) for guest in self.guests(host)):
+            host.need_known_threads()
 
     def about(self, host: Host, guest: Guest) -> Iterator[Finding]:
         own = own_cpus(guest)
@@ -155,8 +161,15 @@ class Topology(GuestRule):
                 why, level = f"a NUMA cell of {guest.name} has all of {where}", Level.INFO
             else:
                 continue
-            remedy = "as many hw:cpu_sockets as hw:numa_nodes, each with the vCPUs of a node"
-            yield self.of(guest, [f"<cell cpus='{text}'>", shape.topology], why, remedy, level)
+            yield self._about_cell(guest, text, why, level)
+
+    def _about_cell(self, guest: Guest, text: str, why: str, level: Level | None) -> Finding:
+        """Return a finding about a cell, whose remedy is about sockets and cells, not about threads."""
+        remedy = "as many hw:cpu_sockets as hw:numa_nodes, each with the vCPUs of a node"
+        plain = f"<topology sockets='{len(guest.shape.cells)}'>, and in cpus= of each <cell> the vCPUs of one socket, "
+        plain += "which are numbered socket by socket"
+        shown = [f"<cell cpus='{text}'>", guest.shape.topology]
+        return dataclasses.replace(self.of(guest, shown, why, remedy, level), plain=plain)
 
 
 def _whole(vcpus: frozenset[int], size: int) -> bool:
@@ -192,8 +205,7 @@ class HalfCores(GuestRule):
 
     def guests(self, host: Host) -> Sequence[Guest]:
         need(host.guests, "no guests")
-        shared = [core for core in cores(host).values() if len(cpulist.parse(core)) > 1]
-        need(shared, "no core has two threads here")
+        host.need_threads()
         pinned = [guest for guest in host.guests if own_cpus(guest)]
         need(pinned, "no guest with CPUs of its own")
         return pinned
@@ -237,8 +249,7 @@ class BothThreads(GuestRule):
     def guests(self, host: Host) -> Sequence[Guest]:
         need(host.guests, "no guests")
         host.need_nodes()
-        shared = [core for core in cores(host).values() if len(cpulist.parse(core)) > 1]
-        need(shared, "no core has two threads here")
+        host.need_threads()
         pinned = [guest for guest in host.guests if own_cpus(guest)]
         need(pinned, "no guest with CPUs of its own")
         return pinned

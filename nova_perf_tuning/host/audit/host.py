@@ -132,6 +132,27 @@ class Host:
         rules.need(nodes, "the kernel gives no NUMA nodes", rules.NoDataError)
         rules.need(len(nodes) > 1, "this host has one NUMA node")
 
+    def need_cpus(self) -> None:
+        """Raise NoDataError where nothing says which CPUs the host has."""
+        lacking = "the CPUs of this host are not in this record"
+        rules.need(self.present, lacking, rules.NoDataError)
+
+    @property
+    def knows_threads(self) -> bool:
+        """Whether it is known of every CPU which hardware threads its core has."""
+        return all(cpu.core_known for cpu in self.facts.cpus if cpu.online)
+
+    def need_known_threads(self) -> None:
+        """Raise NoDataError where it is not known which hardware threads cores have."""
+        lacking = "which CPUs are hardware threads of one core is not in this record"
+        rules.need(self.knows_threads, lacking, rules.NoDataError)
+
+    def need_threads(self) -> None:
+        """Raise NotApplicableError where no core has two threads; as NoDataError where that is not known."""
+        if not any(cpu.siblings != str(cpu.id) for cpu in self.facts.cpus if cpu.online):
+            self.need_known_threads()
+            raise rules.NotApplicableError("no core has two threads here")
+
     def need_isolation(self) -> None:
         """Raise NoDataError where a record does not say which CPUs were isolated at boot."""
         lacking = f"neither {owners.ISOLATED_AT_BOOT} nor /proc/cmdline is in this record"

@@ -513,9 +513,14 @@ def _has_core_of_each_node(host: Host, own: frozenset[int]) -> bool:
     nodes: frozenset[int] = frozenset()
     for cpu in host.facts.cpus:
         core = cpulist.parse(cpu.siblings) & host.sets.online
-        if core and core <= own:
+        if core and core <= own and cpu.core_known:
             nodes |= host.nodes_of(core)
     return bool(nodes) and nodes == host.nodes_of(host.sets.online)
+
+
+def _listed(cpus: frozenset[int]) -> str:
+    """Return CPUs in brackets; nothing where there are none."""
+    return f" ({cpulist.format(cpus)})" if cpus else ""
 
 
 class HostCpus(HostRule):
@@ -526,7 +531,10 @@ class HostCpus(HostRule):
     remedy = (
         "leave the host one more core on each node: take it out of cpu_dedicated_set and isolcpus="
     )
-    source = "hotsos: insufficient_unpinned_cpus, fewer than 5 or 5 %; TripleO: a core of each node for the host"
+    source = (
+        "hotsos: insufficient_unpinned_cpus, fewer than 5 or 5 %; TripleO: a core of each node for the host, which "
+        "counts as enough"
+    )
 
     def check(self, host: Host) -> Iterator[Finding]:
         need(host.runs_guests, "not a host of guests")
@@ -538,7 +546,7 @@ class HostCpus(HostRule):
         if few and not _has_core_of_each_node(host, own):
             yield self.finding(
                 evidence,
-                f"{counted(len(own), 'CPU')} of {len(online)} for everything but guests ({cpulist.format(own)})",
+                f"{counted(len(own), 'CPU')} of {len(online)} for everything but guests{_listed(own)}",
                 level=Level.INFO,
             )
         bare = host.nodes_of(host.sets.dedicated) - host.nodes_of(own)

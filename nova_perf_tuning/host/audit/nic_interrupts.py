@@ -261,6 +261,7 @@ class OnCpu0(_AvoidingRule):
     def judge(
         self, host: Host, nic: host_model.Nic, carriers: Carriers, counts: InterruptCounts
     ) -> InterruptJudgement:
+        host.need_cpus()
         need(len(host.sets.online) > 1, "one CPU")
         taken = host.sets.reserved | host.sets.quiet
         judged = super().judge(host, nic, carriers, counts)

@@ -137,7 +137,8 @@ def run(
     for index, finding in enumerate(report.findings):
         remedy = finding.remedy.replace(rules.GIVEN, host.options.given)
         if finding.rule in plain and finding.subject in others:
-            remedy = f"virsh edit {shlex.quote(finding.subject)}  # {plain[finding.rule]}; from its next start"
+            in_xml = finding.plain or plain[finding.rule]
+            remedy = f"virsh edit {shlex.quote(finding.subject)}  # {in_xml}; from its next start"
         report.findings[index] = dataclasses.replace(finding, remedy=remedy)
     report.given = host.options.given
     return report

@@ -30,7 +30,7 @@ class TunedIsolatedCores(HostRule):
         )
         need(host.has(tuned.path), f"/{tuned.path} is not in this record", NoDataError)
         need("$" not in tuned.text, f"{tuned.source} is computed by TuneD: {tuned.text[:60]}")
-        need(host.present, "the CPUs of this host are not in this record", NoDataError)
+        host.need_cpus()
         cpus = known(tuned.cpus, f"{tuned.source} is not a list of CPUs", NoDataError)
         evidence: list[tuple[str, object]] = [(tuned.source, tuned.text or "none")]
         remedy = f"isolated_cores= with CPUs of this host, then tuned-adm profile {tuned.profile} and a reboot"

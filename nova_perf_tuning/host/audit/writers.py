@@ -28,7 +28,7 @@ class CompetingWriters(HostRule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         host.need_programs()
-        need(host.facts.nics, "no network devices")
+        need(host.facts.nics, "network devices are not in this record", NoDataError)
         found = list(writers.read_writers(host.root))
         left: list[str] = []
         for writer in found:

@@ -34,6 +34,7 @@ class Cpu:
     :ivar kind: on Intel's hybrid machines ``core`` (performance), ``atom`` (efficiency) or ``lowpower``.
     :ivar l2: cpulist of the online CPUs that share its L2 cache, as ``l3``.
     :ivar book, drawer: on s390 what holds its package, and what holds the book; None elsewhere.
+    :ivar core_known: whether ``siblings`` is known; else this CPU is taken for a core of its own.
     """
 
     id: int
@@ -48,6 +49,7 @@ class Cpu:
     l2: str | None = None
     book: int | None = None
     drawer: int | None = None
+    core_known: bool = True
 
 
 @dataclasses.dataclass(slots=True)

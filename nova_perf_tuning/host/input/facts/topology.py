@@ -157,6 +157,7 @@ def _read_cpus(
                 inner.get(thread),
                 place.book,
                 place.drawer,
+                core.known,
             )
     for cpu, directory in directories.items():
         if cpu not in cpus:
@@ -210,11 +211,15 @@ def _natural(root: Root, data: bytes | None) -> int | None:
 
 
 class _Core(NamedTuple):
-    """Hardware threads of a core, its ``core_id`` and ``physical_package_id``."""
+    """Hardware threads of a core, its ``core_id`` and ``physical_package_id``.
+
+    :ivar known: whether the threads are known.
+    """
 
     threads: set[int]
     id: int | None
     package: int | None
+    known: bool
 
 
 def _read_cores(
@@ -245,9 +250,11 @@ def _read_cores(
             else:
                 listed = cpulist.find(root.line(data, directories[cpu]))
                 threads = None if listed is None else set(listed & online)
+            known = True
             if modules:
                 threads = {cpu}
             elif threads is None:
+                known = False
                 root.notes.add(NoteCode.CORE_UNKNOWN, f"CPU {cpu}")
                 threads = {cpu}
             elif cpu not in threads or len(threads) > _MAX_THREADS:
@@ -266,7 +273,7 @@ def _read_cores(
                     package = unnamed.setdefault(frozenset(members), len(unnamed))
                 else:
                     root.notes.add(NoteCode.PACKAGE_UNKNOWN, f"CPU {cpu}")
-            cores[cpu] = _Core(threads, _natural(root, core_id), package)
+            cores[cpu] = _Core(threads, _natural(root, core_id), package, known)
             claimed |= threads
     return cores
 
