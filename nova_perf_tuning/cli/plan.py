@@ -29,7 +29,7 @@ _ROLES = {
     "shared": "guests' emulator, I/O and vhost threads; vCPUs that own no CPU",
     "dedicated": "owned by guests: nothing of the host is placed there",
     "isolated": "kept from the scheduler by the kernel (isolcpus, partitions)",
-    "tickless": "no timer tick while one thread runs (nohz_full); the scheduler uses them",
+    "tickless": "no timer tick while one thread runs (nohz_full)",
     "excluded": "owned by nobody, and kept free of services (CPUAffinity=, TuneD); interrupts "
     "stay away as well",
     "programs": "other programs poll here: nothing of the host is placed there",
@@ -124,7 +124,7 @@ def _show_sets(plan: planner.Plan) -> None:
     for cpus, names in names_of.items():
         # Whose the CPUs are says enough beside the names of work that may run there.
         owners = [name for name in names if name not in _WORK]
-        roles = dict.fromkeys(_ROLES.get(name, _ROLES["overlap"]) for name in owners or names)
+        roles = dict.fromkeys(_role(plan, name) for name in owners or names)
         rows.append((", ".join(names), cpus, "; ".join(roles)))
     command.print_table(("CPU set", "CPUs", "role"), rows, limit=_WIDEST)
     seen = [name for name in proof.WORK if plan.sets.get(name)]
@@ -137,6 +137,20 @@ def _show_sets(plan: planner.Plan) -> None:
         command.say(f"NOT OK: on CPUs of guests or programs may run: {'; '.join(_overlaps(plan))}")
     if plan.unseen:
         command.say(channels.not_looked_at(plan.unseen))
+
+
+def _role(plan: planner.Plan, name: str) -> str:
+    """Return what the CPUs of a set are for; without a tick alone they are the scheduler's."""
+    role = _ROLES.get(name, _ROLES["overlap"])
+    if name != "tickless":
+        return role
+    tickless = cpulist.parse(plan.sets["tickless"])
+    balanced = tickless - cpulist.parse(plan.sets.get("isolated", ""))
+    if balanced == tickless:
+        return f"{role}; the scheduler uses them"
+    if balanced:
+        return f"{role}; the scheduler uses {cpulist.format(balanced)}"
+    return role
 
 
 def _reaches(setting: host_model.Setting, cpus: frozenset[int]) -> bool:

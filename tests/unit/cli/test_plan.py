@@ -267,3 +267,19 @@ class QuietCpusTest(testcase.TestCase):
         self.assertRaises(
             layout.PlanError, host_options.quiet_cpus, audit_hosts.grow(self, nothing)
         )
+
+
+class TicklessRowTest(testcase.TestCase):
+    def test_the_scheduler_uses_those_that_are_not_isolated(self) -> None:
+        cpu = "sys/devices/system/cpu"
+        for isolated, said in (("2-3", ""), ("2", "the scheduler uses 3"), ("", "uses them")):
+            tree = audit_hosts.changed(
+                audit_hosts.good(),
+                {f"{cpu}/isolated": f"{isolated}\n", f"{cpu}/nohz_full": "2-3\n"},
+            )
+            root = audit_hosts.grow(self, tree)
+            shown = program.nova_perf("plan", "--sysroot", root, "--no-nova-config").stdout
+            with self.subTest(isolated):
+                self.assertIn("no timer tick", shown)
+                self.assertEqual(bool(said), "the scheduler uses" in shown)
+                self.assertIn(said, shown)

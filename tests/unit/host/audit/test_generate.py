@@ -85,6 +85,16 @@ class OfflineTest(testcase.TestCase):
             (line,) = lines(generate.grub_args(view), "isolcpus=")
             self.assertEqual(f"irqaffinity={expected}", line.split()[1])
 
+    def test_parameters_that_run_with_other_cpus_are_named(self) -> None:
+        boot = f"{_BOOT.strip()} nohz_full=2-3 irqaffinity={hosts.SHARED} rcu_nocbs=2-3\n"
+        text = generate.grub_args(hosts.view(self.host(**{"proc/cmdline": boot})))
+        self.assertEqual(
+            ["# not as running: nohz_full=2-3"], lines(text, "# not as running")
+        )
+        colon = f"isolcpus=domain,managed_irq:{hosts.DEDICATED}\n"
+        text = generate.grub_args(hosts.view(self.host(**{"proc/cmdline": colon})))
+        self.assertIn("# not as running: isolcpus=domain,managed_irq:", text)
+
     def test_sets_that_are_kept_are_not_called_changed(self) -> None:
         conf = hosts.NOVA_CONF.replace("[compute]", "[DEFAULT]\nreserved_host_cpus = 2\n[compute]")
         text = generate.nova_conf(hosts.view(self.host(**{_NOVA: conf})))
