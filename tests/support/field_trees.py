@@ -20,6 +20,8 @@ _PLACES = {
 }
 _RANGE = re.compile(r"\{(\d+)-(\d+)\}")
 _NUMBER = re.compile(r"\{i([+-]\d+)?\}")
+#: The line before a file of several lines, as head(1) writes it.
+_FILE = re.compile(r"^==> (.+) <==\n", re.MULTILINE)
 #: A line of /proc/interrupts: the kernel has the handler's name as a directory, too.
 _HANDLER = re.compile(r"^ *(\d+):.*[ -][Ee]dge +(\S+)$", re.MULTILINE)
 
@@ -30,6 +32,9 @@ def tree(case: Case) -> hosts.Tree:
     if case.has("sysroot"):
         for line in case.text("sysroot").splitlines():
             files |= _expanded(line)
+    if case.has("files"):
+        _top, *parts = _FILE.split(case.text("files"))
+        files |= dict(zip(parts[::2], parts[1::2], strict=True))
     for name, place in _PLACES.items():
         if case.has(name):
             files[place] = case.text(name)
