@@ -81,7 +81,7 @@ class NovaCpuSets(HostRule):
             yield from self._contradictions(host, list(given))
             yield from self._without_memory(host)
         dedicated = host.dedicated or frozenset()
-        if dedicated and host.sets.online <= dedicated:
+        if host.sets.online and host.sets.online <= dedicated:
             why = "every online CPU is dedicated: interrupts, vhost and the host have none"
             yield self._about(host, host.dedicated_option, why)
             return

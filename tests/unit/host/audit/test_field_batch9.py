@@ -27,7 +27,7 @@ _FOUND = {
         ("info", "host-cpus-few", "0 CPUs of 128 for everything but guests"),
         ("info", "guest-pins", "owns CPU 0"),
     ],
-    "244": [("warning", "windows-without-hyperv", "relaxed, vapic, spinlocks", "state='on'")],
+    "244": [("warning", "windows-without-hyperv", "relaxed, vapic, spinlocks", "<hyperv> with")],
     "246": [("info", "guest-disk-cache", "vda", "QEMU's default", "<driver cache='none'/>")],
     "247": [
         (
@@ -37,7 +37,7 @@ _FOUND = {
     ],
     "248": [
         ("error", "nova-cpu-sets", "names CPU 4", "only CPUs 0-3", "Nova refuses the set"),
-        ("info", "nova-shared-set-missing", "cpu_dedicated_set: 1-4"),
+        ("info", "nova-shared-set-missing", "1-4; no cpu_shared_set"),
     ],
     "250": [("info", "nova-vcpu-pin-set", "deprecated")],
     "251": [("warning", "nohz-full-mismatch", "CPUs 4-7,12-15")],
@@ -75,7 +75,12 @@ _SILENT = {
 }
 #: Case -> rules that may not hold either: what they need is not in the input.
 _UNKNOWN = {
-    "229": ("nic-irq-on-cpu0", "nic-irq-remote-node", "clocksource-slow", "ksm-with-pinned-guests"),
+    "229": (
+        "nic-irq-on-cpu0",
+        "nic-irq-remote-node",
+        "clocksource-slow",
+        "ksm-with-pinned-guests",
+    ),
     "231": ("nic-irq-on-cpu0", "nic-irq-remote-node"),
     "232": ("ring-drops", "nic-irq-remote-node"),
     "235": ("device-irqs-one-cpu",),

@@ -88,9 +88,7 @@ class OfflineTest(testcase.TestCase):
     def test_parameters_that_run_with_other_cpus_are_named(self) -> None:
         boot = f"{_BOOT.strip()} nohz_full=2-3 irqaffinity={hosts.SHARED} rcu_nocbs=2-3\n"
         text = generate.grub_args(hosts.view(self.host(**{"proc/cmdline": boot})))
-        self.assertEqual(
-            ["# not as running: nohz_full=2-3"], lines(text, "# not as running")
-        )
+        self.assertEqual(["# not as running: nohz_full=2-3"], lines(text, "# not as running"))
         colon = f"isolcpus=domain,managed_irq:{hosts.DEDICATED}\n"
         text = generate.grub_args(hosts.view(self.host(**{"proc/cmdline": colon})))
         self.assertIn("# not as running: isolcpus=domain,managed_irq:", text)
