@@ -309,14 +309,14 @@ class _ThreadsOnDedicated(HostRule):
                 disturbing.setdefault(thread.guest, []).append(thread)
         need(disturbing or not unknown, f"threads unknown: {named(sorted(unknown))}", NoDataError)
         more = _more(len(disturbing), "so may those of")
-        for guest, threads in list(disturbing.items())[:_SHOWN]:
+        for name, threads in list(disturbing.items())[:_SHOWN]:
             both = cpulist.union(thread.cpus or "" for thread in threads) & host.sets.reserved
             evidence = _shown_once(threads)
             yield self.finding(
-                [*evidence, *_free_beside(host, guest)],
-                f"{self.threads} of {guest} may run on {cpulist.named(both)}, which vCPUs or polling "
+                [*evidence, *_free_beside(host, name)],
+                f"{self.threads} of {name} may run on {cpulist.named(both)}, which vCPUs or polling "
                 f"programs own{more}",
-                subject=guest,
+                subject=name,
                 level=Level.INFO if both <= host.cpus_beside_nova else None,
             )
 

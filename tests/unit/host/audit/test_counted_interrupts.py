@@ -147,8 +147,8 @@ class OfCpusTest(CountedCase):
             self.assertEqual(Channel.PROCESSOR_INTERRUPTS, attribute.device_interrupt(16, name)[0])
         for name in ("arch_timer", "timer0", "kvm guest vtimer"):
             self.assertEqual(Channel.TICK_AND_TIMERS, attribute.device_interrupt(11, name)[0])
-        for name in (None, "timer", "ipi_hsw", "virtio1", "eth0-TxRx-1", "rtc0", "ipmi_si"):
-            self.assertFalse(cpu_interrupts.is_of_cpus(name), name)
+        for other in (None, "timer", "ipi_hsw", "virtio1", "eth0-TxRx-1", "rtc0", "ipmi_si"):
+            self.assertFalse(cpu_interrupts.is_of_cpus(other), other)
 
     def test_they_are_no_devices(self) -> None:
         rows = [
