@@ -24,7 +24,8 @@ class TunedIsolatedCores(HostRule):
     source = "TuneD: profiles realtime and cpu-partitioning, assertions on isolated_cores"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        host.need_collected("etc/tuned")
+        if not host.knows_programs:  # sos has this directory where TuneD is installed
+            host.need_collected("etc/tuned")
         tuned = known(
             services.isolated_cores(host.root), "no profile of TuneD that isolates CPUs is active"
         )
