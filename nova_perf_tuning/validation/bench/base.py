@@ -296,7 +296,9 @@ class Benchmark(abc.ABC):
     def judged(self, readings: list[Reading]) -> list[Reading]:
         """Return the figures of one run; OutputError: they are of several, of which none is judged."""
         if all(reading.metric != self.primary[0] for reading in readings):
-            raise self.fault(f"the output has no '{self.primary[0]}' of one run to judge")
+            raise self.fault(
+                f"the output has no '{self.primary[0]}' of one run to judge{self.wanted_form()}"
+            )
         return readings
 
     def printed(self, output: str) -> bool:

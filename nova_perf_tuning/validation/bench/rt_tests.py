@@ -24,6 +24,10 @@ _PERCENTILES_COMPUTED: Final = (
     "percentiles and 'wake_ups' are calculated of the histogram of all threads, percentiles"
     " within a bucket by its share"
 )
+#: Where a run took no histogram, or one that no wake-up fell into.
+_NO_PERCENTILES: Final = "latency_p99, which is judged, and the other percentiles"
+_NO_HISTOGRAM: Final = "the output has no histogram; run it with --histogram=10000"
+_TAKES_HISTOGRAM: Final = ("-h", "--histogram", "-H", "--histofall")
 _WAKE_UPS_COMPUTED: Final = "'wake_ups' is calculated: the cycles of all threads"
 #: How far the means of threads, which are rounded, may be from the sum of their wake-ups.
 _ROUNDED: Final = 1.1
@@ -70,6 +74,11 @@ class _RtTests(base.Benchmark):
                     raise self.fault(f"'{late[:20]}' is no latency")
                 histogram[float(late)] = self.number(thread, "histogram", late)
             yield thread, histogram
+
+    def has_histograms(self, text: str) -> bool:
+        """Return whether a thread has a histogram; without one rt-tests print it empty, or not at all."""
+        threads = self.mapping(self.load_json(text), "thread")
+        return any(self.mapping(threads, name).get("histogram") for name in threads)
 
     def check_whole(self, text: str, count: str) -> None:
         """Refuse a part of a document; ``count``: a key that its threads have."""
@@ -207,10 +216,6 @@ class Cyclictest(_RtTests):
         shown.remarks["several_runs"] = f"the text has {len(parts)} runs: none of them is judged"
         return shown
 
-    def _has_histograms(self, text: str) -> bool:
-        threads = self.mapping(self.load_json(text), "thread")
-        return any("histogram" in self.mapping(threads, name) for name in threads)
-
     def _report_text(self, found: rt_text.Cyclictest) -> base.BenchmarkReport:
         shown = base.BenchmarkReport(workload=found.workload)
         threads, per_us = found.threads, found.per_us
@@ -220,8 +225,7 @@ class Cyclictest(_RtTests):
         if found.bins and count:
             self._add_tails(shown, found, count)
         else:
-            fault = found.fault or "the output has no histogram (--histogram=10000)"
-            shown.left_out.append(f"percentiles: {fault}")
+            shown.left_out.append(f"{_NO_PERCENTILES}: {found.fault or _NO_HISTOGRAM}")
         shown.remarks.update(_beyond(found))
         weights = [thread.cycles or 1.0 for thread in threads]
         total = sum(thread.mean * weight for thread, weight in zip(threads, weights, strict=True))
@@ -268,7 +272,7 @@ class Cyclictest(_RtTests):
 
     def _report_json(self, text: str) -> base.BenchmarkReport:
         per_us = self._per_us(text)
-        taken = self._has_histograms(text)
+        taken = self.has_histograms(text)
         maxima: dict[str, float] = {}
         least: list[float] = []
         seen: dict[float, float] = {}
@@ -293,7 +297,11 @@ class Cyclictest(_RtTests):
         if taken:
             self._add_json_tails(shown, seen, cycles, total, longest, per_us)
         else:
-            shown.left_out.append("percentiles: the output has no histogram (--histogram=10000)")
+            fault = _NO_HISTOGRAM
+            asked = pasted.option(self._words(shown), *_TAKES_HISTOGRAM) is not None
+            if asked and '"histogram"' in text:
+                fault = f"none of {cycles:g} wake-ups lies within the histogram"
+            shown.left_out.append(f"{_NO_PERCENTILES}: {fault}")
         if len(self.mapping(self.load_json(text), "thread")) > 1:
             shown.remarks["mean_computed"] = _MEAN_COMPUTED
             shown.remarks.setdefault("percentiles_computed", _WAKE_UPS_COMPUTED)
@@ -326,8 +334,8 @@ class Cyclictest(_RtTests):
             raise self.fault(
                 f"{cycles:g} wake-ups were counted, {sum(seen.values()):g} are in the histogram"
             )
-        asked = pasted.command(shown.workload.get("command", ""), self.kind)
-        reach = pasted.whole_number(pasted.option(asked, "-h", "--histogram")) or 1 + max(seen)
+        asked = pasted.option(self._words(shown), *_TAKES_HISTOGRAM)
+        reach = pasted.whole_number(asked) or 1 + max(seen)
         if beyond * reach > total * _ROUNDED:
             shown.left_out.append(
                 f"percentiles: {beyond:g} of {cycles:g} wake-ups are not in the histogram, and the"
@@ -348,6 +356,10 @@ class Cyclictest(_RtTests):
                 f"{beyond:g} of {cycles:g} wake-ups lie beyond the histogram:"
                 " a percentile among them is the longest of all"
             )
+
+    def _words(self, shown: base.BenchmarkReport) -> list[str]:
+        """Return the words of the command that the document repeats."""
+        return pasted.command(shown.workload.get("command", ""), self.kind)
 
     def _per_us(self, text: str) -> float:
         """Return how many units of the output's times are a microsecond: with ``--nsecs`` they are nanoseconds."""
@@ -416,8 +428,13 @@ class Oslat(_RtTests):
     def report(self, text: str) -> base.BenchmarkReport:
         self.check_whole(text, "duration")
         if self.has_json(text) or not rt_text.is_oslat(text):
-            readings, passes = self._parse_json(text)
-            shown = base.BenchmarkReport(readings, self.json_workload(text), _of_gaps(passes))
+            taken = self.has_histograms(text)
+            readings, passes = self._parse_json(text, taken)
+            shown = base.BenchmarkReport(readings, self.json_workload(text))
+            if taken:
+                shown.remarks.update(_of_gaps(passes))
+            else:
+                shown.left_out.append("interruptions: the output has no histogram")
             shown.left_out.append("the least and mean latency and the histogram of each CPU")
             cpus = len(passes)
             if cpus > _MOST_SHOWN:
@@ -462,12 +479,15 @@ class Oslat(_RtTests):
             )
         return base.BenchmarkReport(readings, found.workload, remarks, left_out)
 
-    def _parse_json(self, text: str) -> tuple[list[base.Reading], list[float]]:
-        """Return the figures, and of each thread the latency of most passes of its loop."""
+    def _parse_json(self, text: str, taken: bool) -> tuple[list[base.Reading], list[float]]:
+        """Return the figures, and of each thread the latency of most passes of its loop.
+
+        :param taken: whether the document has histograms, without which gaps are not counted.
+        """
         passes: list[float] = []
         longest: dict[int, float] = {}
         gaps = seconds = 0.0
-        for thread, histogram in self.threads(text):
+        for thread, histogram in self.threads(text, needed=taken):
             usual = max(
                 histogram, key=lambda late: histogram[late], default=0
             )  # of the loop itself
@@ -478,12 +498,10 @@ class Oslat(_RtTests):
         if not seconds or not all(longest.values()):
             raise self.fault("a thread has measured nothing")
         maxima = {f"cpu{cpu}": late for cpu, late in longest.items()}
-        readings = [
-            base.Reading(*self.primary, max(longest.values()), primary=True),
-            base.Reading("interruptions", "1/s", "lower", gaps / seconds),
-            *_maxima(maxima),
-        ]
-        return readings, passes
+        readings = [base.Reading(*self.primary, max(longest.values()), primary=True)]
+        if taken:
+            readings.append(base.Reading("interruptions", "1/s", "lower", gaps / seconds))
+        return readings + _maxima(maxima), passes
 
 
 def _beyond(found: rt_text.Cyclictest) -> dict[str, str]:

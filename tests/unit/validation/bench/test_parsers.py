@@ -679,7 +679,6 @@ class CyclictestTest(testcase.TestCase):
     def test_what_contradicts_itself(self):
         for thread in (
             ({"1": 98}, 97, 80, 4000),
-            ({}, 97, 80, 4000),
             ({"1": 0}, 0, 0, 0),
             ({"-1": 1}, 1, 1, 1),
         ):
