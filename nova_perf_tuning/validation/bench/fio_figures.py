@@ -18,6 +18,8 @@ DIRECT_UNKNOWN: Final = (
     "direct: the output does not say whether the job went through the page cache"
     " (--direct=1 does not)"
 )
+#: Of the option runtime.
+ASKED_SECONDS: Final = "seconds asked for"
 #: All directions added up (unified_rw_reporting).
 MIXED: Final = "mixed"
 DIRECTIONS: Final = ("read", "write", "trim")
@@ -126,6 +128,13 @@ class JobGroup:
         ):
             return []
         return [way for way in self.ways if way.name == "read"]
+
+
+def tidy_seconds(workload: dict[str, str]) -> None:
+    """Write the length that was asked for, such as ``5m``, as seconds; 0 is none."""
+    asked = pasted.seconds(workload.pop(ASKED_SECONDS, None))
+    if asked:
+        workload[ASKED_SECONDS] = f"{asked:g}"
 
 
 def report(tool: base.Benchmark, groups: Sequence[JobGroup]) -> base.BenchmarkReport:

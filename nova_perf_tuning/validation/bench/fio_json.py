@@ -2,7 +2,7 @@
 """fio's JSON: times are nanoseconds since fio 3, before µs, and bandwidths KiB a second."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning.printing import one_line
@@ -22,9 +22,12 @@ _LONGER: Final = frozenset(("end_fsync", "fsync_on_close", "ramp_time", "thinkti
 #: Options that say what a job does; with one of the others it does not stay in the page cache.
 _PATTERN: Final = frozenset(("rw", "readwrite"))
 _SAFE: Final = ("direct", "sync", "fsync", "fdatasync", "end_fsync", "fsync_on_close")
+#: What they are called in the workload where others are added up.
+_OF_ONE_JOB: Final = "one of its jobs"
 _OF_ONE: Final = ("pattern", "block size", "block sizes", "depth", "jobs", "engine", "size")
 #: Options of a job -> their names in the workload.
 _OPTIONS: Final[Mapping[str, str]] = {
+    "runtime": fio_figures.ASKED_SECONDS,
     "rw": "pattern",
     "readwrite": "pattern",
     "rwmixread": "reads in per cent",
@@ -109,11 +112,13 @@ def _of_error(tool: base.Benchmark, text: str, code: float) -> base.FailedRunErr
 
 def _add_missing(group: JobGroup, groups: int) -> None:
     """Name what a document does not say of a group's work; :param groups: how many it has."""
+    of_one = group.workload.get(_OF_ONE_JOB, "")
     names = ["pattern", "block size", "version"]
     if "pattern" not in group.workload and "engine" not in group.workload:
         names += ["engine", "depth"]
     for name in names:
-        if name not in group.workload and f"{name}s" not in group.workload:
+        is_named = name in group.workload or f"{name}s" in group.workload
+        if not is_named and f"{name} " not in of_one:
             group.missing.append(f"{name}: the output does not name it")
     if "pattern" not in group.workload and "direct" not in group.workload:
         group.missing.append(fio_figures.DIRECT_UNKNOWN)
@@ -122,7 +127,7 @@ def _add_missing(group: JobGroup, groups: int) -> None:
 
 
 def _check_jobs(tool: base.Benchmark, job: dict[str, Any], group: JobGroup) -> None:
-    """Leave out options that are not of all: fio repeats those of one of the jobs it has added up.
+    """Show options that are not of all as those of one job: fio repeats those of one of the jobs it has added up.
 
     That there are others shows their time: that of all jobs is more than that of so many.
     """
@@ -136,12 +141,24 @@ def _check_jobs(tool: base.Benchmark, job: dict[str, Any], group: JobGroup) -> N
     own = pasted.whole_number(group.workload.get("jobs")) or 1
     if ran < own + _ONE_MORE:
         return
-    absent = [name for name in _OF_ONE if group.workload.pop(name, None) is not None]
-    group.workload["direction"] = " and ".join(way.name for way in group.ways)
+    names = _of_one_job(group, _OF_ONE)
     group.missing.append(
-        f"{', '.join(absent)}: about {ran:.0f} jobs are added up (group_reporting), and fio"
+        f"{names} of the other jobs: about {ran:.0f} jobs are added up (group_reporting), and fio"
         " repeats the options of one; give each a group of its own (new_group)"
     )
+
+
+def _of_one_job(group: JobGroup, names: Sequence[str]) -> str:
+    """Show options that are not of all jobs as those of one, and return which; the directions are of all."""
+    known = [name for name in names if name in group.workload]
+    options = [f"{name} {group.workload.pop(name)}" for name in known]
+    before = group.workload.pop(_OF_ONE_JOB, None)
+    if before is not None:
+        options.insert(0, before)
+    if options:
+        group.workload[_OF_ONE_JOB] = ", ".join(options)
+    group.workload["direction"] = " and ".join(way.name for way in group.ways)
+    return ", ".join(known)
 
 
 def _group(tool: base.Benchmark, job: dict[str, Any], version: object) -> JobGroup:
@@ -254,14 +271,16 @@ def _is_cached(options: Mapping[str, Any]) -> bool:
 
 
 def _check_pattern(group: JobGroup, options: Mapping[str, Any]) -> None:
-    """Leave out a pattern that is not of all: of a group of jobs fio repeats the options of one."""
+    """Show a pattern that is not of all as that of one job: of a group of jobs fio repeats the options of one."""
     group.verifies = "verify" in options
     own = fio_figures.OWN.get(group.workload.get("pattern", ""))
     names = {way.name for way in group.ways} - {fio_figures.MIXED}
     if own is None or group.verified or names <= set(own):
         return
-    del group.workload["pattern"]
-    group.workload["direction"] = " and ".join(way.name for way in group.ways)
+    _of_one_job(group, ("pattern",))
+    group.missing.append(
+        "pattern of the other jobs: fio has added them up, and repeats that of one"
+    )
 
 
 def _workload(options: Mapping[str, Any], group: JobGroup, version: object) -> dict[str, str]:
@@ -270,6 +289,7 @@ def _workload(options: Mapping[str, Any], group: JobGroup, version: object) -> d
     for option, name in _OPTIONS.items():
         if option in options:
             workload[name] = one_line(options[option], 40)
+    fio_figures.tidy_seconds(workload)
     if "pattern" not in workload:
         workload["direction"] = " and ".join(way.name for way in group.ways)
     seconds = max((way.seconds for way in group.ways), default=0.0)

@@ -10,6 +10,7 @@ from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base, pasted
 from nova_perf_tuning.validation.bench.fio_figures import (
     ALL_CLIENTS,
+    ASKED_SECONDS,
     CACHED_ENGINES,
     DIRECT_UNKNOWN,
     MIXED,
@@ -17,6 +18,7 @@ from nova_perf_tuning.validation.bench.fio_figures import (
     JobGroup,
     Times,
     Way,
+    tidy_seconds,
 )
 
 _NUMBER: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([kKMG]?)"
@@ -95,6 +97,7 @@ _GLOBAL: Final = "global"
 _DEPTH: Final = re.compile(r"^latency[ ]*: target=0,.{1,60}, depth=([0-9]{1,9})$")
 #: Options of the command line -> their names in the workload.
 _CHOSEN: Final[Mapping[str, str]] = {
+    "runtime": ASKED_SECONDS,
     "direct": "direct",
     "rwmixread": "reads in per cent",
     "rwmixwrite": "writes in per cent",
@@ -223,12 +226,15 @@ def _of_terse(tool: base.Benchmark, code: int) -> base.BenchmarkOutputError:
     return tool.fault(f"the terse form of fio is not read{tool.wanted_form()}")
 
 
-def stopped(text: str) -> str:
+def stopped(text: str, workload: Mapping[str, str]) -> str:
     """Return what to say of a run that a signal has ended; empty: none has."""
     found = _SIGNAL.search(text)
     if found is None:
         return ""
-    return f"fio was ended by signal {found[1]}: the run is as long as somebody let it run"
+    ran = ""
+    if ASKED_SECONDS in workload and "seconds" in workload:
+        ran = f" ({workload['seconds']} of {workload[ASKED_SECONDS]} s)"
+    return f"fio was ended by signal {found[1]}: the run is as long as somebody let it run{ran}"
 
 
 def has_summary_alone(text: str) -> bool:
@@ -320,6 +326,7 @@ def _add_workload(
         value = pasted.option(words, f"--{option}", f"-{option}")
         if value is not None:
             workload[name] = one_line(value, 40)
+    tidy_seconds(workload)
     _add_direct(group, words, before)
     seconds = max((way.seconds for way in group.ways), default=0.0)
     workload["seconds"] = f"{seconds:g}"

@@ -118,6 +118,7 @@ class PhasesTest(testcase.TestCase):
         self.assertAlmostEqual(2 * job["write"]["iops"], figures["iops"])
         self.assertIn("read_iops", figures)
         self.assertNotIn("pattern", report.workload)
+        self.assertEqual("pattern randwrite", report.workload["one of its jobs"])
         self.assertIn("pattern", "\n".join(report.left_out))
 
     def test_options_of_one_of_several_jobs(self):
@@ -132,6 +133,10 @@ class PhasesTest(testcase.TestCase):
             with self.subTest(name):
                 self.assertNotIn(name, report.workload)
                 self.assertIn(name, "\n".join(report.left_out))
+        for name in ("pattern", "block size", "depth", "jobs"):
+            with self.subTest(name):
+                self.assertIn(f"{name} {whole.workload[name]}", report.workload["one of its jobs"])
+                self.assertNotIn(f"{name}: the output does not", "\n".join(report.left_out))
         self.assertIn("about 5 jobs", "\n".join(report.left_out))
         for option in ("ramp_time", "end_fsync", "thinktime"):
             job["job options"] = {**data["jobs"][0]["job options"], option: "3"}
@@ -154,6 +159,17 @@ class PhasesTest(testcase.TestCase):
                     self.assertEqual(depth, report.workload["depth"])
                     self.assertEqual(depth == "1", "depth asked for" in report.workload)
                     self.assertEqual(not moves, "no_data" in report.remarks)
+
+    def test_a_signal_ended_the_run_before_its_time(self):
+        for runtime, seconds in (("5m", "300"), ("120", "120")):
+            data, job = document(runtime=runtime)
+            job["write"]["runtime"] = 48_170
+            report, _figures = shown(f"\nfio: terminating on signal 2\n{json.dumps(data)}")
+            self.assertEqual(seconds, report.workload["seconds asked for"])
+            self.assertIn(f"(48.17 of {seconds} s)", report.remarks["stopped"])
+        for runtime in ("0", "soon"):
+            data, _job = document(runtime=runtime)
+            self.assertNotIn("seconds asked for", shown(json.dumps(data))[0].workload)
 
     def test_errors_and_signals(self):
         data, job = document()
