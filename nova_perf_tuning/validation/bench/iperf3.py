@@ -39,6 +39,11 @@ def _is_bidirectional(end: object) -> bool:
     return isinstance(end, dict) and f"sum_sent{_REVERSE}" in end
 
 
+def _is_negative(count: object) -> bool:
+    """Return whether a count is below 0, which iperf3 prints where datagrams came twice."""
+    return isinstance(count, int | float) and count < 0
+
+
 def _ends(end: Mapping[str, object]) -> list[float]:
     """Return when each stream of a document ended, in seconds, as its sender counted."""
     streams = end.get("streams")
@@ -145,8 +150,7 @@ class _Iperf(base.Benchmark):
         if said:
             found.remarks["said"] = f"iperf3 said '{one_line(said, 160)}' beside its JSON"
         found.left_out.append(
-            "single intervals and streams, windows, round trip times, order of packets,"
-            " CPU of user and system"
+            "single intervals and streams, windows, round trip times, CPU of user and system"
         )
         return found
 
@@ -434,7 +438,7 @@ class Packets(_Iperf):
             began = self.number(end, "sum", "bytes") / max(1.0, length)
         count_fault = iperf_rows.counts_fault(sent)
         count_fault = count_fault or iperf_rows.more_than_sent(
-            sent * length, arrived * length, self._late(end), sent
+            sent * length, arrived * length, self._late(end) or 0.0, sent
         )
         if count_fault:
             raise self.fault(count_fault)
@@ -451,6 +455,8 @@ class Packets(_Iperf):
             ),
             base.Reading("throughput", "Mbit/s", "higher", arrived * length * 8 / seconds / 1e6),
             base.Reading("lost_share", "%", "lower", 100 * (1 - arrived / sent)),
+            *self._lost(end),
+            base.Reading("sent", "datagrams", "higher", sent),
             base.Reading("received", self.work_unit, "higher", arrived / 1e3),
             *self.cpu_shares([end]),
         ]
@@ -464,18 +470,32 @@ class Packets(_Iperf):
         readings.append(base.Reading("sent_throughput", "Mbit/s", "higher", rate / 1e6))
         return readings
 
-    def _late(self, end: Mapping[str, Any]) -> float:
-        """Return the datagrams out of order, of all streams together."""
-        late = 0.0
+    def _lost(self, end: Mapping[str, Any]) -> list[base.Reading]:
+        """Return the datagrams that the receiver missed; none where it counted more than were sent."""
+        total = self._received(end)
+        if total.get("lost_packets") is None or _is_negative(total["lost_packets"]):
+            return []
+        lost = self.number(total, "lost_packets")
+        return [base.Reading("lost", "datagrams", "lower", lost)]
+
+    def _received(self, end: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the sum that has the receiver's losses."""
+        if "sum_received" in end:
+            return self.mapping(end, "sum_received")
+        return self.mapping(end, "sum")
+
+    def _late(self, end: Mapping[str, Any]) -> float | None:
+        """Return the datagrams out of order, of all streams together; None: they are not counted."""
+        late: float | None = None
         streams = end.get("streams")
         if not isinstance(streams, list):
-            return late
+            return None
         for stream in streams:
             if not isinstance(stream, dict) or not isinstance(stream.get("udp"), dict):
                 continue
             count = stream["udp"].get("out_of_order")
-            if isinstance(count, int | float) and count > 0:
-                late += self.check_number("out_of_order", count)
+            if isinstance(count, int | float) and count >= 0:
+                late = (late or 0.0) + self.check_number("out_of_order", count)
         return late
 
     def _jitter_fault(self, document: Mapping[str, Any]) -> str:
@@ -488,9 +508,27 @@ class Packets(_Iperf):
         fault = self._jitter_fault(document)
         if fault:
             found.left_out.append(fault)
+        end = self.mapping(document, "end")
+        lost = self._received(end).get("lost_packets")
+        if lost is None:
+            found.left_out.append("datagrams lost: the output does not count them")
+        elif _is_negative(lost):
+            found.left_out.append(
+                f"datagrams lost: the receiver counted {one_line(lost, 20)}, since some came twice"
+            )
+        else:
+            counted = self._received(end).get("packets")
+            if isinstance(counted, int | float):
+                sent = self.number(end, "sum", "packets")
+                found.remarks.update(iperf_rows.unseen_remark(sent, counted))
+        late = self._late(end)
+        if late is None:
+            found.left_out.append("datagrams out of order: the output does not count them")
+        else:
+            found.left_out.append(iperf_rows.late(late))
         names = "'packets_per_second', 'sent_per_second', 'received' and 'lost_share' are"
         of = "the bytes that arrived by the size of a datagram and by the receiver's seconds"
-        if "sum_received" not in document["end"]:
+        if "sum_received" not in end:
             names = "'throughput', " + names
             of = "the packets counted less those lost, by the sender's seconds"
             found.left_out.append(

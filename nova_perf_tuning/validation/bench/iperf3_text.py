@@ -331,17 +331,31 @@ def _add_remarks(
             "direction: the lines 'Connecting to host' and 'Accepted connection' are missing"
         )
     for item in directions:
-        if item.received is None:
-            shown.left_out.append("what the receiver counted: this side did not get it")
-        elif item.sent is None and udp and not iperf3_parts.side(item.received):
-            shown.left_out.append("the receiver's rate: iperf3 3.0 and 3.1 do not print it")
-        if item.total.losses is not None:
-            seconds = item.total.end - item.total.begin
-            shown.left_out += iperf_rows.faults(item.total.losses, seconds)
+        _add_counts(shown, item, udp)
     shown.left_out += iperf_rows.out_of_order(test.lines)
     shown.left_out.append(
         "single intervals and streams, windows, round trip times, CPU of user and system"
     )
+
+
+def _add_counts(shown: base.BenchmarkReport, item: _Direction, udp: bool) -> None:
+    """Say what both sides of a direction have not counted, or counted wrongly."""
+    if item.received is None:
+        shown.left_out.append("what the receiver counted: this side did not get it")
+    elif item.sent is None and udp and not iperf3_parts.side(item.received):
+        shown.left_out.append("the receiver's rate: iperf3 3.0 and 3.1 do not print it")
+    if udp and item.sent is not None and item.received is not None:
+        shown.remarks.update(_unseen(item.sent, item.received))
+    if item.total.losses is not None:
+        seconds = item.total.end - item.total.begin
+        shown.left_out += iperf_rows.faults(item.total.losses, seconds)
+
+
+def _unseen(sent: IperfRow, received: IperfRow) -> dict[str, str]:
+    """Return what to say of datagrams that were sent after the last that arrived."""
+    if sent.losses is None or received.losses is None:
+        return {}
+    return iperf_rows.unseen_remark(sent.losses[2], received.losses[2])
 
 
 def _check_errors(tool: base.Benchmark, lines: Sequence[str]) -> None:

@@ -42,6 +42,8 @@ _REACHED: Final = 0.95
 _MORE: Final = 1.05
 #: Two paths that take turns leave half of the datagrams behind those that were sent later.
 _MOST_LATE: Final = 0.5
+#: Datagrams in flight at the end.
+_FEW_UNSEEN: Final = 0.01
 #: Streams of which none ends before so much of the longest have ended together.
 _TOGETHER: Final = 0.9
 
@@ -180,7 +182,25 @@ def out_of_order(lines: Sequence[str]) -> list[str]:
     if not of_stream:
         return []
     count = of_stream.get(SUM, sum(of_stream.values()))
-    return [f"{count:.0f} datagrams out of order"]
+    return [late(count)]
+
+
+def unseen_remark(sent: float, counted: float) -> dict[str, str]:
+    """Return what to say of datagrams behind the receiver's last: code -> text; nothing: there are few.
+
+    :param sent: datagrams that were sent; :param counted: those that the receiver saw or missed between others.
+    """
+    if sent - counted <= _FEW_UNSEEN * sent:
+        return {}
+    return {
+        "lost_at_the_end": f"'lost' has not the {sent - counted:.0f} datagrams that were sent after"
+        " the last that arrived; 'lost_share' has"
+    }
+
+
+def late(count: float) -> str:
+    """Return what to say of datagrams that came late."""
+    return f"{count:.0f} datagrams out of order"
 
 
 def _late(lines: Sequence[str]) -> dict[str, float]:

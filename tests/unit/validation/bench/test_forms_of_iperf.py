@@ -299,6 +299,53 @@ class RateTest(testcase.TestCase):
         self.assertEqual(["rate_not_reached"], list(remarks))
 
 
+class DatagramsTest(testcase.TestCase):
+    """Datagrams that were sent, missed and late are figures, or are named."""
+
+    def document(self, streams=(), **sums):
+        data = json.loads(test_parsers.recorded("iperf3-udp.json"))
+        for name, values in sums.items():
+            data["end"][name].update(values)
+        data["end"]["streams"] = [{"udp": stream} for stream in streams]
+        return json.dumps(data)
+
+    def test_the_receivers_count_of_a_document(self):
+        report, figures = shown(
+            self.document([{"out_of_order": 4}, {"out_of_order": 3}]), "packets"
+        )
+        self.assertEqual((17255, 36360), (figures["lost"], figures["sent"]))
+        self.assertIn("7 datagrams out of order", report.left_out)
+        self.assertNotIn("lost_at_the_end", report.remarks)
+
+    def test_one_sum_of_both_sides(self):
+        """As iperf3 before 3.7 prints it."""
+        data = json.loads(self.document(sum={"lost_packets": 9, "packets": 100}))
+        del data["end"]["sum_sent"], data["end"]["sum_received"]
+        report, figures = shown(json.dumps(data), "packets")
+        self.assertEqual(9, figures["lost"])
+        self.assertIn("datagrams out of order: the output does not count them", report.left_out)
+
+    def test_what_is_no_count_is_named(self):
+        text = self.document(sum_received={"lost_packets": -5})
+        report, figures = shown(text, "packets")
+        self.assertNotIn("lost", figures)
+        self.assertIn("counted -5", "\n".join(report.left_out))
+
+    def test_datagrams_behind_the_last_that_arrived(self):
+        text = self.document(
+            sum={"packets": 29289, "lost_packets": 0},
+            sum_received={"bytes": 593216, "seconds": 3.05, "packets": 9269, "lost_packets": 0},
+        )
+        report, figures = shown(text, "packets")
+        self.assertEqual(0, figures["lost"])
+        self.assertIn("20020 datagrams", report.remarks["lost_at_the_end"])
+        cut = UDP.replace("9/906 (0.99%)", "9/500 (1.8%)").replace("1.24 MB", "690 KB")
+        report, figures = shown(CLIENT + cut + DONE, "packets")
+        self.assertIn("406 datagrams", report.remarks["lost_at_the_end"])
+        report, figures = shown(CLIENT + UDP + DONE, "packets")
+        self.assertNotIn("lost_at_the_end", report.remarks)
+
+
 class CalculatedTest(testcase.TestCase):
     def test_what_is_calculated_of_udp_is_said(self):
         for text in (CLIENT + UDP, test_parsers.GOOD[iperf3.Packets]):
