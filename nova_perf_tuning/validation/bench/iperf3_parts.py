@@ -11,6 +11,15 @@ from nova_perf_tuning.validation.bench.iperf_rows import IperfRow
 
 CONNECTING: Final = re.compile(r"^Connecting to host .{1,200}, port [0-9]{1,5}$")
 ACCEPTED: Final = re.compile(r"^Accepted connection from .{1,200}$")
+HEADING: Final = re.compile(
+    r"^\[ ?ID\](?:\[Role\])?[ ]+Interval[ ]+Transfer[ ]+(?:Bitrate|Bandwidth)(.{0,60})$"
+)
+CONNECTED: Final = re.compile(
+    r"^\[[ ]*([0-9]{1,5})\] local \S{1,100} port ([0-9]{1,5}) connected to \S{1,100}"
+    r" port ([0-9]{1,5})\b"
+)
+#: Behind the totals of iperf3 3.0 and 3.1.
+SENT: Final = re.compile(r"^\[[ ]*[0-9]{1,5}\] Sent [0-9]{1,15} datagrams$")
 SENDER: Final = "sender"
 RECEIVER: Final = "receiver"
 #: Before the totals of iperf3 3.0 and its versions before.
@@ -122,10 +131,53 @@ def tests(text: str) -> list[list[str]]:
         summaries = [at for at, line in enumerate(lines) if line == SUMMARY]
         if len(summaries) > 1:
             starts = summaries
+    if not starts:
+        starts = _headings_of_tests(lines)
     if len(starts) < 2:
         return [lines]
     ends = [*starts[1:], len(lines)]
     return [lines[begin:end] for begin, end in zip(starts, ends, strict=True)]
+
+
+def _headings_of_tests(lines: Sequence[str]) -> list[int]:
+    """Return where tests without a head begin: a heading behind totals is the next one's."""
+    starts = [0]
+    ended = False
+    for at, line in enumerate(lines):
+        if ended and HEADING.match(line):
+            starts.append(at)
+            ended = False
+        row = iperf_rows.row(line)
+        if row is not None and (side(row) or SENT.match(_next(lines, at))):
+            ended = True
+    return starts
+
+
+def _next(lines: Sequence[str], at: int) -> str:
+    if at + 1 < len(lines):
+        return lines[at + 1]
+    return ""
+
+
+def two_ends(parts: Sequence[Sequence[str]]) -> tuple[Sequence[str], Sequence[str]] | None:
+    """Return the client's and the server's lines of one test; None: these parts are no such two.
+
+    Their connections have the same ports.
+    """
+    if len(parts) != 2:
+        return None
+    ports: list[set[tuple[str, str]]] = []
+    for part in parts:
+        found = [connected for connected in map(CONNECTED.match, part) if connected is not None]
+        ports.append({(connected[2], connected[3]) for connected in found})
+    if not ports[0] or {(there, here) for here, there in ports[0]} != ports[1]:
+        return None
+    accepting = [any(ACCEPTED.match(line) for line in part) for part in parts]
+    if accepting == [False, True]:
+        return parts[0], parts[1]
+    if accepting == [True, False]:
+        return parts[1], parts[0]
+    return None
 
 
 def _of_one_side(lines: Sequence[str]) -> list[str]:

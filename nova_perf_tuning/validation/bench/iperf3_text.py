@@ -32,19 +32,11 @@ _CPU: Final = re.compile(
     r" remote/(?:sender|receiver) ([0-9]{1,6}\.[0-9]{1,3})% "
 )
 _RETRANSMITS: Final = re.compile(r"^([0-9]{1,12})[ ].*sender$|^([0-9]{1,12})[ ]*sender$")
-_CONNECTED: Final = re.compile(
-    r"^\[[ ]*([0-9]{1,5})\] local \S{1,100} port [0-9]{1,5} connected to "
-)
 _SAID: Final = re.compile(r"^iperf3: ((?:error|interrupt) - .{1,200})$")
 _FORWARD: Final = "client to server"
 _REVERSE: Final = "server to client"
 _ROLES: Final[Mapping[str, str]] = {"TX-C": _FORWARD, "RX-C": _REVERSE}
-#: Behind the totals of iperf3 3.0 and 3.1.
-_SENT: Final = re.compile(r"^\[[ ]*[0-9]{1,5}\] Sent [0-9]{1,15} datagrams$")
 _LISTENING: Final = re.compile(r"^Server listening on [0-9]{1,5}\b")
-_HEADING: Final = re.compile(
-    r"^\[ ?ID\](?:\[Role\])?[ ]+Interval[ ]+Transfer[ ]+(?:Bitrate|Bandwidth)(.{0,60})$"
-)
 _STOPPED: Final = re.compile(
     r"^iperf3: (?:interrupt - )?(the (?:client|server) has terminated.{0,80})$"
 )
@@ -158,6 +150,9 @@ def _report_text(tool: base.Benchmark, text: str) -> base.BenchmarkReport:
         parts = {f"test{at}": part for at, part in enumerate(iperf3_parts.tests(text), start=1)}
     if len(parts) == 1:
         return _report_test(tool, parts["test1"])
+    ends = iperf3_parts.two_ends(list(parts.values()))
+    if ends is not None:
+        return _report_two_ends(tool, *ends)
     tool.check_runs(len(parts), "tests of iperf3")
     found: dict[str, base.BenchmarkReport] = {}
     refusals: dict[str, base.BenchmarkOutputError] = {}
@@ -175,6 +170,19 @@ def _report_text(tool: base.Benchmark, text: str) -> base.BenchmarkReport:
         shown.left_out.append(f"{name}: {refusal}")
     shown.remarks["several_tests"] = f"the text has {len(parts)} tests: none of them is judged"
     return shown
+
+
+def _report_two_ends(
+    tool: base.Benchmark, client: Sequence[str], server: Sequence[str]
+) -> base.BenchmarkReport:
+    """Return the figures of a test of which both ends have printed: the client knows what both have counted."""
+    try:
+        found = _report_test(tool, client)
+        found.left_out.append("the server's own report of the test, behind or before the client's")
+    except base.BenchmarkOutputError as error:
+        found = _report_test(tool, server)
+        found.left_out.append(f"the client's report of the test: {error}")
+    return found
 
 
 def _test_text(lines: Sequence[str]) -> _TestText:
@@ -277,7 +285,7 @@ def _protocol(lines: Sequence[str]) -> str:
     words = iperf3_parts.command("\n".join(lines))
     if "--sctp" in words:
         return "SCTP"
-    retransmits = any(_HEADING.match(line) and " Retr" in line for line in lines)
+    retransmits = any(iperf3_parts.HEADING.match(line) and " Retr" in line for line in lines)
     if retransmits or pasted.option(words, "-c", "--client") is not None:
         return "TCP"
     return ""
@@ -286,7 +294,7 @@ def _protocol(lines: Sequence[str]) -> str:
 def _sends(lines: Sequence[str]) -> bool | None:
     """Return whether the side that printed a test sends, by the columns of its intervals; None: not known."""
     for at, line in enumerate(lines):
-        heading = _HEADING.match(line)
+        heading = iperf3_parts.HEADING.match(line)
         if not heading or "[Role]" in line or (at and lines[at - 1].startswith("- - -")):
             continue
         following = [row for row in map(iperf_rows.row, lines[at + 1 : at + 2]) if row is not None]
@@ -396,7 +404,9 @@ def _directions(tool: base.Benchmark, test: _TestText) -> list[_Direction]:
         own = [row for row in ended if row.role == role]
         streams = {row.stream for row in rows if row.role == role} - {iperf_rows.SUM}
         if not role:
-            streams |= {found[1] for found in map(_CONNECTED.match, lines) if found is not None}
+            streams |= {
+                found[1] for found in map(iperf3_parts.CONNECTED.match, lines) if found is not None
+            }
         count = max(len(streams), asked or 1)
         directions.append(_direction(tool, test, name, own, count))
     bidirectional = any("[Role]" in line for line in lines) or any(row.role for row in rows)
@@ -463,7 +473,7 @@ def _direction(
 def _old_udp(tool: base.Benchmark, test: _TestText) -> _Direction | None:
     """Return the total of iperf3 3.0 and 3.1, which print one line: the sender's rate, the receiver's losses."""
     lines = test.lines
-    ends = iperf3_parts.DONE in lines or any(_SENT.match(line) for line in lines)
+    ends = iperf3_parts.DONE in lines or any(iperf3_parts.SENT.match(line) for line in lines)
     if not ends and iperf3_parts.SUMMARY not in lines:
         return None
     if iperf3_parts.SUMMARY in lines:

@@ -466,7 +466,7 @@ class AnswersTest(testcase.TestCase):
                 cases.add(f"{folder}/{path.name.partition('-')[0]}")
         situations = {f"outputs5/{number}" for number, *_rest in outputs5.SITUATIONS}
         held = {*READ, *REFUSED, *situations}
-        self.assertEqual(cases, held | outputs5.NOT_RIGHT | outputs12.NOT_RIGHT | outputs5.ABSENT)
+        self.assertEqual(cases, held | outputs5.NOT_RIGHT | outputs5.ABSENT)
 
     def test_what_must_be_said_beside_figures(self):
         for name, code in REMARKS.items():

@@ -137,13 +137,6 @@ class SideTest(testcase.TestCase):
         self.assertEqual((9, 90), (figures["test1_lost"], figures["test2_lost"]))
         self.assertEqual([], judged(report))
 
-    def test_two_tests_without_heads(self):
-        for text in (SERVED + SENT, SERVED + SERVED.replace("936", "900"), SENT + SERVED):
-            with self.subTest(text):
-                self.assertRaisesRegex(
-                    base.BenchmarkOutputError, "several tests", iperf3.Iperf3().parse, text
-                )
-
     def test_a_log_of_both_protocols_and_a_long_one(self):
         self.assertRaisesRegex(
             base.BenchmarkOutputError,
@@ -207,6 +200,63 @@ class ProtocolTest(testcase.TestCase):
             CLIENT + both,
         ):
             self.assertEqual("TCP", shown(text)[0].workload["protocol"])
+
+
+#: The two lines of one total of iperf3 3.0.
+OLD_UDP = """[ ID] Interval           Transfer     Bandwidth       Jitter    Lost/Total Datagrams
+[  4]   0.00-10.00  sec  1.25 MBytes  1.05 Mbits/sec  0.052 ms  0/159 (0%)
+[  4] Sent 159 datagrams
+"""
+
+
+class SeveralReportsTest(testcase.TestCase):
+    """What stands in one text is named for what it is: two ends of a test, or two tests."""
+
+    def both_ends(self):
+        head, _sender, receiver = UDP.split("\n")[:3]
+        yield "iperf3", CLIENT + INTERVAL + TOTALS + DONE, ACCEPTED + SERVED
+        yield "packets", CLIENT + UDP + DONE, f"{ACCEPTED}{head}\n{receiver}\n"
+
+    def test_both_ends_of_one_test(self):
+        for kind, client, server in self.both_ends():
+            whole, figures = shown(client, kind)
+            for text in (client + server, f"{server}\n{client}"):
+                report, found = shown(text, kind)
+                with self.subTest(kind, text=text[:20]):
+                    self.assertEqual(figures, found)
+                    self.assertEqual(judged(whole), judged(report))
+                    self.assertIn("the server's own report", "\n".join(report.left_out))
+
+    def test_the_server_s_where_the_client_s_is_cut_off(self):
+        report, figures = shown(ACCEPTED + SERVED + CLIENT + INTERVAL)
+        self.assertEqual(936, figures["throughput"])
+        self.assertEqual("server", report.workload["side"])
+        self.assertIn("the client's report of the test", "\n".join(report.left_out))
+
+    def test_ends_of_different_tests_are_two(self):
+        for _kind, client, server in self.both_ends():
+            other = server.replace("port 40000", "port 40002")
+            report = plugins.recognise(client + other).report(client + other)
+            self.assertIn("several_tests", report.remarks)
+            self.assertFalse(judged(report))
+
+    def test_tests_without_heads(self):
+        for text in (TOTALS + TOTALS, TOTALS + SERVED, SERVED + TOTALS):
+            report, figures = shown(text)
+            self.assertEqual(
+                (936, 936), (figures["test1_throughput"], figures["test2_throughput"])
+            )
+            self.assertFalse(judged(report))
+        # Of the test that a sender alone has counted it is not known what arrived.
+        for text in (SERVED + SENT, SENT + SERVED):
+            error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, SENT)
+            self.assertIn("receiver", str(error))
+            report, figures = shown(text)
+            self.assertEqual({936}, set(figures.values()) & {936, 941})
+            self.assertIn("no whole line of the receiver", "\n".join(report.left_out))
+        for text in (TOTALS + OLD_UDP, OLD_UDP + TOTALS, UDP + TOTALS):
+            error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text)
+            self.assertIn("tests of TCP and of UDP", str(error))
 
 
 class StoppedTest(testcase.TestCase):
