@@ -20,6 +20,8 @@ DEEPEST: Final = 64
 #: the text.
 _STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _OBJECT: Final = re.compile(r"^[ \t]*\{", re.MULTILINE)
+#: Another object in the line in which the one before it ends.
+_FOLLOWING: Final = re.compile(r"[ \t]*,?[ \t]*\{")
 #: Behind the place of an error it shows that the document goes on.
 _CLOSING: Final = re.compile(r"[\]}]")
 _NO_BRACKETS: Final = re.compile(r"[^\[\]{}]+")
@@ -85,7 +87,9 @@ def parse(text: str | bytes) -> Any:
 
 
 def objects(text: str) -> list[Object]:
-    """Return all objects of a program's output that begin on a line of their own; other text is passed over.
+    """Return all objects of a program's output; other text is passed over.
+
+    An object begins on a line of its own, or where the one before it ends (``}{``).
 
     The caller asks for equal keys where it reads them, see :class:`Object`.
 
@@ -105,7 +109,7 @@ def objects(text: str) -> list[Object]:
                 raise CutError(f"it ends within the JSON, in line {error.lineno}") from None
             raise JsonError(f"no acceptable JSON: {printing.one_line(error, 100)}") from None
         found.append(data)
-        begin = _OBJECT.search(text, end)
+        begin = _FOLLOWING.match(text, end) or _OBJECT.search(text, end)
     return found
 
 

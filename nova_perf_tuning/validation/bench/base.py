@@ -178,6 +178,8 @@ class Benchmark(abc.ABC):
         empty: unknown.
     :cvar image_variant: guest image that has its programs; ``own``: one that an operator has put
         them into with ``tools/image/build --add``.
+    :cvar json_keys: keys of which each document of its own has one; others beside it, such as lines
+        of a log, are passed over. Empty: each object is a document of its own.
     :cvar equal_keys: what it means that its JSON has a key twice, as the end of a sentence.
     :cvar form: the command whose output is read, as its user types it.
     :cvar marks: a pattern of what only outputs of this tool have; empty: only reading it shows.
@@ -199,6 +201,7 @@ class Benchmark(abc.ABC):
     work_metric: ClassVar[str | None] = None
     work_unit: ClassVar[str] = ""
     image_variant: ClassVar[Literal["small", "full", "own"]] = "small"
+    json_keys: ClassVar[frozenset[str]] = frozenset()
     equal_keys: ClassVar[str] = ""
     form: ClassVar[str] = ""
     marks: ClassVar[str] = ""
@@ -421,7 +424,7 @@ class Benchmark(abc.ABC):
         return first
 
     def json_objects(self, text: str) -> list[bounded_json.Object]:
-        """Return all JSON objects that begin on a line of their own, at least one."""
+        """Return the tool's own JSON objects in an output; all of them where none is its own, at least one."""
         self.check_length(text)
         start = _OBJECT.search(text)
         if start is None and text.lstrip().startswith("["):
@@ -440,7 +443,9 @@ class Benchmark(abc.ABC):
             except bounded_json.JsonError as error:
                 reason = one_line(error, 80)
                 raise self.fault(f"the output is cut off or no JSON: {reason}") from None
-        return self._document[1]
+        found = self._document[1]
+        own = [document for document in found if self.json_keys & document.keys()]
+        return own or found
 
     def has_json(self, text: str) -> bool:
         return _OBJECT.search(text) is not None

@@ -78,6 +78,7 @@ class Fio(base.ReportBenchmark):
     )
     marked = True
     form = "fio --group_reporting --output-format=json"
+    json_keys = frozenset(("fio version", "jobs", "client_stats"))
     work_metric = "requests"
     work_unit = "1,000 IO"
 

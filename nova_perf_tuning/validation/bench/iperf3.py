@@ -75,6 +75,7 @@ class _Iperf(base.Benchmark):
     paired = True
     marked = True
     form = "iperf3 -c HOST -J"
+    json_keys = frozenset(("start", "end", "error", "event", "outputs"))
     equal_keys = (
         ": iperf3 before 3.12 prints a bidirectional run so; measure one direction at a time"
     )
@@ -223,6 +224,8 @@ class _Iperf(base.Benchmark):
             name = event.get("event")
             if name is None:  # the whole document behind the events (--json-stream-full-output)
                 return dict(event)
+            if name in ("start", "end") and name in document:
+                raise self.fault("the output has the events of several tests; keep those of one")
             if name in ("start", "end", "error"):
                 document[name] = self.find(event, "data")
         return document

@@ -46,6 +46,7 @@ class OwnBenchmark(base.Benchmark):
     programs: ClassVar[tuple[str, ...]] = (PROGRAM,)
     #: Its name in the program's output; empty: its kind.
     part: ClassVar[str] = ""
+    json_keys = frozenset(("benchmark",))
     marked = True
 
     def printed(self, output: str) -> bool:

@@ -51,6 +51,7 @@ class _RtTests(base.Benchmark):
 
     packages = ("rt-tests",)
     latency = True
+    json_keys = frozenset(("thread", "num_threads"))
 
     def threads(
         self, text: str, needed: bool = True
