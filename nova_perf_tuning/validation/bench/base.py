@@ -53,7 +53,12 @@ MAX_NUMBER: Final = 1e15
 
 
 class BenchmarkOutputError(errors.PerfTuningError):
-    """A benchmark's output cannot be read: says which one and what is wrong with it."""
+    """A benchmark's output cannot be read: says which one and what is wrong with it.
+
+    :ivar complete: whether it says which form is read.
+    """
+
+    complete: bool = False
 
 
 class FailedRunError(BenchmarkOutputError):
@@ -373,24 +378,32 @@ class Benchmark(abc.ABC):
         try:
             yield
         except BenchmarkOutputError as error:
-            said = pasted.own_error(output, self.form.partition(" ")[0])
-            if said and said not in str(error):
-                reason = str(error).removeprefix(f"{self.kind}: ")
-                line = f"it said '{one_line(said, 160)}'; {reason}"
-                if isinstance(error, NotReadyError):
-                    raise NotReadyError(f"{self.kind}: {line}") from None
-                raise self.failed(line) from None
-            comma = pasted.COMMA.search(output)
-            if comma is None or self.commas:
-                raise
-            raise type(error)(
-                f"{error}; '{comma[0]}' has a comma: print it with LC_ALL=C"
-            ) from None
+            raise self._completed(error, output) from None
         except (ArithmeticError, LookupError, ValueError, csv.Error) as error:
             problem = one_line(f"{type(error).__name__}: {error}", 120)
             raise self.fault(
                 f"the output cannot be read ({problem}){self.wanted_form()}"
             ) from error
+
+    def _completed(self, error: BenchmarkOutputError, output: str) -> BenchmarkOutputError:
+        """Return an error with what the program said, a comma that it has printed, and the form that is read."""
+        if error.complete:
+            return error
+        text, kind = str(error), type(error)
+        said = pasted.own_error(output, self.form.partition(" ")[0])
+        if said and said not in text:
+            reason = text.removeprefix(f"{self.kind}: ")
+            text = f"{self.kind}: it said '{one_line(said, 160)}'; {reason}"
+            kind = kind if issubclass(kind, FailedRunError) else FailedRunError
+        comma = pasted.COMMA.search(output)
+        if comma is not None and not self.commas:
+            text += f"; '{comma[0]}' has a comma: print it with LC_ALL=C"
+        wanted = self.wanted_form()
+        if not issubclass(kind, FailedRunError) and wanted not in text:
+            text += wanted
+        completed = kind(text)
+        completed.complete = True
+        return completed
 
     def _check_figures(self, readings: Sequence[Reading]) -> None:
         for reading in readings:

@@ -79,6 +79,7 @@ class Netperf(base.Benchmark):
         return bool(banners) or (f"{_UNITS}\n" not in text and self.printed(text))
 
     def report(self, output: str) -> base.BenchmarkReport:
+        self.check_length(output)
         if self._is_table(output):
             return self._report_table(output)
         others = netperf_omni.chosen(self, output)

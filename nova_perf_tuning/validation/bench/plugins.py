@@ -211,7 +211,9 @@ def _read_by_none(text: str) -> base.BenchmarkOutputError:
     ]
     own = ""
     unread = _unread(text)
-    if re.match(r"\s*\[\s*\{", text):
+    if not text.strip():
+        own = ": it is empty"
+    elif re.match(r"\s*\[\s*\{", text):
         own = f": it is a list of JSON, {base.ONE_OF_LIST}"
     elif unread:
         own = f": it is of {' and '.join(unread)}"

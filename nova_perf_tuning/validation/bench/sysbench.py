@@ -83,7 +83,7 @@ class Sysbench(base.Benchmark):
         """Refuse the output of a run that died and that of a version before 1.0, whose report has other lines."""
         self.check_length(text)
         if fatal := re.search(r"^[ \t]*FATAL: .*$", text, re.MULTILINE):
-            raise self.fault(f"sysbench ended with '{one_line(fatal[0].strip(), 200)}'")
+            raise self.failed(f"sysbench ended with '{one_line(fatal[0].strip(), 200)}'")
         old = re.search(r"^[ \t]*sysbench (0\.[0-9.]{1,9})", text, re.MULTILINE)
         if old and not self.reads_old:
             raise self.fault(

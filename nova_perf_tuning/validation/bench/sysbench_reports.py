@@ -384,7 +384,7 @@ class Several(_Report):
             if not tool.printed(part):
                 continue
             try:
-                tool.parse(part)
+                tool.checked_figures(part)
             except base.BenchmarkOutputError as error:
                 refusal = error
                 continue

@@ -103,6 +103,7 @@ class UnixBench(base.Benchmark):
         r"BYTE UNIX Benchmarks|System Benchmarks Index|Dhrystone 2 using register variables"
         r"|^[0-9]{1,5} CPUs? in system; running [0-9]"
     )
+    form = "./Run (UnixBench 5.1.3, from its head to its score)"
     brought = f"unpack and make UnixBench 5.1.3 in {DIRECTORY}"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
@@ -216,6 +217,8 @@ class UnixBench(base.Benchmark):
 
     def report(self, output: str) -> base.BenchmarkReport:
         self.check_length(output)
+        if not re.search(self.marks, output, re.MULTILINE):
+            raise self.fault("the output has no line of a report of UnixBench")
         parts = self.parts(output)
         shown = base.BenchmarkReport(remarks=dict(self.remarks(output)))
         shown.remarks["indexes_computed"] = (
@@ -292,6 +295,7 @@ class UnixBench6(UnixBench):
 
     kind = "unixbench6"
     summary = "UnixBench 6: indexes and score, which do not compare with those of 5.1.3"
+    form = "./Run (UnixBench 6, from its head to its score)"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         raise self.refusal("its reports are read, but it is not run here")
