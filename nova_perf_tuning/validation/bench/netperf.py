@@ -11,7 +11,7 @@ _TESTS = ("TCP_STREAM", "TCP_MAERTS")
 #: Test -> the kind that reads it where it is alone in a text.
 _READ_ELSEWHERE = {
     **dict.fromkeys(netperf_text.REQUESTS, "netperf_rr"),
-    "UDP_STREAM": "netperf_udp",
+    netperf_omni.UDP_STREAM: "netperf_udp",
 }
 _UNITS = "THROUGHPUT_UNITS=10^6bits/s"
 
@@ -92,13 +92,21 @@ class Netperf(base.Benchmark):
     def _report_table(self, text: str) -> base.BenchmarkReport:
         tests = netperf_text.read(self, text)
         if len(tests) == 1 and not tests[0].is_stream:
-            reader = ""
-            if tests[0].name in _READ_ELSEWHERE:
-                reader = f"; 'bench parse {_READ_ELSEWHERE[tests[0].name]}' reads it"
-            raise self.fault(
-                f"the output is of a {one_line(tests[0].name, 20)} test, not of TCP_STREAM{reader}"
-            )
+            raise self._of_another(tests[0])
         return netperf_text.report(self, tests)
+
+    def _of_another(self, test: netperf_omni.Test) -> base.BenchmarkOutputError:
+        """Return the error of a test that is no bulk data over TCP."""
+        name = one_line(test.name, 20)
+        if test.name.upper().startswith("OMNI") and "protocol" in test.workload:
+            name += f" ({one_line(test.workload['protocol'], 20)})"
+        kind = _READ_ELSEWHERE.get(test.name, "")
+        if test.is_udp:
+            kind = _READ_ELSEWHERE[netperf_omni.UDP_STREAM]
+        reader = ""
+        if kind:
+            reader = f"; 'bench parse {kind}' reads it"
+        return self.fault(f"the output is of a {name} test, not of TCP_STREAM{reader}")
 
     def remarks(self, text: str) -> Mapping[str, str]:
         if self._is_table(text):

@@ -11,6 +11,8 @@ from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base, pasted
 
 STREAMS: Final = ("TCP_STREAM", "TCP_MAERTS", "TCP_SENDFILE")
+UDP_STREAM: Final = "UDP_STREAM"
+UDP: Final = "UDP"
 #: Unit of a table -> Mbit/s.
 UNITS: Final[Mapping[str, float]] = {
     "10^3bits": 1e-3,
@@ -42,6 +44,8 @@ COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
 _HEAD_LINES: Final = 12
 RATE_NAMES: Final = ("transaction rate tran/s", "transaction_rate")
 THROUGHPUT: Final = "throughput"
+#: What was sent of UDP; of other protocols it is what arrived.
+_SENT: Final = ("local send throughput", "local_send_throughput")
 THROUGHPUT_UNITS: Final = ("throughput units", "throughput_units")
 _WORKLOAD: Final[Mapping[str, str]] = {
     "elapsed time (sec)": "seconds",
@@ -125,6 +129,13 @@ class Test:
             return over_tcp and self.figures[0].metric == "throughput"
         return self.name in STREAMS
 
+    @property
+    def is_udp(self) -> bool:
+        """Whether it is bulk data over UDP; an omni test may say that it is."""
+        if self.name.upper().startswith("OMNI"):
+            return self.workload.get("protocol") == UDP and self.figures[0].metric == "throughput"
+        return self.name == UDP_STREAM
+
 
 def chosen(tool: base.Benchmark, text: str) -> Test:
     """Return what key=value lines say beside the throughput."""
@@ -158,17 +169,21 @@ def columns_of(tool: base.Benchmark, lines: Sequence[str]) -> dict[str, str]:
     return {}
 
 
-def headed(lines: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
-    """Return the first line of omni's columns or keys, with name -> value, of a text without a banner."""
+def headed(lines: Sequence[str], udp: bool) -> list[tuple[int, dict[str, str]]]:
+    """Return the first line of omni's columns or keys, with name -> value, of a text without a banner.
+
+    :param udp: whether the command is of a test over UDP.
+    """
     for at, line in enumerate(lines):
         key = _KEY.match(line)
         if key is not None and key[1].lower() in (*RATE_NAMES, *THROUGHPUT_UNITS):
             keys = [found for found in map(_KEY.match, lines) if found is not None]
             columns = {found[1].lower(): pasted.without_remark(found[2]) for found in keys}
-            # Without a banner those of bulk data are read as they are.
+            # Without a banner those of bulk data over TCP are read as they are.
             requests = columns.get(THROUGHPUT_UNITS[1], "Trans/s") == "Trans/s"
+            over_udp = columns.get("protocol", UDP if udp else "") == UDP
             first = min(number for number, text in enumerate(lines) if _KEY.match(text))
-            return [(first, columns)] if requests else []
+            return [(first, columns)] if requests or over_udp else []
         names = line.lower().split(",")
         if len(names) < 2 or not set(names) & {THROUGHPUT, *COLUMNS, *RATE_NAMES}:
             continue
@@ -209,16 +224,12 @@ def test_of(tool: base.Benchmark, name: str, columns: Mapping[str, str]) -> Test
     for key in THROUGHPUT_UNITS:
         units = columns.get(key, units)
     for key, value in columns.items():
-        if key in RATE_NAMES or (key == THROUGHPUT and units == "Trans/s"):
-            rate = base.Reading(*TRANSACTIONS, "higher", _number(tool, key, value), primary=True)
+        rate = _rate(tool, key, columns, units)
+        if rate is not None and rate.primary:
             if not any(reading.metric == rate.metric for reading in test.figures):
                 test.figures.insert(0, rate)
-        elif key == THROUGHPUT and units.removesuffix("/s") in UNITS:
-            factor = UNITS[units.removesuffix("/s")]
-            value_mbit = _number(tool, key, value) * factor
-            test.figures.insert(
-                0, base.Reading("throughput", "Mbit/s", "higher", value_mbit, primary=True)
-            )
+        elif rate is not None:
+            test.figures.append(rate)
         elif key in COLUMNS:
             metric, unit = COLUMNS[key]
             # netperf prints -1 for a latency that it did not take.
@@ -237,6 +248,29 @@ def test_of(tool: base.Benchmark, name: str, columns: Mapping[str, str]) -> Test
             " (-k THROUGHPUT,THROUGHPUT_UNITS)"
         )
     return test
+
+
+def _rate(
+    tool: base.Benchmark, key: str, columns: Mapping[str, str], units: str
+) -> base.Reading | None:
+    """Return the rate that a column or key has; None: it has none.
+
+    :param units: those of the throughput; empty: they are not known.
+    """
+    mbit = UNITS.get(units.removesuffix("/s"))
+    if mbit is None:
+        if key not in RATE_NAMES and (key != THROUGHPUT or units != "Trans/s"):
+            return None
+        count = _number(tool, key, columns[key])
+        return base.Reading(*TRANSACTIONS, "higher", count, primary=True)
+    # The transaction rate of bulk data is that of the one answer at its end.
+    if key == THROUGHPUT:
+        value = _number(tool, key, columns[key]) * mbit
+        return base.Reading("throughput", "Mbit/s", "higher", value, primary=True)
+    if key in _SENT and columns.get("protocol") == UDP:
+        value = _number(tool, key, columns[key]) * mbit
+        return base.Reading("sent_throughput", "Mbit/s", "higher", value)
+    return None
 
 
 def _unread(key: str, value: str, units: str) -> str:

@@ -44,14 +44,16 @@ _OF_LETTER: Final[Mapping[str, str]] = {
 }
 _BY_COMMAND: Final = ": of the command"
 _BY_COLUMNS: Final = ": of the columns"
-#: Whether the command names the test -> what to say of a banner that is missing.
-_BY_COMMAND_OR_UNIT: Final[Mapping[bool, str]] = {
-    True: "the line that names the test is missing: it is that of the command",
-    False: (
-        "the line that names the test is missing, and a command that does: neither the protocol nor"
-        " the direction is known, nor whether each transaction has a connection of its own"
-    ),
-}
+#: What to say of a banner that is missing.
+_TEST_OF_COMMAND: Final = "the line that names the test is missing: it is that of the command"
+_TEST_UNKNOWN: Final = (
+    "the line that names the test is missing, and a command that does: neither the protocol nor"
+    " the direction is known, nor whether each transaction has a connection of its own"
+)
+_TEST_OF_COLUMNS: Final = (
+    "the line that names the test is missing, and a command that does: only its columns say what"
+    " it was"
+)
 _KNOWN: Final = netperf_omni.NUMBERS | frozenset(netperf_omni.TEXTS)
 _STREAM_ROW: Final = re.compile(
     rf"^([0-9]{{1,12}})[ ]+([0-9]{{1,12}})[ ]+([0-9]{{1,12}})[ ]+{_NUMBER}[ ]+{_NUMBER}"
@@ -90,6 +92,11 @@ _FAILED: Final = re.compile(
 #: What the banner of a test says behind the addresses.
 _BURST: Final = re.compile(r" : first burst ([1-9][0-9]{0,8})(?:[ ]|$)")
 _NO_DELAY: Final = " : nodelay"
+#: A value of omni's columns or keys, whichever stand beside it.
+_OF_UDP: Final = re.compile(
+    r"^PROTOCOL=UDP$|^(?:[^,]{0,80},){0,60}UDP(?:,|$)|^[0-9][^\s,]*(?:[ ]+[^\s,]+){0,40}[ ]+UDP(?:[ ]|$)"
+    r"|^UDP[ ]+(?:[A-Z|a-z]{4,9}[ ]+)?[0-9]"
+)
 #: Tests of bulk data -> their direction.
 _DIRECTIONS: Final[Mapping[str, str]] = {
     "TCP_STREAM": "client to server",
@@ -132,7 +139,8 @@ def _with_banners(lines: Sequence[str]) -> list[str]:
         above |= set(table.columns)
         end = table.row
     if not found:
-        found += netperf_omni.headed(lines)
+        words = pasted.command(text, "netperf")
+        found += netperf_omni.headed(lines, protocol_of(words) == netperf_omni.UDP)
     for begin, columns in reversed(found):
         name = _name_of(lines[:begin], columns)
         if name:
@@ -150,13 +158,18 @@ def _name_of(before: Sequence[str], columns: Mapping[str, str]) -> str:
     units = ""
     for key in netperf_omni.THROUGHPUT_UNITS:
         units = columns.get(key, units)
-    of_requests = units == "Trans/s" or bool(set(netperf_omni.RATE_NAMES) & set(columns))
+    of_bulk = units.removesuffix("/s") in netperf_omni.UNITS
+    of_requests = not of_bulk and (
+        units == "Trans/s" or bool(set(netperf_omni.RATE_NAMES) & set(columns))
+    )
     # A command may go on in the next line.
     for line in reversed("\n".join(before).replace("\\\n", " ").split("\n")):
         if "netperf" not in line:
             continue
         words = pasted.command(line, "netperf")
         name = (pasted.option(words, "-t") or "TCP_STREAM").upper()
+        if name == "OMNI" and protocol_of(words) == netperf_omni.UDP and not of_requests:
+            name = netperf_omni.UDP_STREAM
         banners = [banner for banner, test in _TESTS.items() if test == name]
         if words and banners and (name in REQUESTS or not of_requests):
             return banners[0]
@@ -164,8 +177,22 @@ def _name_of(before: Sequence[str], columns: Mapping[str, str]) -> str:
             break
     if of_requests:
         return "OMNI Send|Recv"
-    if units.removesuffix("/s") in netperf_omni.UNITS:
+    if of_bulk:
         return "OMNI Send"
+    return ""
+
+
+def protocol_of(words: Sequence[str]) -> str:
+    """Return the protocol that a command names: by its test, or by ``-T`` of an omni test; empty: none."""
+    name = (pasted.option(words, "-t") or "").upper()
+    if name.partition("_")[0] in ("TCP", "UDP", "SCTP"):
+        return name.partition("_")[0]
+    own = words
+    if "--" in words:
+        own = words[words.index("--") :]
+    asked = pasted.option(own, "-T")
+    if name == "OMNI" and asked is not None:
+        return asked.upper()
     return ""
 
 
@@ -256,6 +283,9 @@ def _add_command(test: Test, words: Sequence[str]) -> None:
         ("request and response (-r)", "-r"),
     ):
         asked = pasted.option(words, option)
+        if option == "-T" and "--" in words:
+            # Behind that it is the protocol of an omni test.
+            asked = pasted.option(words[: words.index("--")], option)
         if asked is None:
             continue
         if option == "-l" and asked.startswith("-"):
@@ -287,7 +317,7 @@ def _tests_at(
                 tests.append(_test(tool, name, run, end < len(lines), asked))
                 tests[-1].workload.update(_of_banner(lines[begin]))
                 if lines[begin].endswith(_BY_COLUMNS):
-                    tests[-1].remarks["no_banner"] = _BY_COMMAND_OR_UNIT[name in _TESTS.values()]
+                    tests[-1].remarks["no_banner"] = _without_banner(tests[-1])
                 if by_command:
                     tests[-1].remarks["by_the_command"] = (
                         "the head is left out (-P 0): test and unit are those of the command"
@@ -297,6 +327,15 @@ def _tests_at(
                     raise
                 tests.append(Test(name, fault=error))
     return tests
+
+
+def _without_banner(test: Test) -> str:
+    """Return what to say of a test whose banner is missing."""
+    if test.name in _TESTS.values():
+        return _TEST_OF_COMMAND
+    if "protocol" in test.workload:
+        return _TEST_OF_COLUMNS
+    return _TEST_UNKNOWN
 
 
 def _of_banner(line: str) -> dict[str, str]:
@@ -327,10 +366,18 @@ def _check_said(tool: base.Benchmark, line: str) -> None:
 
 def alone(text: str) -> str:
     """Return the name of the one test of a text; empty: there are none or several."""
-    banners = [found for found in map(BANNER.match, lines_of(text)) if found is not None]
+    lines = lines_of(text)
+    banners = [found for found in map(BANNER.match, lines) if found is not None]
     if len(banners) != 1:
         return ""
+    if banners[0][1].upper() == "OMNI SEND" and _names_udp(lines):
+        return netperf_omni.UDP_STREAM
     return _TESTS.get(banners[0][1].upper(), "")
+
+
+def _names_udp(lines: Sequence[str]) -> bool:
+    """Return whether omni's columns or keys name UDP for the protocol."""
+    return any(_OF_UDP.search(line) for line in lines)
 
 
 def report(tool: base.Benchmark, tests: Sequence[Test]) -> base.BenchmarkReport:
@@ -405,6 +452,8 @@ def _figures(
         found = netperf_omni.test_of(tool, name, columns)
         if name in _DIRECTIONS:
             found.workload.setdefault("direction", _DIRECTIONS[name])
+        if name == netperf_omni.UDP_STREAM:
+            found.workload.setdefault("protocol", netperf_omni.UDP)
         return found
     if name in netperf_omni.STREAMS:
         return _stream(tool, name, lines)
@@ -552,12 +601,16 @@ class _OneTest(base.ForeignTool):
 
     def report(self, output: str) -> base.BenchmarkReport:
         tests = read(self, output)
-        if len(tests) > 1 or tests[0].name not in self.tests:
+        if len(tests) > 1 or not self.reads(tests[0]):
             names = ", ".join(test.name for test in tests[:5])
             raise self.fault(f"the output is of {names}; 'bench parse netperf' reads it")
         if tests[0].figures[0].metric != self.primary[0]:
             self._without_rate(tests[0])
         return report(self, tests)
+
+    def reads(self, test: Test) -> bool:
+        """Return whether a test is of this kind."""
+        return test.name in self.tests
 
     def _without_rate(self, test: Test) -> None:
         """Show a test that has no figure of this kind to be judged.
@@ -590,4 +643,10 @@ class NetperfUdp(_OneTest):
     primary = ("throughput", "Mbit/s", "higher")
     form = "netperf -t UDP_STREAM"
     marks = r"UDP (?:UNIDIRECTIONAL SEND|STREAM) TEST"
-    tests = ("UDP_STREAM",)
+    tests = (netperf_omni.UDP_STREAM,)
+
+    def printed(self, output: str) -> bool:
+        return super().printed(output) or alone(output) == netperf_omni.UDP_STREAM
+
+    def reads(self, test: Test) -> bool:
+        return test.is_udp

@@ -169,3 +169,78 @@ class NetperfFormsTest(testcase.TestCase):
     def test_too_many_tests(self):
         text = 300 * STREAM.format("")
         self.assertRaisesRegex(base.BenchmarkOutputError, "at most", netperf.Netperf().parse, text)
+
+
+OMNI = BANNER.replace("TCP {}", "OMNI Send")
+TABLE = """Local       Remote      Local  Elapsed Throughput Throughput  Protocol
+Send Socket Recv Socket Send   Time               Units
+Size        Size        Size   (sec)
+Final       Final
+212992      212992      65507  10.00   940.12     10^6bits/s  UDP
+"""
+COLUMNS = """Protocol,Direction,Elapsed Time (sec),Throughput,Throughput Units
+UDP,Send,10.00,940.12,10^6bits/s
+"""
+KEYS = """THROUGHPUT=940.12
+THROUGHPUT_UNITS=10^6bits/s
+TRANSACTION_RATE=1.000
+PROTOCOL=UDP
+"""
+
+
+class OmniOfUdpTest(testcase.TestCase):
+    """netperf's omni tests count of UDP what arrived; a test that says so is none of TCP."""
+
+    def test_each_form_is_read_as_udp(self):
+        for text in (OMNI + TABLE, OMNI + COLUMNS, COLUMNS, OMNI + KEYS, KEYS):
+            with self.subTest(text):
+                tool = plugins.recognise(text)
+                report = tool.checked_report(text)
+                self.assertEqual("netperf_udp", tool.kind)
+                self.assertEqual(("throughput", 940.12), _judged(report))
+                self.assertEqual("UDP", report.workload["protocol"])
+                self.assertNotIn("neither the protocol", " ".join(report.remarks.values()))
+
+    def test_the_command_says_the_protocol(self):
+        keys = KEYS.replace("PROTOCOL=UDP\n", "")
+        for options in (
+            "-t omni -- -T udp -d send",
+            "-t UDP_STREAM --",
+            "-T 2,2 -t omni -- -T UDP",
+        ):
+            text = f"$ netperf -H 192.0.2.1 {options} -k THROUGHPUT,THROUGHPUT_UNITS\n{keys}"
+            tool = plugins.recognise(text)
+            report = tool.checked_report(text)
+            with self.subTest(options):
+                self.assertEqual("netperf_udp", tool.kind)
+                self.assertEqual("UDP", report.workload["protocol"])
+                self.assertEqual("2,2" in options, "CPUs (-T)" in report.workload)
+        for options in ("-t omni -- -T tcp", "-t TCP_STREAM --", "-T 2,2 --"):
+            text = f"$ netperf -H 192.0.2.1 {options} -k THROUGHPUT,THROUGHPUT_UNITS\n{keys}"
+            self.assertEqual("netperf", plugins.recognise(text).kind)
+
+    def test_what_was_sent(self):
+        text = KEYS + "LOCAL_SEND_THROUGHPUT=1000.5\nREMOTE_RECV_THROUGHPUT=940.12\n"
+        self.assertEqual(1000.5, shown(text)[1]["sent_throughput"])
+
+    def test_the_reader_of_tcp_names_the_protocol(self):
+        for text, words in (
+            (OMNI + TABLE, ("UDP", "netperf_udp")),
+            (OMNI + COLUMNS, ("UDP", "netperf_udp")),
+            (KEYS, ("UDP", "netperf_udp")),
+            (OMNI + COLUMNS.replace("UDP", "SCTP"), ("SCTP",)),
+        ):
+            error = self.assertRaises(
+                base.BenchmarkOutputError, netperf.Netperf().checked_figures, text
+            )
+            for word in words:
+                self.assertIn(word, str(error))
+
+    def test_words_beside_an_output_do_not_make_it_one_of_udp(self):
+        text = f"TCP is faster than UDP here, 2 of UDP too\n{OMNI}{COLUMNS.replace('UDP', 'TCP')}"
+        self.assertEqual("netperf", plugins.recognise(text).kind)
+
+
+def _judged(report):
+    [reading] = [item for item in report.readings if item.primary]
+    return reading.metric, reading.value

@@ -415,7 +415,7 @@ class WorkloadTest(testcase.TestCase):
         )
         others = (
             (iperf3.Iperf3, json.dumps(server), "server's"),
-            (netperf.Netperf, GOOD[netperf.Netperf].replace("=TCP", "=UDP"), "of a UDP test"),
+            (netperf.Netperf, GOOD[netperf.Netperf].replace("=TCP", "=UDP"), "(UDP) test"),
             (sysbench.Oltp, GOOD[sysbench.Oltp].replace("558", "0"), "'write'"),
         )
         error = self.assertRaises(base.BenchmarkOutputError, sysbench.Oltp().readings, 0, held, "")
