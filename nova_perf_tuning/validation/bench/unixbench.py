@@ -40,18 +40,30 @@ _SCORE: Final = "\nSystem Benchmarks Index Score "
 #: Of a run of chosen tests.
 _PARTIAL: Final = "System Benchmarks Index Score (Partial Only)"
 _SCORE_LINE: Final = re.compile(r"^System Benchmarks Index Score[ ]")
+#: Between columns, also where somebody has made a table of Markdown of them.
+_GAP: Final = r"[ \t|,;]{1,80}"
+_END: Final = r"[ \t|,;]{0,80}$"
 _PRINTED_SCORE: Final = re.compile(
-    rf"^System Benchmarks Index Score(?: \(Partial Only\))?[ ]+{base.NUMBER}[ \t]*$", re.M
+    rf"^System Benchmarks Index Score(?: \(Partial Only\))?{_GAP}{base.NUMBER}{_END}", re.M
 )
 #: A printed score agrees with the results, which are rounded, by more than that.
 _AGREES: Final = 0.01
 #: UnixBench 5 skips every test of more copies, and then prints a report without rows ("maxCopies" in its Run).
 _MOST_COPIES: Final = 16
 #: Test, baseline and result; the index beside them is rounded.
+_NAMES: Final = "|".join(map(re.escape, TESTS))
 _INDEX = re.compile(
-    rf"^({'|'.join(map(re.escape, TESTS))})[ \t]+{base.NUMBER}[ \t]+{base.NUMBER}[ \t]+[0-9.]+[ \t]*$",
+    rf"^({_NAMES}){_GAP}{base.NUMBER}{_GAP}{base.NUMBER}{_GAP}[0-9.]{{1,20}}{_END}", re.M
+)
+#: Test, result and unit, as they stand before the table of indexes.
+_SAMPLE: Final = re.compile(
+    rf"^({_NAMES}){_GAP}{base.NUMBER}[ ]{{1,9}}(lps|lpm|MWIPS|KBps)[ ]{{1,9}}"
+    rf"\({base.NUMBER} s, [0-9]{{1,5}} samples?\){_END}",
     re.M,
 )
+#: How a line begins that a mail may have wrapped, into so many lines at most.
+_BEGIN_OF_ROW: Final = re.compile(rf"^(?:{_NAMES}|System Benchmarks Index Score)")
+_MOST_LINES: Final = 3
 #: Starts Run in its own directory, where its programs are. Results, logs and the files that are copied go to the
 #: directory that a launcher has made for the run, and takes away.
 _START: Final = (
@@ -76,6 +88,42 @@ def score(results: Mapping[str, float]) -> float:
     return math.exp(
         math.fsum(math.log(index(test, result)) for test, result in results.items()) / len(results)
     )
+
+
+def _unwrapped(lines: Sequence[str]) -> list[str]:
+    """Return lines with the rows in one that a mail has wrapped."""
+    whole: list[str] = []
+    skipped = 0
+    for at, line in enumerate(lines):
+        if skipped:
+            skipped -= 1
+            continue
+        joined = line
+        if _BEGIN_OF_ROW.match(line) and not _is_row(line):
+            for count in range(1, _MOST_LINES):
+                wrapped = " ".join(lines[at : at + count + 1])
+                if _is_row(wrapped):
+                    joined, skipped = wrapped, count
+                    break
+        whole.append(joined)
+    return whole
+
+
+def _is_row(line: str) -> bool:
+    return any(form.match(line) for form in (_INDEX, _SAMPLE, _PRINTED_SCORE))
+
+
+def _all_results(text: str) -> dict[str, tuple[float, float]]:
+    """Return test -> its baseline and result by the lines above the table; empty: they are not all there."""
+    rows: dict[str, tuple[float, float]] = {}
+    for test, result, unit, _seconds in _SAMPLE.findall(text):
+        _short, baseline, own = TESTS[test]
+        if test in rows or unit != own:
+            return {}
+        rows[test] = baseline, float(result)
+    if len(rows) < len(TESTS):
+        return {}
+    return rows
 
 
 class UnixBench(base.Benchmark):
@@ -139,7 +187,7 @@ class UnixBench(base.Benchmark):
 
         A report has a run for one copy and another for as many as there are CPUs.
         """
-        lines = pasted.lines_of(text)
+        lines = _unwrapped(pasted.lines_of(text))
         starts = [at for at, line in enumerate(lines) if _COPIES.match(line)]
         if len(starts) < 2:
             return [("", "\n".join(lines))]
@@ -189,10 +237,13 @@ class UnixBench(base.Benchmark):
         if missing and (said := re.search(r"^.*(?:; aborting|Error [0-9]+)[ \t]*$", text, re.M)):
             raise self.failed(f"it said '{one_line(said[0], 200)}'")
         partial = bool(rows) and _PARTIAL in text
-        if (missing and not partial) or _SCORE not in text:
-            raise self.fault(
-                f"the report is cut off or of few tests: '{[*missing, 'score'][0]}' is missing"
-            )
+        if _SCORE not in text:
+            # The results above the table, or all of its rows, are as good.
+            rows = _all_results(text) or rows
+            missing = [test for test in TESTS if test not in rows]
+            partial = False
+        if (missing and not partial) or not rows:
+            raise self.fault(f"the report is cut off or of few tests: '{missing[0]}' is missing")
         for test, (baseline, result) in rows.items():
             if baseline != TESTS[test][1] or result <= 0:
                 raise self.fault(
@@ -263,13 +314,18 @@ class UnixBench(base.Benchmark):
 
     def remarks(self, text: str) -> Mapping[str, str]:
         remarks = {}
+        shown = "\n".join(pasted.lines_of(text))
         if not _HEADER.search(text):
             remarks["version_unknown"] = (
                 f"the report has no head: it may be of another version than {_VERSION}"
             )
+        if _SCORE not in f"\n{shown}":
+            remarks["score_missing"] = (
+                "the score is missing in the text: it is calculated of the results of all tests"
+            )
         if _PARTIAL in text:
             remarks["partial"] = "the report is of chosen tests: its score is no index of all"
-        copies = _COPIES.search("\n".join(pasted.lines_of(text)))
+        copies = _COPIES.search(shown)
         if copies and int(copies[1]) > 1:
             remarks["several_copies"] = f"the figures are of {copies[1]} copies side by side"
         return remarks
