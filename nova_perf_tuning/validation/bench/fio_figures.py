@@ -46,6 +46,8 @@ _SAME_TIME: Final = 0.1
 _SAME_SECONDS: Final = 0.1
 #: With fewer requests for each sync the sync is a part of what a write takes.
 _FEW_SYNCS: Final = 100
+#: Options with which a job makes its writes safe; its report has a part of its own for that.
+_SYNC_CALLS: Final = ("fdatasync", "fsync")
 #: A job of less seconds is over before caches and queues are full.
 _SHORT: Final = 1.0
 #: Engines that wait for each request, so that their depth is 1 whatever was asked for.
@@ -200,6 +202,8 @@ def _of_group(tool: base.Benchmark, group: JobGroup) -> base.BenchmarkReport:
     if group.sync is not None:
         found.readings += _of_times(tool, group.sync, "sync_latency")
         found.remarks.update(_of_syncs(group))
+    else:
+        found.remarks.update(_without_syncs(group))
     counts = [way.requests for way in ways if way.requests is not None]
     if len(counts) == len(ways) and at_once:
         found.readings.append(
@@ -226,6 +230,23 @@ def _of_syncs(group: JobGroup) -> dict[str, str]:
     return {
         "synchronised": "a write is safe after its sync: 'sync_latency' is what an application"
         " waits for"
+    }
+
+
+def _without_syncs(group: JobGroup) -> dict[str, str]:
+    """Return what to say of a job that makes its writes safe, and whose report has no latency of that."""
+    called = ""
+    for call in _SYNC_CALLS:
+        for name in (call, f"{call} after"):
+            if group.workload.get(name, "0") != "0":
+                called = f"the job calls {call}"
+    if not called and group.syncs:
+        called = f"the job made {group.syncs:g} syncs"
+    if not called:
+        return {}
+    return {
+        "sync_latency_missing": f"{called}, and the output has no latencies of them ('sync'): how"
+        " long a write takes until it is safe is not known; fio since version 3.5 prints it"
     }
 
 

@@ -160,6 +160,29 @@ class PhasesTest(testcase.TestCase):
                     self.assertEqual(depth == "1", "depth asked for" in report.workload)
                     self.assertEqual(not moves, "no_data" in report.remarks)
 
+    def test_syncs_without_their_latency(self):
+        """As etcd's check with a fio that does not print them: what is shown is the page cache alone."""
+        command = "$ fio --rw=write --ioengine=libaio --{}=1 --bs=2300 --name=mytest\n"
+        for option in ("fdatasync", "fsync"):
+            data, _job = document(rw="write", **{option: "1"})
+            texts = (json.dumps(data), command.format(option) + HEAD + MIXED)
+            for text in texts:
+                with self.subTest(option, text=text[:9]):
+                    said = shown(text)[0].remarks["sync_latency_missing"]
+                    self.assertIn(f"calls {option}", said)
+        counted = HEAD + MIXED.replace("total=20000,10000,0,0", "total=20000,10000,0,31")
+        self.assertIn("made 31 syncs", shown(counted)[0].remarks["sync_latency_missing"])
+        for options in ({"fdatasync": "0"}, {"sync": "1"}, {}):
+            data, _job = document(rw="write", **options)
+            self.assertNotIn("sync_latency_missing", shown(json.dumps(data))[0].remarks)
+        data, job = document(rw="write", fdatasync="1")
+        job["sync"] = {"lat_ns": {"min": 1e6, "max": 9e6, "mean": 2e6, "N": 10}}
+        report, figures = shown(json.dumps(data))
+        self.assertNotIn("sync_latency_missing", report.remarks)
+        self.assertEqual(2000, figures["sync_latency_mean"])
+        job["sync"] = {"lat_ns": {"min": 0, "max": 0, "mean": 0, "N": 0}}
+        self.assertIn("sync_latency_missing", shown(json.dumps(data))[0].remarks)
+
     def test_a_signal_ended_the_run_before_its_time(self):
         for runtime, seconds in (("5m", "300"), ("120", "120")):
             data, job = document(runtime=runtime)
