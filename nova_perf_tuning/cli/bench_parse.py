@@ -27,8 +27,12 @@ class BenchParse(command.PerfCommand):
         if args.kind is not None:
             named = plugins.load_reader(args.kind)
         output = pasted.decode(options.read(args.file, base.MAX_CHARACTERS))
-        benchmark = named or plugins.recognise(output)
-        report = plugins.report(benchmark, output)
+        if named is None:
+            benchmark = plugins.recognise(output)
+            report = plugins.report(benchmark, output)
+        else:
+            benchmark = named.reader(output)
+            report = plugins.report_as_named(benchmark, output)
         bench.show(args, benchmark, {}, report.readings, report=report)
-        if named is None and args.format != "json":
+        if benchmark is not named and args.format != "json":
             command.say(f"read as the output of '{benchmark.kind}'", prefix="note: ")

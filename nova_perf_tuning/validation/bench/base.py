@@ -319,6 +319,10 @@ class Benchmark(abc.ABC):
             return self.printed(output)
         return True
 
+    def reader(self, output: str) -> "Benchmark":
+        """Return what reads an output: itself, where its name stands for no more than one kind."""
+        return self
+
     def report(self, output: str) -> BenchmarkReport:
         """Return all that an output says; raises what :meth:`parse` raises."""
         return BenchmarkReport(self.parse(output), remarks=dict(self.remarks(output)))

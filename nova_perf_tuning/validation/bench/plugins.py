@@ -75,7 +75,8 @@ def load(kind: str) -> base.Benchmark:
     """
     known = installed(NAMESPACE)
     if kind not in known:
-        raise UnknownBenchmarkError(why_absent(NAMESPACE, "benchmark", kind))
+        text = why_absent(NAMESPACE, "benchmark", kind)
+        raise UnknownBenchmarkError(text + _similar(kind, load_all()))
     benchmark: base.Benchmark = known[kind]()
     return benchmark
 
@@ -95,7 +96,22 @@ def load_reader(kind: str) -> base.Benchmark:
             f"'{kind[:80]}': outputs say themselves which work they are of; give '{name}' without"
             " parameters"
         )
-    raise UnknownBenchmarkError(f"there is no benchmark '{kind[:40]}'; there are {known}")
+    readers = [*load_all(), *(tool() for tool in foreign.TOOLS)]
+    raise UnknownBenchmarkError(
+        f"there is no benchmark '{kind[:40]}'; there are {known}{_similar(kind, readers)}"
+    )
+
+
+def _similar(name: str, tools: Sequence[base.Benchmark]) -> str:
+    """Return which kinds are of a program of that name, or have a name like it; empty: none."""
+    kinds = []
+    for tool in tools:
+        shared = name in tool.kind or tool.kind in name.split("_")
+        if name and (shared or name == _program(tool) or name in tool.programs):
+            kinds.append(tool.kind)
+    if not kinds:
+        return ""
+    return f"; of '{name[:40]}' are {', '.join(kinds)}"
 
 
 def recognise(text: str) -> base.Benchmark:
@@ -151,6 +167,21 @@ def _of_several(
         f"{first}; the text has lines of several tools ({', '.join(kinds)}): give each test's output"
         " a file of its own"
     )
+
+
+def report_as_named(benchmark: base.Benchmark, text: str) -> base.BenchmarkReport:
+    """Return what :func:`report` does; a refusal names the other benchmark that reads the output.
+
+    :raises base.BenchmarkOutputError: it cannot be read.
+    """
+    try:
+        return report(benchmark, text)
+    except base.BenchmarkOutputError as error:
+        try:
+            other = recognise(text).kind
+        except base.BenchmarkOutputError:
+            raise error from None
+        raise type(error)(f"{error}; 'nova-perf bench parse {other}' reads it") from None
 
 
 def report(benchmark: base.Benchmark, text: str) -> base.BenchmarkReport:

@@ -2,6 +2,7 @@
 """Tests of sysbench that this project does not run: memory, fileio and other scripts for databases."""
 
 import abc
+import contextlib
 import re
 from typing import Final
 
@@ -290,7 +291,7 @@ def _runs_sysbench(line: str) -> bool:
 
 
 class Several(_Report):
-    """Several reports in one text; of one report, only why it is not read."""
+    """Several reports in one text; of one report, which kind reads it or why it is not read."""
 
     kind = "sysbench"
     summary = "several reports of sysbench in one text"
@@ -312,7 +313,7 @@ class Several(_Report):
         parts = self._parts(output)
         if len(parts) < 2:
             self.check_output(output)
-            raise self._not_read(output)
+            raise self._of_one(output)
         self.check_runs(len(parts), "reports of sysbench")
         found = {}
         for number, part in enumerate(parts, start=1):
@@ -324,6 +325,21 @@ class Several(_Report):
             f"the text has {len(parts)} reports: none of them is judged"
         )
         return shown
+
+    def reader(self, output: str) -> base.Benchmark:
+        """Return the kind that reads the one report of a text; of several, itself."""
+        if len(self._parts(output)) == 1:
+            with contextlib.suppress(base.BenchmarkOutputError):
+                return self._tool(output, output)
+        return self
+
+    def _of_one(self, output: str) -> base.BenchmarkOutputError:
+        """Return the error of a text with one report, or none: its kind's, if it has one."""
+        try:
+            kind = self._tool(output, output).kind
+        except base.BenchmarkOutputError as error:
+            return error
+        return self.fault(f"the text has one report, which '{kind}' reads; name that benchmark")
 
     def _parts(self, text: str) -> list[str]:
         """Return the text of each report."""
@@ -360,6 +376,8 @@ class Several(_Report):
         if names:
             shown = " and ".join(names[:4])
             return self.fault(f"a report of {shown} is not read{self.wanted_form()}")
+        if not self.printed(text):
+            return self.fault("the output is no report of sysbench")
         if "sysbench" not in text:
             return self.fault(
                 "the report is cut off at its beginning: which test of sysbench it was is not known"
