@@ -218,8 +218,10 @@ Throughput,Throughput Units,Elapsed Time (sec),Protocol
         tool = plugins.recognise(text)
         self.assertEqual("netperf", tool.kind)
         self.assertEqual({"throughput": 9388.12}, figures(tool, text))
+        over_udp = plugins.recognise(text.replace(",TCP", ",UDP"))
+        self.assertEqual("netperf_udp", over_udp.kind)
         self.assertRaises(
-            base.BenchmarkOutputError, plugins.recognise, text.replace(",TCP", ",UDP")
+            base.BenchmarkOutputError, plugins.recognise, text.replace(",TCP", ",SCTP")
         )
         self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text.rstrip()[:-8])
 
