@@ -23,9 +23,9 @@ def readers():
 class RefusalsTest(testcase.TestCase):
     def check(self, tool, text, name):
         """Let a reader read a text; a refusal must name its form, or that of another reader of its program."""
-        forms = [tool.wanted_form()]
+        forms = {tool.wanted_form()}
         if tool.kind == "sysbench":
-            forms += [each.wanted_form() for each in readers() if each.tool == tool.tool]
+            forms |= {each.wanted_form() for each in readers() if each.tool == tool.tool}
         try:
             tool.checked_report(text)
         except base.FailedRunError:
