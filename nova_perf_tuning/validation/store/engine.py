@@ -13,17 +13,22 @@ import pathlib
 import stat
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import sqlalchemy as sa
 import tenacity
-from alembic import command, config, util
 from sqlalchemy import event, exc
 
 from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.printing import one_line
 
+if TYPE_CHECKING:
+    from alembic import config
+
 metadata: Final = sa.MetaData()
+
+#: The newest revision of the tables.
+HEAD: Final = "0003_admission"
 
 #: A database's own time, in UTC: dialect -> query.
 _CLOCKS: Final = {
@@ -230,22 +235,41 @@ def connect(url: str | None = None, *, make: bool = True) -> sa.Engine:
             event.listen(engine, "begin", _begin_sqlite)
         if parsed.get_driver_name() == "psycopg":
             event.listen(engine, "do_connect", _connect_psycopg)
-        try:
-            migrate(engine, command.upgrade, "head")
-        except util.CommandError:
-            raise DatabaseError(
-                f"{shown}: it was made by another version; update nova-perf-tuning, or name another database"
-            ) from None
+        if not _is_current(engine):
+            _upgrade(engine, shown)
     return engine
 
 
+def _is_current(engine: sa.Engine) -> bool:
+    """Return whether the tables are those of this version."""
+    with engine.connect() as connection:
+        if not sa.inspect(connection).has_table("alembic_version"):
+            return False
+        revisions = connection.execute(sa.text("SELECT version_num FROM alembic_version"))
+        return list(revisions.scalars()) == [HEAD]
+
+
+def _upgrade(engine: sa.Engine, shown: str) -> None:
+    # Most databases are current, and Alembic takes as long to load as the rest of a command.
+    from alembic import command, util
+
+    try:
+        migrate(engine, command.upgrade, "head")
+    except util.CommandError:
+        raise DatabaseError(
+            f"{shown}: it was made by another version; update nova-perf-tuning, or name another database"
+        ) from None
+
+
 def migrate(
-    engine: sa.Engine, change: Callable[[config.Config, str], None], revision: str
+    engine: sa.Engine, change: "Callable[[config.Config, str], None]", revision: str
 ) -> None:
     """Change the tables to those of a revision; two processes may do it at once.
 
     :param change: ``upgrade`` or ``downgrade`` of Alembic's commands.
     """
+    from alembic import config  # see _upgrade
+
     settings = config.Config()
     settings.set_main_option("script_location", str(pathlib.Path(__file__).parent / "migrations"))
 

@@ -2,6 +2,7 @@
 """The database of runs: made, migrated, refused with one line; tables and migrations say the same."""
 
 import os
+import pathlib
 import sqlite3
 import stat
 import sys
@@ -10,6 +11,7 @@ from unittest import mock
 import fixtures
 import psycopg
 import pymysql
+from alembic import script
 from sqlalchemy import exc
 
 from nova_perf_tuning.validation.store import engine
@@ -48,6 +50,19 @@ class EngineTest(directories.DirectoryCase):
         link = self.directory / "link.db"  # the operator's own words may name a link
         link.symlink_to(self.path)
         self.connect(f"sqlite:///{link}")
+
+    def test_the_newest_revision_is_that_of_the_migrations(self):
+        migrations = pathlib.Path(engine.__file__).parent / "migrations"
+        self.assertEqual(engine.HEAD, script.ScriptDirectory(migrations).get_current_head())
+
+    def test_a_current_database_is_only_read(self):
+        self.connect().dispose()
+        with mock.patch.object(engine, "migrate", side_effect=AssertionError):
+            self.connect()
+        with sqlite3.connect(self.path) as connection:
+            connection.execute("DELETE FROM alembic_version")
+        connection.close()
+        self.assertRaises(engine.DatabaseError, engine.connect, self.url)
 
     def test_made_by_a_newer_version(self):
         self.connect().dispose()

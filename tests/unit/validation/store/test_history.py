@@ -3,14 +3,17 @@
 
 import dataclasses
 import datetime
+import statistics
+from unittest import mock
 
 import sqlalchemy as sa
 
+from nova_perf_tuning.validation.judge import statistics as intervals
 from nova_perf_tuning.validation.report import summary
 from nova_perf_tuning.validation.results import messages, reasons
 from nova_perf_tuning.validation.store import engine as database
 from nova_perf_tuning.validation.store import history
-from tests.support import directories, samples
+from tests.support import directories, samples, testcase
 
 MACHINE = {"cpu_model": "CPU", "cpus": 2, "memory_mib": 4096, "accelerator": "kvm"}
 
@@ -204,3 +207,25 @@ class HistoryTest(directories.DirectoryCase):
         counts["network-throughput (vif_queues=auto)"] = 5
         self.assertEqual(counts, {series.tuning: len(series.points) for series in found})
         self.assertEqual([], [series.changes for series in found if series.changes])
+
+
+class ShortcutTest(testcase.TestCase):
+    """What lies below the normal quantile needs no quantile of Student's t, and so no SciPy."""
+
+    def test_the_normal_quantile_is_always_the_smaller_one(self):
+        for places in (1, 2, 10, 1000):
+            probability = 1 - 0.01 / (2 * places)
+            normal = statistics.NormalDist().inv_cdf(probability)
+            for freedom in (4, 5, 20, 1000):
+                self.assertGreater(intervals.student_t(probability, freedom), normal)
+
+    def test_steady_figures_load_nothing(self):
+        values = [100.0 + step for step in (0, 1, -1, 0.5, 0, -0.5, 1, 0, -1, 0.5)]
+        with mock.patch.object(intervals, "student_t", side_effect=AssertionError):
+            self.assertEqual([], history.changes(values))
+
+    def test_a_step_is_found(self):
+        values = [100.0, 101, 99, 100.5, 100, 120, 121, 119, 120.5, 120]
+        [change] = history.changes(values)
+        self.assertEqual(5, change.index)
+        self.assertAlmostEqual(1.2, change.ratio, 2)
