@@ -6,7 +6,7 @@ import dataclasses
 
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.validation.bench import base
-from nova_perf_tuning.validation.report import data, summary, text
+from nova_perf_tuning.validation.report import reason_lines, summary, text
 from nova_perf_tuning.validation.results import messages
 from nova_perf_tuning.validation.results.environment import Environment
 from nova_perf_tuning.validation.results.reasons import Reason
@@ -38,7 +38,7 @@ def show(
             shown["left_out"] = report.left_out
         if environment is not None:
             shown["environment"] = environment.to_dict()
-            shown.update(data.lines("warnings", warnings))
+            shown.update(reason_lines.lines("warnings", warnings))
         command.print_json(shown)
         return
     rows = []

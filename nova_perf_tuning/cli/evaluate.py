@@ -18,7 +18,7 @@ from nova_perf_tuning.validation.judge import (
     verdict,
 )
 from nova_perf_tuning.validation.measure import results_file
-from nova_perf_tuning.validation.report import data
+from nova_perf_tuning.validation.report import data, reason_lines
 from nova_perf_tuning.validation.results import messages
 from nova_perf_tuning.validation.results.reasons import Reason
 
@@ -97,11 +97,11 @@ def _judge(
     notes = [*run_notes.of(results), *files.notes]
     if args.format == "json":
         shown = {"verdict": whole.value, **data.verdicts(results, judged, knobs)}
-        shown.update(data.lines("left_out", left_out))
-        shown.update(data.lines("notes", notes))
-        shown.update(data.line("why", [no_verdict]))
+        shown.update(reason_lines.lines("left_out", left_out))
+        shown.update(reason_lines.lines("notes", notes))
+        shown.update(reason_lines.line("why", [no_verdict]))
         if advice is not None:
-            shown.update(data.lines("actions", [advice]))
+            shown.update(reason_lines.lines("actions", [advice]))
         if hosts is not None:
             shown["hosts"] = [dataclasses.asdict(host) for host in hosts]
         if args.arm:

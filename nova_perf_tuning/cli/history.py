@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nova_perf_tuning.cli import command, options
 from nova_perf_tuning.validation.measure import results_file
-from nova_perf_tuning.validation.report import data, text
+from nova_perf_tuning.validation.report import reason_lines, text
 from nova_perf_tuning.validation.results import messages
 
 if TYPE_CHECKING:
@@ -93,5 +93,5 @@ def _plain(series: "history.Series") -> dict[str, Any]:
         at: datetime.datetime = point["at"]
         point["at"] = at.replace(tzinfo=datetime.UTC).isoformat(timespec="seconds")
     for shown, change in zip(row["changes"], series.changes, strict=True):
-        shown |= data.line("text", [series.change(change)])
+        shown |= reason_lines.line("text", [series.change(change)])
     return row

@@ -21,7 +21,7 @@ from nova_perf_tuning.host.input.facts.root import Root
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.judge import host_results
-from nova_perf_tuning.validation.report import data
+from nova_perf_tuning.validation.report import reason_lines
 from nova_perf_tuning.validation.results import messages
 
 
@@ -245,8 +245,8 @@ def _show(
             "result": bounded_json.parse(result.to_json()),
             "traits": earned,
             "recorded": verdicts.recorded,
-            **data.lines("left_out", verdicts.left_out),
-            **data.lines("notes", verdicts.notes),
+            **reason_lines.lines("left_out", verdicts.left_out),
+            **reason_lines.lines("notes", verdicts.notes),
         }
         command.print_json(document)
         return

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.validation.judge import ablation, verdict
-from nova_perf_tuning.validation.report import diagnosis, overview, summary, text
+from nova_perf_tuning.validation.report import diagnosis, knob_rows, overview, summary, text
 from nova_perf_tuning.validation.results import messages, model
 from nova_perf_tuning.validation.results.environment import FleetHost
 
@@ -136,5 +136,5 @@ def print_ablation(knobs: Sequence[ablation.Knob]) -> None:
     if not knobs:
         return
     print()
-    command.print_table(text.KNOB_HEAD, text.knob_rows(knobs))
-    command.say(*text.knob_summary(knobs))
+    command.print_table(knob_rows.HEAD, knob_rows.rows(knobs))
+    command.say(*knob_rows.summary(knobs))

@@ -14,7 +14,9 @@ from nova_perf_tuning.validation.report import (
     course,
     data,
     diagnosis,
+    knob_rows,
     overview,
+    reason_lines,
     summary,
     text,
 )
@@ -51,9 +53,9 @@ def as_json(
 ) -> dict[str, Any]:
     document = data.verdicts(results, judged, knobs)
     if not document["headline"]:
-        document |= data.line("headline", [summary.headline(summaries)])
-    document |= data.lines("notes", [*summary.notes(results, summaries), *more_notes])
-    document |= data.lines("warnings", summary.warnings(results.environment))
+        document |= reason_lines.line("headline", [summary.headline(summaries)])
+    document |= reason_lines.lines("notes", [*summary.notes(results, summaries), *more_notes])
+    document |= reason_lines.lines("warnings", summary.warnings(results.environment))
     document["verdict"] = None
     if judged:
         document["verdict"] = verdict.overall(judged).value
@@ -123,9 +125,9 @@ def render(
         headline=_headline(environment, summaries),
         diagnosis=diagnosis.diagnose(results, judged),
         findings=diagnosis.guest_findings(results),
-        knobs=text.knob_rows(knobs),
-        knob_head=text.KNOB_HEAD,
-        knob_summary=text.knob_summary(knobs),
+        knobs=knob_rows.rows(knobs),
+        knob_head=knob_rows.HEAD,
+        knob_summary=knob_rows.summary(knobs),
         aa=model.is_aa(environment),
         notes=list(map(messages.of, notes)),
         remarks=list(remarks),

@@ -4,7 +4,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from nova_perf_tuning.validation.judge import ablation, statistics
+from nova_perf_tuning.validation.judge import statistics
 from nova_perf_tuning.validation.report import summary
 from nova_perf_tuning.validation.results import messages, model, reasons
 from nova_perf_tuning.validation.results.environment import Environment, RecordedBenchmark
@@ -207,40 +207,3 @@ def arm_differences(environment: Environment) -> list[tuple[str, str]]:
         own = ", ".join(sorted(request - common))
         rows.append((name, own or "none: the guest as Nova or libvirt makes it"))
     return rows
-
-
-# -- ablation
-
-#: Columns of :func:`knob_rows`.
-KNOB_HEAD: Final = ("knob", "extra spec", "benchmark", "here", "tuned / without it", "budgets")
-
-
-def knob_rows(knobs: Sequence[ablation.Knob]) -> list[list[str]]:
-    rows = []
-    for knob in knobs:
-        spec = f"{knob.spec}={knob.value}"
-        met = "" if knob.met_without is None else f"without it: {knob.met_without.value}"
-        for label, finding in knob.findings.items():
-            effect = ratio(finding.effect)
-            if finding.notes:
-                effect = f"{effect}; {messages.lines(finding.notes)}"
-            rows.append([knob.call.value, spec, label, finding.call.value, effect, met])
-    return rows
-
-
-def knob_summary(knobs: Sequence[ablation.Knob]) -> list[str]:
-    """Return in sentences which extra specs can be left out and which are not decided.
-
-    There are no sentences without knobs.
-    """
-    if not knobs:
-        return []
-    names = ", ".join(ablation.removable(knobs)) or "none"
-    margin = f"{ablation.MARGIN:.0%}"
-    shown = f"effect shown to be below {margin} either way"
-    sentences = [f"removable, each by itself ({shown}): {names}"]
-    undecided = [knob.spec for knob in knobs if knob.call is ablation.Call.UNDECIDED]
-    if undecided:
-        listed = ", ".join(undecided)
-        sentences.append(f"undecided (keep them, or measure more boots): {listed}")
-    return sentences

@@ -7,7 +7,7 @@ import io
 
 from nova_perf_tuning.cli import result_tables
 from nova_perf_tuning.validation.judge import statistics
-from nova_perf_tuning.validation.report import data, report, summary, text
+from nova_perf_tuning.validation.report import reason_lines, report, summary, text
 from nova_perf_tuning.validation.results import messages, reasons
 from nova_perf_tuning.validation.results.environment import RecordedBenchmark
 from tests.support import samples, testcase
@@ -209,7 +209,7 @@ class TextTest(testcase.TestCase):
         noted = reason(C.NO_PAIRS, figure="loss").noting(excluded)
         self.assertEqual({C.NO_PAIRS, C.EXCLUDED, C.NO_RESULT}, noted.codes)
         self.assertIn("; 1 of 9 pairs excluded: none of its pairs", messages.of(noted))
-        self.assertEqual("no_result", data.of(noted)["notes"][0]["params"]["why"][0]["code"])
+        self.assertEqual("no_result", reason_lines.of(noted)["notes"][0]["params"]["why"][0]["code"])
 
     def test_each_kind_of_reason_is_shown_once(self):
         some = [
