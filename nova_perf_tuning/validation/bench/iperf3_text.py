@@ -146,6 +146,8 @@ def report(tool: base.Benchmark, text: str) -> base.BenchmarkReport:
 def _report_text(tool: base.Benchmark, text: str) -> base.BenchmarkReport:
     """Return the figures of a text without what -d prints."""
     parts = iperf3_parts.titled(text)
+    if len(parts) == 1:
+        text = _stripped(text)
     if len(parts) < 2:
         parts = {f"test{at}": part for at, part in enumerate(iperf3_parts.tests(text), start=1)}
     if len(parts) == 1:

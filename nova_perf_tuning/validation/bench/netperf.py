@@ -101,6 +101,8 @@ class Netperf(base.Benchmark):
         if test.name.upper().startswith("OMNI") and "protocol" in test.workload:
             name += f" ({one_line(test.workload['protocol'], 20)})"
         kind = _READ_ELSEWHERE.get(test.name, "")
+        if test.is_requests:
+            kind = _READ_ELSEWHERE["TCP_RR"]
         if test.is_udp:
             kind = _READ_ELSEWHERE[netperf_omni.UDP_STREAM]
         reader = ""

@@ -130,6 +130,11 @@ class Test:
         return self.name in STREAMS
 
     @property
+    def is_requests(self) -> bool:
+        """Whether it is requests and answers, as an omni test may say by its unit."""
+        return self.name.upper() == "OMNI" and self.figures[0].metric == TRANSACTIONS[0]
+
+    @property
     def is_udp(self) -> bool:
         """Whether it is bulk data over UDP; an omni test may say that it is."""
         if self.name.upper().startswith("OMNI"):

@@ -71,6 +71,11 @@ _RATE_ROW: Final = re.compile(
     rf"^[0-9]{{1,12}}[ ]+[0-9]{{1,12}}[ ]+([0-9]{{1,9}})[ ]+([0-9]{{1,9}})[ ]+{_NUMBER}[ ]+{_NUMBER}"
     rf"((?:[ ]+-?[0-9.]{{1,20}}){{0,9}}){pasted.REMARK}$"
 )
+#: The second table of -v 2: transactions a second behind the round trip latency, before both throughputs.
+_VERBOSE_HEAD: Final = re.compile(r"\busec/Tran[ ]+per sec\b")
+_VERBOSE_ROW: Final = re.compile(
+    r"^[0-9]{1,9}(?:[ ]+[0-9]{1,9}){3}[ ]+[0-9.]{1,20}[ ]+([0-9]{1,15}\.[0-9]{2,3})(?:[ ]+[0-9.]{1,20}){2}$"
+)
 #: The first line of a table's head.
 _TABLE_HEAD: Final = re.compile(
     r"^(?:Recv[ ]+Send[ ]+Send\b|Socket[ ]+Message[ ]+Elapsed|Socket[ ]+Size[ ]+Request)"
@@ -87,11 +92,14 @@ _OMNI_TRACES: Final = (
 _TRACES: Final = ("-P 0", "TEST", "Recv ", "Socket ", "atency", "hroughput", "ransaction")
 _CONFIDENCE: Final = re.compile(r"^!!! Desired confidence was not achieved")
 _FAILED: Final = re.compile(
-    r"^(?:netperf: \w{2,40}: |establish control: |send_data: |recv_response: ).{1,200}$"
+    r"^(?:netperf: \w{2,40}: |establish control: |(?:[a-z]{2,10}_)?send(?:_\w{1,30})?: |recv_\w{1,30}: )"
+    r".{1,200}$"
 )
 #: What the banner of a test says behind the addresses.
 _BURST: Final = re.compile(r" : first burst ([1-9][0-9]{0,8})(?:[ ]|$)")
 _NO_DELAY: Final = " : nodelay"
+#: The unit of omni's requests and answers, as a value.
+_OF_REQUESTS: Final = re.compile(r"(?:^|[=, ])Trans/s(?:[, ]|$)")
 #: A value of omni's columns or keys, whichever stand beside it.
 _OF_UDP: Final = re.compile(
     r"^PROTOCOL=UDP$|^(?:[^,]{0,80},){0,60}UDP(?:,|$)|^[0-9][^\s,]*(?:[ ]+[^\s,]+){0,40}[ ]+UDP(?:[ ]|$)"
@@ -370,7 +378,10 @@ def alone(text: str) -> str:
     banners = [found for found in map(BANNER.match, lines) if found is not None]
     if len(banners) != 1:
         return ""
-    if banners[0][1].upper() == "OMNI SEND" and _names_udp(lines):
+    name = banners[0][1].upper()
+    if name == "OMNI" and any(_OF_REQUESTS.search(line) for line in lines):
+        return "OMNI_Send|Recv"
+    if name in ("OMNI", "OMNI SEND") and _names_udp(lines):
         return netperf_omni.UDP_STREAM
     return _TESTS.get(banners[0][1].upper(), "")
 
@@ -566,6 +577,9 @@ def _udp_stream(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
 
 
 def _rate(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
+    verbose = _transactions(name, lines)
+    if verbose is not None:
+        return verbose
     if not any(re.search(r"per[ ]sec\b|Trans\.?[ ]*/s", line) for line in lines):
         raise tool.fault("the output is cut off or its unit is missing ('per sec')")
     rows = [found for found in map(_RATE_ROW.match, lines) if found is not None]
@@ -577,6 +591,11 @@ def _rate(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
             " the table of its test and the forms of -o and -k are read"
         )
     [row] = rows
+    if _is_in_bits(lines):
+        raise tool.fault(
+            f"the table of {name} has its rate in bits or bytes a second (-f): how many"
+            " transactions there were is not in it; run it without -f, or with -v 2"
+        )
     rate = float(row[4])
     if rate == 0:
         raise tool.fault("no transaction was finished")
@@ -587,6 +606,36 @@ def _rate(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
     test.left_out.append(f"percentiles of latency: the table of {name} has none")
     _add_cpu(test, row[5])
     return test
+
+
+def _is_in_bits(lines: Sequence[str]) -> bool:
+    """Return whether the head above the row of a test names a unit of throughput, as with -f."""
+    for line in lines:
+        if _RATE_ROW.match(line):
+            return False
+        if _UNIT.search(line) and not line.startswith(_INTERIM) and "per sec" not in line:
+            return True
+    return False
+
+
+def _transactions(name: str, lines: Sequence[str]) -> Test | None:
+    """Return a test by the second table of -v 2, where the first has its rate in bits; None: it has not."""
+    if not _is_in_bits(lines):
+        return None
+    rows = [found for found in map(_RATE_ROW.match, lines) if found is not None]
+    for head, line in zip(lines, lines[1:], strict=False):
+        found = _VERBOSE_ROW.match(line)
+        if found is None or not _VERBOSE_HEAD.search(head) or len(rows) != 1:
+            continue
+        rate = base.Reading(*netperf_omni.TRANSACTIONS, "higher", float(found[1]), primary=True)
+        workload = {
+            "request": f"{rows[0][1]} bytes",
+            "response": f"{rows[0][2]} bytes",
+            "seconds": rows[0][3],
+        }
+        left_out = ["the throughput of both directions, the round trip latency, alignment"]
+        return Test(name, [rate], workload, left_out=left_out)
+    return None
 
 
 class _OneTest(base.ForeignTool):
@@ -633,6 +682,12 @@ class NetperfRequests(_OneTest):
     marks = r"REQUEST/RESPONSE TEST|Connect/Request/Response TEST|OMNI Send\|Recv TEST"
     tests = REQUESTS
     wanted = "-k TRANSACTION_RATE, or THROUGHPUT with THROUGHPUT_UNITS"
+
+    def printed(self, output: str) -> bool:
+        return super().printed(output) or alone(output) in REQUESTS
+
+    def reads(self, test: Test) -> bool:
+        return super().reads(test) or test.is_requests
 
 
 class NetperfUdp(_OneTest):

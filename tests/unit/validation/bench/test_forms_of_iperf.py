@@ -259,6 +259,35 @@ class SeveralReportsTest(testcase.TestCase):
             self.assertIn("tests of TCP and of UDP", str(error))
 
 
+class TitleTest(testcase.TestCase):
+    """Lines of one client have its title (-T) amid other text."""
+
+    ROW = "[  4]   0.00-10.00  sec  59.0 MBytes  49.5 Mbits/sec  0.062 ms  8274/15114 (55%)"
+
+    def output(self, row):
+        lines = [
+            "Test Complete. Summary Results:",
+            UDP.split("\n", 1)[0],
+            row,
+            "[  4] Sent 15114 datagrams",
+            "CPU Utilization: local/sender 1.9% (0.2%u/1.7%s), remote/receiver 0.1% (0.0%u/0.0%s)",
+        ]
+        titled = "\n".join(f"200:  {line}" for line in lines)
+        return f"Client:\niperf3 -c 192.0.2.1 -l 4096 -V -b 50M -u -T 200 -t 10\n\n{titled}\n"
+
+    def test_one_test(self):
+        report, figures = shown(f"The test\n\n{self.output(self.ROW)}--\n", "packets")
+        self.assertEqual((49.5, 8274), (figures["sent_throughput"], figures["lost"]))
+        self.assertEqual("50M", report.workload["rate asked for"])
+        self.assertEqual(["packets_per_second"], judged(report))
+
+    def test_two_tests_of_the_same_title(self):
+        other = self.ROW.replace("8274", "99")
+        report, figures = shown(self.output(self.ROW) + self.output(other), "packets")
+        self.assertEqual((8274, 99), (figures["test1_lost"], figures["test2_lost"]))
+        self.assertFalse(judged(report))
+
+
 class StoppedTest(testcase.TestCase):
     ZERO = "  0.00 Bytes  0.00 bits/sec "
 

@@ -244,3 +244,95 @@ class OmniOfUdpTest(testcase.TestCase):
 def _judged(report):
     [reading] = [item for item in report.readings if item.primary]
     return reading.metric, reading.value
+
+
+#: TCP_RR with -v 2 and -f m, which prints its rate in bits.
+IN_BITS = """MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 () port 0 AF_INET to 192.0.2.1 () port 0 AF_INET : interval : first burst 6
+Local /Remote
+Socket Size   Request  Resp.   Elapsed
+Send   Recv   Size     Size    Time     Throughput
+bytes  Bytes  bytes    bytes   secs.    10^6bits/sec
+
+16384  87380  32768    32768   10.00    1821.30
+524288 524288
+"""
+VERBOSE = """Alignment      Offset         RoundTrip  Trans    Throughput
+Local  Remote  Local  Remote  Latency    Rate     10^6bits/s
+Send   Recv    Send   Recv    usec/Tran  per sec  Outbound   Inbound
+    8      0       0      0   2015.402   3473.252 910.492    910.492
+"""
+
+
+class FormsOfTheManualTest(testcase.TestCase):
+    """Outputs as netperf's manual has them."""
+
+    def test_bits_a_second_are_no_transactions(self):
+        report, figures = shown(IN_BITS + VERBOSE)
+        self.assertEqual({"transactions_per_second": 3473.252}, figures)
+        self.assertEqual("7", report.workload["transactions in flight"])
+        error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, IN_BITS)
+        self.assertIn("bits or bytes a second (-f)", str(error))
+
+    def test_the_second_table_beside_a_rate(self):
+        text = IN_BITS.replace("10^6bits/sec", "per sec").replace("Throughput", "Rate")
+        for more in (VERBOSE, ""):
+            self.assertEqual({"transactions_per_second": 1821.3}, shown(text + more)[1])
+
+    def test_a_histogram_is_no_row(self):
+        text = """TCP REQUEST/RESPONSE TEST from 0.0.0.0 () port 0 AF_INET to 192.0.2.1 () port 0 AF_INET : histogram
+Local /Remote
+Socket Size   Request  Resp.   Elapsed  Trans.
+Send   Recv   Size     Size    Time     Rate
+bytes  Bytes  bytes    bytes   secs.    per sec
+
+16384  87380  1        1       10.00    3538.82
+32768  32768
+Alignment      Offset
+Local  Remote  Local  Remote
+Send   Recv    Send   Recv
+    8      0       0      0
+Histogram of request/response times
+UNIT_USEC     :    0:    0:    0:    0:    0:    0:    0:    0:    0:    0
+HUNDRED_USEC  :    0: 34480:  111:   13:   12:    6:    9:    3:    4:    7
+>100_SECS: 0
+HIST_TOTAL:      35391
+"""
+        report, figures = shown(text)
+        self.assertEqual({"transactions_per_second": 3538.82}, figures)
+        self.assertIn("the histogram", report.left_out)
+
+    def test_what_a_send_said(self):
+        text = BANNER.replace("MIGRATED TCP {}", "UDP UNIDIRECTIONAL SEND")
+        error = self.assertRaises(
+            base.RunFailedError,
+            plugins.recognise,
+            f"{text}udp_send: data send error: Message too long\n",
+        )
+        self.assertIn("Message too long", str(error))
+
+    def test_nothing_arrived(self):
+        text = BANNER.replace("MIGRATED TCP {}", "UDP UNIDIRECTIONAL SEND") + (
+            "Socket  Message  Elapsed      Messages\n"
+            "Size    Size     Time         Okay Errors   Throughput\n"
+            "bytes   bytes    secs            #      #   10^6bits/sec\n\n"
+            "124928   65000   10.00       53595      0    2786.99\n"
+            " 65536           10.00           0              0.00\n"
+        )
+        error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text)
+        self.assertIn("0 messages arrived of 53595", str(error))
+
+    def test_omni_without_a_direction(self):
+        banner = BANNER.replace("MIGRATED TCP {}", "OMNI").replace("AF_INET\n", "AF_INET : demo\n")
+        table = "Throughput Throughput\n           Units\n\n\n60492.57   Trans/s\n"
+        columns = "Throughput,Throughput Units\n60492.57,Trans/s\n"
+        keys = "THROUGHPUT=60492.57\nTHROUGHPUT_UNITS=Trans/s\n"
+        for text in (banner + table, banner + columns, banner + keys):
+            with self.subTest(text):
+                self.assertEqual("netperf_rr", plugins.recognise(text).kind)
+                self.assertEqual({"transactions_per_second": 60492.57}, shown(text)[1])
+                error = self.assertRaises(
+                    base.BenchmarkOutputError, netperf.Netperf().checked_figures, text
+                )
+                self.assertIn("netperf_rr", str(error))
+        bulk = banner + columns.replace("Trans/s", "10^6bits/s")
+        self.assertEqual("netperf", plugins.recognise(bulk).kind)
