@@ -28,7 +28,9 @@ DONE: Final = "iperf Done."
 #: Before what the server has printed (--get-server-output), which follows the totals of each direction.
 SERVER_OUTPUT: Final = "Server output:"
 #: What ``-T`` puts before each line of figures.
-TITLED: Final = re.compile(r"^([\w.-]{1,40}):[ ]+(?=\[)")
+TITLED: Final = re.compile(
+    r"^([\w.-]{1,40}):[ ]+(?=\[|Test Complete|CPU Utilization|Starting Test|Connecting to|iperf |- - -)"
+)
 
 
 #: The end of a total's line, perhaps with somebody's remark behind.
@@ -48,7 +50,18 @@ _DEBUGGING_LINES: Final = 20_000
 
 
 def command(text: str) -> list[str]:
-    return pasted.command(text, iperf_rows.COMMAND)
+    """Return the words of the command in a text; of a server's and a client's that of the output's side."""
+    first = pasted.command(text, iperf_rows.COMMAND)
+    if "-s" not in first or "-c" not in text:
+        return first
+    lines = pasted.lines_of(text)
+    if any(ACCEPTED.match(line) or line.startswith("Server listening on ") for line in lines):
+        return first
+    for line in lines:
+        words = pasted.command(line, iperf_rows.COMMAND)
+        if pasted.option(words, "-c", "--client") is not None:
+            return words
+    return first
 
 
 def without_debugging(text: str) -> str:

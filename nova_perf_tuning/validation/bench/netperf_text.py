@@ -99,7 +99,8 @@ _FAILED: Final = re.compile(
 _BURST: Final = re.compile(r" : first burst ([1-9][0-9]{0,8})(?:[ ]|$)")
 _NO_DELAY: Final = " : nodelay"
 #: The unit of omni's requests and answers, as a value.
-_OF_REQUESTS: Final = re.compile(r"(?:^|[=, ])Trans/s(?:[, ]|$)")
+_TRANSACTIONS: Final = "Trans/s"
+_OF_REQUESTS: Final = re.compile(rf"(?:^|[=, ]){_TRANSACTIONS}(?:[, ]|$)")
 #: A value of omni's columns or keys, whichever stand beside it.
 _OF_UDP: Final = re.compile(
     r"^PROTOCOL=UDP$|^(?:[^,]{0,80},){0,60}UDP(?:,|$)|^[0-9][^\s,]*(?:[ ]+[^\s,]+){0,40}[ ]+UDP(?:[ ]|$)"
@@ -580,9 +581,14 @@ def _rate(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
     verbose = _transactions(name, lines)
     if verbose is not None:
         return verbose
+    if _is_in_bits(lines):
+        raise tool.fault(
+            f"the table of {name} has its rate in bits or bytes a second (-f): how many"
+            " transactions there were is not in it; run it without -f, or with -v 2"
+        )
     if not any(re.search(r"per[ ]sec\b|Trans\.?[ ]*/s", line) for line in lines):
         raise tool.fault("the output is cut off or its unit is missing ('per sec')")
-    rows = [found for found in map(_RATE_ROW.match, lines) if found is not None]
+    rows = _rate_rows(lines)
     if len(rows) > 1:
         raise tool.fault(f"the text has {len(rows)} rows of {name} below one head; keep one")
     if not rows:
@@ -591,11 +597,6 @@ def _rate(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
             " the table of its test and the forms of -o and -k are read"
         )
     [row] = rows
-    if _is_in_bits(lines):
-        raise tool.fault(
-            f"the table of {name} has its rate in bits or bytes a second (-f): how many"
-            " transactions there were is not in it; run it without -f, or with -v 2"
-        )
     rate = float(row[4])
     if rate == 0:
         raise tool.fault("no transaction was finished")
@@ -606,6 +607,16 @@ def _rate(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
     test.left_out.append(f"percentiles of latency: the table of {name} has none")
     _add_cpu(test, row[5])
     return test
+
+
+def _rate_rows(lines: Sequence[str]) -> list[re.Match[str]]:
+    """Return the rows of the first table of requests and answers; that of -v 2 may look like one."""
+    rows = []
+    for head, line in zip(["", *lines], lines, strict=False):
+        found = _RATE_ROW.match(line)
+        if found is not None and not _VERBOSE_HEAD.search(head):
+            rows.append(found)
+    return rows
 
 
 def _is_in_bits(lines: Sequence[str]) -> bool:
@@ -622,7 +633,7 @@ def _transactions(name: str, lines: Sequence[str]) -> Test | None:
     """Return a test by the second table of -v 2, where the first has its rate in bits; None: it has not."""
     if not _is_in_bits(lines):
         return None
-    rows = [found for found in map(_RATE_ROW.match, lines) if found is not None]
+    rows = _rate_rows(lines)
     for head, line in zip(lines, lines[1:], strict=False):
         found = _VERBOSE_ROW.match(line)
         if found is None or not _VERBOSE_HEAD.search(head) or len(rows) != 1:
@@ -684,7 +695,10 @@ class NetperfRequests(_OneTest):
     wanted = "-k TRANSACTION_RATE, or THROUGHPUT with THROUGHPUT_UNITS"
 
     def printed(self, output: str) -> bool:
-        return super().printed(output) or alone(output) in REQUESTS
+        if super().printed(output):
+            return True
+        # Quick to look for in long texts.
+        return _TRANSACTIONS in output and alone(output) in REQUESTS
 
     def reads(self, test: Test) -> bool:
         return super().reads(test) or test.is_requests
@@ -701,7 +715,9 @@ class NetperfUdp(_OneTest):
     tests = (netperf_omni.UDP_STREAM,)
 
     def printed(self, output: str) -> bool:
-        return super().printed(output) or alone(output) == netperf_omni.UDP_STREAM
+        if super().printed(output):
+            return True
+        return "UDP" in output.upper() and alone(output) == netperf_omni.UDP_STREAM
 
     def reads(self, test: Test) -> bool:
         return test.is_udp

@@ -236,7 +236,7 @@ class TimerLatency(_Traced):
         duration = _DURATION.search(output)
         if duration:
             found.workload["seconds"] = f"{pasted.seconds(duration[1]) or 0:g}"
-        words = pasted.command(output, "rtla")
+        words = pasted.command(output, "rtla") or pasted.command(output, "timerlat")
         period = pasted.option(words, "-p", "--period")
         if period is not None:
             found.workload["period in µs"] = one_line(period, 20)

@@ -2,7 +2,7 @@
 """Verdicts and figures as JSON; ``details`` have the code and parameters of each text."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from nova_perf_tuning.validation.judge import ablation, verdict
@@ -57,7 +57,11 @@ def benchmark(measured: summary.BenchmarkSummary) -> dict[str, Any]:
 def _comparison(pair: summary.Comparison) -> dict[str, Any]:
     document = dataclasses.asdict(pair)
     del document["notes"]
-    return document | reason_lines.line("excluded", pair.notes) | reason_lines.line("invalid", [pair.invalid])
+    return (
+        document
+        | reason_lines.line("excluded", pair.notes)
+        | reason_lines.line("invalid", [pair.invalid])
+    )
 
 
 def verdicts(

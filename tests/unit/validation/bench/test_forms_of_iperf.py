@@ -273,10 +273,15 @@ class TitleTest(testcase.TestCase):
             "CPU Utilization: local/sender 1.9% (0.2%u/1.7%s), remote/receiver 0.1% (0.0%u/0.0%s)",
         ]
         titled = "\n".join(f"200:  {line}" for line in lines)
-        return f"Client:\niperf3 -c 192.0.2.1 -l 4096 -V -b 50M -u -T 200 -t 10\n\n{titled}\n"
+        server = "Server:\niperf3 -s -p 5002 -V\n\n"
+        client = "Client:\niperf3 -c 192.0.2.1 -l 4096 -V -b 50M -u -T 200 -t 10\n\n"
+        return f"{server}{client}{titled}\n"
 
     def test_one_test(self):
-        report, figures = shown(f"The test\n\n{self.output(self.ROW)}--\n", "packets")
+        text = f"The test\n\n{self.output(self.ROW)}--\n"
+        self.assertEqual("packets", plugins.recognise(text).kind)
+        report, figures = shown(text, "packets")
+        self.assertEqual("client to server", report.workload["direction"])
         self.assertEqual((49.5, 8274), (figures["sent_throughput"], figures["lost"]))
         self.assertEqual("50M", report.workload["rate asked for"])
         self.assertEqual(["packets_per_second"], judged(report))

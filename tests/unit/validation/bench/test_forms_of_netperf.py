@@ -247,8 +247,11 @@ def _judged(report):
 
 
 #: TCP_RR with -v 2 and -f m, which prints its rate in bits.
-IN_BITS = """MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 () port 0 AF_INET to 192.0.2.1 () port 0 AF_INET : interval : first burst 6
-Local /Remote
+IN_BITS = (
+    BANNER.replace(" AF_INET\n", " AF_INET : interval : first burst 6\n").format(
+        "REQUEST/RESPONSE"
+    )
+    + """Local /Remote
 Socket Size   Request  Resp.   Elapsed
 Send   Recv   Size     Size    Time     Throughput
 bytes  Bytes  bytes    bytes   secs.    10^6bits/sec
@@ -256,6 +259,7 @@ bytes  Bytes  bytes    bytes   secs.    10^6bits/sec
 16384  87380  32768    32768   10.00    1821.30
 524288 524288
 """
+)
 VERBOSE = """Alignment      Offset         RoundTrip  Trans    Throughput
 Local  Remote  Local  Remote  Latency    Rate     10^6bits/s
 Send   Recv    Send   Recv    usec/Tran  per sec  Outbound   Inbound

@@ -122,3 +122,14 @@ class KernelTest(directories.DirectoryCase):
         self.patch(tracers, "lack", lambda tracer, option: f"no {tracer} of {option}")
         error = self.assertRaises(plugins.MissingProgramError, plugins.check_installed, tool, {})
         self.assertEqual("timerlat: no timerlat of CONFIG_TIMERLAT_TRACER", str(error))
+
+
+class CommandTest(testcase.TestCase):
+    def test_the_period_of_the_command(self):
+        for command in (
+            "rtla timerlat hist -d 10m -p 1000",
+            "timerlat hist -d 10m -p 1000 --no-aa",
+        ):
+            text = f"[root@host ~]# {command}\n{recorded('timerlat-hist.txt')}"
+            report = tracers.TimerLatency().checked_report(text)
+            self.assertEqual("1000", report.workload["period in µs"])

@@ -209,7 +209,9 @@ class TextTest(testcase.TestCase):
         noted = reason(C.NO_PAIRS, figure="loss").noting(excluded)
         self.assertEqual({C.NO_PAIRS, C.EXCLUDED, C.NO_RESULT}, noted.codes)
         self.assertIn("; 1 of 9 pairs excluded: none of its pairs", messages.of(noted))
-        self.assertEqual("no_result", reason_lines.of(noted)["notes"][0]["params"]["why"][0]["code"])
+        self.assertEqual(
+            "no_result", reason_lines.of(noted)["notes"][0]["params"]["why"][0]["code"]
+        )
 
     def test_each_kind_of_reason_is_shown_once(self):
         some = [
