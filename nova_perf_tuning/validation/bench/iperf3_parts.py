@@ -246,6 +246,22 @@ def side(row: IperfRow) -> str:
     return found[1]
 
 
+def sends(lines: Sequence[str]) -> bool | None:
+    """Return whether the side that printed a test sends, by the columns of its intervals; None: not known."""
+    for at, line in enumerate(lines):
+        heading = HEADING.match(line)
+        if not heading or "[Role]" in line or (at and lines[at - 1].startswith("- - -")):
+            continue
+        following = [row for row in map(iperf_rows.row, lines[at + 1 : at + 2]) if row is not None]
+        if not following or side(following[0]):
+            continue
+        if "Cwnd" in heading[1] or "Jitter" not in heading[1] and "Datagrams" in heading[1]:
+            return True
+        if "Jitter" in heading[1]:
+            return False
+    return None
+
+
 def check_one_test(tool: base.Benchmark, rows: Sequence[IperfRow]) -> None:
     """Refuse intervals behind a total, which are of another test; ``rows``: from the first total on."""
     last = rows[0].end

@@ -114,7 +114,7 @@ class _TestText:
         ) or iperf3_parts.command("\n".join(self.lines))
         if self.client and known:
             return False
-        sends = _sends(self.lines)
+        sends = iperf3_parts.sends(self.lines)
         if sends is None or self.client is None:
             return None
         return sends != self.client
@@ -293,22 +293,6 @@ def _protocol(lines: Sequence[str]) -> str:
     return ""
 
 
-def _sends(lines: Sequence[str]) -> bool | None:
-    """Return whether the side that printed a test sends, by the columns of its intervals; None: not known."""
-    for at, line in enumerate(lines):
-        heading = iperf3_parts.HEADING.match(line)
-        if not heading or "[Role]" in line or (at and lines[at - 1].startswith("- - -")):
-            continue
-        following = [row for row in map(iperf_rows.row, lines[at + 1 : at + 2]) if row is not None]
-        if not following or iperf3_parts.side(following[0]):
-            continue
-        if "Cwnd" in heading[1] or "Jitter" not in heading[1] and "Datagrams" in heading[1]:
-            return True
-        if "Jitter" in heading[1]:
-            return False
-    return None
-
-
 def _add_remarks(
     shown: base.BenchmarkReport, test: _TestText, directions: Sequence[_Direction], udp: bool
 ) -> None:
@@ -355,17 +339,10 @@ def _add_counts(shown: base.BenchmarkReport, item: _Direction, udp: bool) -> Non
     elif item.sent is None and udp and not iperf3_parts.side(item.received):
         shown.left_out.append("the receiver's rate: iperf3 3.0 and 3.1 do not print it")
     if udp and item.sent is not None and item.received is not None:
-        shown.remarks.update(_unseen(item.sent, item.received))
+        shown.remarks.update(iperf_rows.unseen_of(item.sent, item.received))
     if item.total.losses is not None:
         seconds = item.total.end - item.total.begin
         shown.left_out += iperf_rows.faults(item.total.losses, seconds)
-
-
-def _unseen(sent: IperfRow, received: IperfRow) -> dict[str, str]:
-    """Return what to say of datagrams that were sent after the last that arrived."""
-    if sent.losses is None or received.losses is None:
-        return {}
-    return iperf_rows.unseen_remark(sent.losses[2], received.losses[2])
 
 
 def _check_errors(tool: base.Benchmark, lines: Sequence[str]) -> None:

@@ -198,6 +198,13 @@ def unseen_remark(sent: float, counted: float) -> dict[str, str]:
     }
 
 
+def unseen_of(sent: IperfRow, received: IperfRow) -> dict[str, str]:
+    """Return what to say of datagrams that were sent after the last that arrived."""
+    if sent.losses is None or received.losses is None:
+        return {}
+    return unseen_remark(sent.losses[2], received.losses[2])
+
+
 def late(count: float) -> str:
     """Return what to say of datagrams that came late."""
     return f"{count:.0f} datagrams out of order"
