@@ -153,7 +153,7 @@ class Fio(base.ReportBenchmark):
             found.left_out.append("fio's normal output beside the JSON")
         if any(group.old_units for group in groups):
             found.remarks["old_units"] = "fio before version 3 prints KB for 1024 bytes"
-        said = fio_text.stopped(text, found.workload)
+        said = fio_figures.stopped(text, found.workload)
         if said:
             found.remarks["stopped"] = said
         for group in groups:

@@ -2,6 +2,7 @@
 """What a report of fio says, whichever form it has, and the figures that are made of it."""
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -20,6 +21,7 @@ DIRECT_UNKNOWN: Final = (
 )
 #: Of the option runtime.
 ASKED_SECONDS: Final = "seconds asked for"
+_SIGNAL: Final = re.compile(r"^[ \t]*fio: terminating on signal ([0-9]{1,2})\b", re.MULTILINE)
 #: All directions added up (unified_rw_reporting).
 MIXED: Final = "mixed"
 DIRECTIONS: Final = ("read", "write", "trim")
@@ -137,6 +139,17 @@ def tidy_seconds(workload: dict[str, str]) -> None:
     asked = pasted.seconds(workload.pop(ASKED_SECONDS, None))
     if asked:
         workload[ASKED_SECONDS] = f"{asked:g}"
+
+
+def stopped(text: str, workload: Mapping[str, str]) -> str:
+    """Return what to say of a run that a signal has ended; empty: none has."""
+    found = _SIGNAL.search(text)
+    if found is None:
+        return ""
+    ran = ""
+    if ASKED_SECONDS in workload and "seconds" in workload:
+        ran = f" ({workload['seconds']} of {workload[ASKED_SECONDS]} s)"
+    return f"fio was ended by signal {found[1]}: the run is as long as somebody let it run{ran}"
 
 
 def report(tool: base.Benchmark, groups: Sequence[JobGroup]) -> base.BenchmarkReport:

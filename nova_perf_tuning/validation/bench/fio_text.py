@@ -37,7 +37,6 @@ _HEAD: Final = re.compile(
 _TERSE: Final = re.compile(
     r"^(?:2(?=(?:;[^;]{0,80}){30})|[3-9];fio-[0-9][^;]{0,40});[^;]{0,200};[0-9]{1,5};([0-9]{1,5});"
 )
-_SIGNAL: Final = re.compile(r"^[ \t]*fio: terminating on signal ([0-9]{1,2})\b", re.MULTILINE)
 _STARTED: Final = re.compile(r"^Starting (.{1,60}?)$")
 _COUNT: Final = re.compile(r"([0-9]{1,5}) (?:process|thread)")
 _GROUP: Final = re.compile(
@@ -224,17 +223,6 @@ def _of_terse(tool: base.Benchmark, code: int) -> base.BenchmarkOutputError:
             f" read, and not in the terse form{tool.wanted_form()}"
         )
     return tool.fault(f"the terse form of fio is not read{tool.wanted_form()}")
-
-
-def stopped(text: str, workload: Mapping[str, str]) -> str:
-    """Return what to say of a run that a signal has ended; empty: none has."""
-    found = _SIGNAL.search(text)
-    if found is None:
-        return ""
-    ran = ""
-    if ASKED_SECONDS in workload and "seconds" in workload:
-        ran = f" ({workload['seconds']} of {workload[ASKED_SECONDS]} s)"
-    return f"fio was ended by signal {found[1]}: the run is as long as somebody let it run{ran}"
 
 
 def has_summary_alone(text: str) -> bool:
