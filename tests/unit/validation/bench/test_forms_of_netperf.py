@@ -308,7 +308,7 @@ HIST_TOTAL:      35391
     def test_what_a_send_said(self):
         text = BANNER.replace("MIGRATED TCP {}", "UDP UNIDIRECTIONAL SEND")
         error = self.assertRaises(
-            base.RunFailedError,
+            base.FailedRunError,
             plugins.recognise,
             f"{text}udp_send: data send error: Message too long\n",
         )
