@@ -53,7 +53,10 @@ class ChooseTest(testcase.TestCase):
             (["any", "a"], "'any' alone"),
             (["gone"], "host 'gone' is down"),
             (["a", "repair"], "host 'repair' is disabled \\(new disk\\)"),
-            (["elsewhere"], "'elsewhere' is neither a host nor an aggregate; hosts are a, b, gone"),
+            (
+                ["elsewhere"],
+                "'elsewhere' is neither a host nor an aggregate; hosts are a, b, gone",
+            ),
             (["empty"], "'empty' is neither a host nor an aggregate"),
         ):
             with self.subTest(words):
