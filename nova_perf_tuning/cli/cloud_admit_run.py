@@ -13,7 +13,9 @@ from typing import Final
 from openstack import connection
 
 from nova_perf_tuning import errors, signals
-from nova_perf_tuning.admission import (
+from nova_perf_tuning.cli import command, options
+from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation.fleet.admission import (
     fleet_validator,
     metrics,
     openstack_cloud,
@@ -22,9 +24,7 @@ from nova_perf_tuning.admission import (
     service,
     store,
 )
-from nova_perf_tuning.admission.model import Action, AdmissionState, Cause
-from nova_perf_tuning.cli import command, options
-from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation.fleet.admission.model import Action, AdmissionState, Cause
 from nova_perf_tuning.validation.heat import host_cpu
 
 #: Moves that begin a measurement.

@@ -9,10 +9,10 @@ that, and that may fail.
 
 import dataclasses
 
-from nova_perf_tuning.admission import cloud as clouds
-from nova_perf_tuning.admission.model import DisabledBy, SeenHost
 from nova_perf_tuning.nova import traits
 from nova_perf_tuning.placement import hosts
+from nova_perf_tuning.validation.fleet.admission import cloud as clouds
+from nova_perf_tuning.validation.fleet.admission.model import DisabledBy, SeenHost
 
 
 class Killed(BaseException):

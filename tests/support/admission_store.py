@@ -8,7 +8,7 @@ from unittest import mock
 
 from alembic import command
 
-from nova_perf_tuning.admission import model, store
+from nova_perf_tuning.validation.fleet.admission import model, store
 from nova_perf_tuning.validation.store import engine, owner
 from tests.support import databases
 

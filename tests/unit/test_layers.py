@@ -57,7 +57,7 @@ RANK = {
     "validation/report": 8,
     "validation/heat": 8,
     "validation/fleet": 9,
-    "admission": 9.5,
+    "validation/fleet/admission": 9.5,
     "cli": 10,
 }
 #: All that the validating wing knows of Nova's: the verdict's file, and the traits that are made of it.
@@ -111,7 +111,7 @@ def imports(tree):
 def package(relative):
     """Return the package (or module) of a path below the package."""
     parts = relative.removesuffix(".py").split("/")
-    if parts[:2] == ["host", "input"]:
+    if parts[:2] == ["host", "input"] or parts[:3] == ["validation", "fleet", "admission"]:
         return "/".join(parts[:3])
     return "/".join(parts[:2]) if parts[0] in ("host", "validation") else parts[0]
 

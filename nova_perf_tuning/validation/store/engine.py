@@ -86,8 +86,8 @@ admission_control: Final = sa.Table(
     sa.Column("stopped", sa.String(255), nullable=False),
 )
 
-#: ``state``, ``cause``: see :mod:`nova_perf_tuning.admission.model`. ``asked``: a person wants the host
-#: validated again. ``detail``: the rest of its record.
+#: ``state``, ``cause``: see :mod:`nova_perf_tuning.validation.fleet.admission.model`.
+#: ``asked``: a person wants the host validated again. ``detail``: the rest of its record.
 admission_hosts: Final = sa.Table(
     "admission_hosts",
     metadata,

@@ -14,9 +14,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 from unittest import mock
 
-from nova_perf_tuning.admission import cloud as clouds
-from nova_perf_tuning.admission import executor, policy, service, store
 from nova_perf_tuning.nova import traits
+from nova_perf_tuning.validation.fleet.admission import cloud as clouds
+from nova_perf_tuning.validation.fleet.admission import executor, policy, service, store
 from nova_perf_tuning.validation.store import engine, owner
 from tests.benchmarks.admission import events, page
 from tests.support import admission_cloud

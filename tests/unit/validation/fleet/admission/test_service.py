@@ -5,9 +5,9 @@ import copy
 import datetime
 from unittest import mock
 
-from nova_perf_tuning.admission import executor, policy, service, store
 from nova_perf_tuning.nova import traits
 from nova_perf_tuning.placement import hosts
+from nova_perf_tuning.validation.fleet.admission import executor, policy, service, store
 from nova_perf_tuning.validation.store import owner
 from tests.support import admission_cloud, directories
 

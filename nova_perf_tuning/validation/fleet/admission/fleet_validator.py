@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.admission.cloud import JudgedHost, TrialRun
+from nova_perf_tuning.validation.fleet.admission.cloud import JudgedHost, TrialRun
 from nova_perf_tuning.validation.judge import host_results
 from nova_perf_tuning.validation.measure import fleet_model
 from nova_perf_tuning.validation.store import engine, run_store

@@ -6,8 +6,14 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TextIO
 
-from nova_perf_tuning.admission.model import Action, AdmissionDecision, Cause, HostRecord, SeenHost
-from nova_perf_tuning.admission.store import AdmissionStore, Transition
+from nova_perf_tuning.validation.fleet.admission.model import (
+    Action,
+    AdmissionDecision,
+    Cause,
+    HostRecord,
+    SeenHost,
+)
+from nova_perf_tuning.validation.fleet.admission.store import AdmissionStore, Transition
 
 #: The text of each action.
 ACTION_TEXTS: Final[Mapping[Action, str]] = {

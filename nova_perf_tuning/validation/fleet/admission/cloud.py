@@ -9,8 +9,8 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
-from nova_perf_tuning.admission.model import DisabledBy, SeenHost, TrialVerdict
 from nova_perf_tuning.nova import traits
+from nova_perf_tuning.validation.fleet.admission.model import DisabledBy, SeenHost, TrialVerdict
 
 #: Aggregates of trials are called so, with the trial's token.
 AGGREGATE_PREFIX: Final = "nova-perf-trial-"

@@ -15,9 +15,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.admission import cloud as clouds
-from nova_perf_tuning.admission.cloud import TrialAggregate, TrialCloud, TrialRun, TrialValidator
-from nova_perf_tuning.admission.model import (
+from nova_perf_tuning.placement import hosts
+from nova_perf_tuning.validation.fleet.admission import cloud as clouds
+from nova_perf_tuning.validation.fleet.admission.cloud import (
+    TrialAggregate,
+    TrialCloud,
+    TrialRun,
+    TrialValidator,
+)
+from nova_perf_tuning.validation.fleet.admission.model import (
     Action,
     AdmissionMove,
     AdmissionState,
@@ -25,8 +31,7 @@ from nova_perf_tuning.admission.model import (
     HostRecord,
     SeenHost,
 )
-from nova_perf_tuning.admission.policy import AdmissionPolicy
-from nova_perf_tuning.placement import hosts
+from nova_perf_tuning.validation.fleet.admission.policy import AdmissionPolicy
 
 #: A proof that all schedulers keep guests out of such aggregates counts for so long, in seconds.
 PROOF_S: Final = 24 * 3600.0

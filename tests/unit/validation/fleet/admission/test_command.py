@@ -3,8 +3,8 @@
 
 import json
 
-from nova_perf_tuning.admission import store
 from nova_perf_tuning.placement import hosts
+from nova_perf_tuning.validation.fleet.admission import store
 from tests.support import openstack_program
 
 POLICY = "schema: 1\ngroups: [{name: all, share: 0.5}]\n"

@@ -3,7 +3,7 @@
 
 import datetime
 
-from nova_perf_tuning.admission import policy
+from nova_perf_tuning.validation.fleet.admission import policy
 from nova_perf_tuning.validation.results import schema
 from tests.support import directories
 

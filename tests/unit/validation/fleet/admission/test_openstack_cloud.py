@@ -4,8 +4,15 @@
 from openstack import connection
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.admission import agents, executor, openstack_cloud, policy, service, store
 from nova_perf_tuning.placement import hosts
+from nova_perf_tuning.validation.fleet.admission import (
+    agents,
+    executor,
+    openstack_cloud,
+    policy,
+    service,
+    store,
+)
 from tests.support import admission_cloud, openstack_program
 
 VALIDATED = "CUSTOM_PERF_VALIDATED"

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 import prometheus_client
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.admission.model import AdmissionState, Cause
-from nova_perf_tuning.admission.service import PassReport
+from nova_perf_tuning.validation.fleet.admission.model import AdmissionState, Cause
+from nova_perf_tuning.validation.fleet.admission.service import PassReport
 
 #: Holds of hosts that wait for their turn.
 _QUEUED = frozenset({Cause.NO_ROOM, Cause.QUEUED, Cause.OUTSIDE_WINDOW, Cause.NO_FINGERPRINT})

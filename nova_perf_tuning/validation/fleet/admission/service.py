@@ -7,9 +7,13 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.admission import capacity, executor, state
-from nova_perf_tuning.admission.cloud import JudgedHost, TrialCloud, TrialValidator
-from nova_perf_tuning.admission.model import (
+from nova_perf_tuning.validation.fleet.admission import capacity, executor, state
+from nova_perf_tuning.validation.fleet.admission.cloud import (
+    JudgedHost,
+    TrialCloud,
+    TrialValidator,
+)
+from nova_perf_tuning.validation.fleet.admission.model import (
     Action,
     AdmissionDecision,
     AdmissionMove,
@@ -18,8 +22,12 @@ from nova_perf_tuning.admission.model import (
     SeenHost,
     TrialVerdict,
 )
-from nova_perf_tuning.admission.policy import AdmissionPolicy
-from nova_perf_tuning.admission.store import AdmissionStore, OwnedError, StoppedError
+from nova_perf_tuning.validation.fleet.admission.policy import AdmissionPolicy
+from nova_perf_tuning.validation.fleet.admission.store import (
+    AdmissionStore,
+    OwnedError,
+    StoppedError,
+)
 from nova_perf_tuning.validation.store import engine
 
 

@@ -7,8 +7,8 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.admission import state
-from nova_perf_tuning.admission.model import (
+from nova_perf_tuning.validation.fleet.admission import state
+from nova_perf_tuning.validation.fleet.admission.model import (
     Action,
     AdmissionDecision,
     AdmissionMove,
@@ -17,7 +17,7 @@ from nova_perf_tuning.admission.model import (
     HostRecord,
     SeenHost,
 )
-from nova_perf_tuning.admission.policy import AdmissionPolicy, HostGroup
+from nova_perf_tuning.validation.fleet.admission.policy import AdmissionPolicy, HostGroup
 
 #: Whom a trial is more urgent for; others come after these.
 _URGENT: Final = (

@@ -6,7 +6,7 @@ import datetime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nova_perf_tuning.admission import capacity, model, policy, state
+from nova_perf_tuning.validation.fleet.admission import capacity, model, policy, state
 from tests.support import testcase
 
 NOW = datetime.datetime(2026, 11, 30, 12)

@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Mapping
 from typing import Final
 
-from nova_perf_tuning.admission.model import (
+from nova_perf_tuning.validation.fleet.admission.model import (
     Action,
     AdmissionMove,
     AdmissionState,
@@ -20,7 +20,7 @@ from nova_perf_tuning.admission.model import (
     SeenHost,
     TrialVerdict,
 )
-from nova_perf_tuning.admission.policy import AdmissionPolicy
+from nova_perf_tuning.validation.fleet.admission.policy import AdmissionPolicy
 
 #: Outcomes of a measurement by host; None: it goes on.
 Outcomes = Mapping[str, TrialVerdict] | None

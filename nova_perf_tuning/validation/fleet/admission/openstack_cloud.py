@@ -13,12 +13,12 @@ from typing import Any, Final
 from openstack import connection, exceptions
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.admission import agents, cloud
-from nova_perf_tuning.admission.cloud import AGGREGATE_PREFIX, TrialAggregate
-from nova_perf_tuning.admission.model import DisabledBy, SeenHost, TrialVerdict
-from nova_perf_tuning.admission.policy import AdmissionPolicy
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.placement import api, flavor_hosts, flavors, hosts
+from nova_perf_tuning.validation.fleet.admission import agents, cloud
+from nova_perf_tuning.validation.fleet.admission.cloud import AGGREGATE_PREFIX, TrialAggregate
+from nova_perf_tuning.validation.fleet.admission.model import DisabledBy, SeenHost, TrialVerdict
+from nova_perf_tuning.validation.fleet.admission.policy import AdmissionPolicy
 
 #: First version of Nova in which a guest names its host and the scheduler still decides.
 _ON_HOST: Final = "2.74"

@@ -7,7 +7,7 @@ import sys
 
 import fixtures
 
-from nova_perf_tuning.admission import cloud, fleet_validator
+from nova_perf_tuning.validation.fleet.admission import cloud, fleet_validator
 from nova_perf_tuning.validation.measure import fleet_model
 from nova_perf_tuning.validation.results import environment
 from nova_perf_tuning.validation.store import run_store

@@ -8,10 +8,10 @@ import re
 import prometheus_client
 import yaml
 
-from nova_perf_tuning.admission import metrics, model, service
+from nova_perf_tuning.validation.fleet.admission import metrics, model, service
 from tests.support import agent_samples, testcase
 
-TOP = pathlib.Path(__file__).parents[3]
+TOP = pathlib.Path(__file__).parents[5]
 NOW = datetime.datetime(2026, 11, 30, 12)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.admission.model import (
+from nova_perf_tuning.validation.fleet.admission.model import (
     AdmissionMove,
     AdmissionState,
     HostRecord,
