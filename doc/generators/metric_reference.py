@@ -33,6 +33,7 @@ def agent_rows() -> list[list[str]]:
         findings_total={},
         conditions=[{"type": "Applied", "status": "True"}],
         error="",
+        plan_digest="x",
         mode="observe",  # has the metrics of an enforcing agent, and some of its own
         would_change={"x": 1},
         would_change_begun={"x": 1},

@@ -47,6 +47,7 @@ class MetricsCollector:
         """:param result_file: where the verdict on this host is, see :mod:`nova_perf_tuning.nova.host_result`."""
         self._agent = agent
         self._result_file = result_file
+        self._host_info = host_info.HostInfo()
         self._intrusions = intrusions.IntrusionCounter()
 
     def collect(self) -> Iterator[Any]:
@@ -88,9 +89,10 @@ class MetricsCollector:
         if state.mode == "observe":
             yield from _forecast(state)
         yield _conditions(state)
-        info = host_info.read()
-        text = "Always 1; the labels are what a verdict on this host depends on"
-        yield _family(gauge, "host_info", text, {tuple(info.values()): 1.0}, *info)
+        if state.plan_digest:  # else nobody knows yet what the host is kept as
+            info = self._host_info.read() | {"plan": state.plan_digest}
+            text = "Always 1; the labels are what a verdict on this host depends on"
+            yield _family(gauge, "host_info", text, {tuple(info.values()): 1.0}, *info)
         yield _family(gauge, "findings", "Findings that need attention", codes, "code")
         yield _family(gauge, *up, int(not state.error))
         yield _family(

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import forecast, rewrite_limit
+from nova_perf_tuning.agent import forecast, host_info, rewrite_limit
 from nova_perf_tuning.agent.journal_session import JournalSession
 from nova_perf_tuning.host.input import novaconf
 from nova_perf_tuning.host.input.facts import reader
@@ -134,6 +134,11 @@ class TunedHost:
         # What guests gain from the rest is not measured: people apply it, the agent does not.
         refused = dataclasses.replace(refused, left=self._leave)
         return planner.plan(seen, sets, rps=self._rps, refused=refused, background=False)
+
+    def plan_digest(self, plan: planner.Plan, mode: str) -> str:
+        """Return a short name for what a plan depends on whichever guests run."""
+        basis = host_info.PlanBasis(mode, self._housekeeping, self._rps, self._leave)
+        return basis.digest(plan.owners)
 
     def nova_files(self) -> Sequence[str]:
         """Return the files of nova-compute that count now; see :func:`nova_perf_tuning.host.input.novaconf.find`."""
@@ -363,6 +368,13 @@ class Reconciler:
         """Whether it is known that this value will not be taken."""
         key = _key(setting)
         return key in self._settled and self._unmet[key].setting.value == setting.value
+
+    def plan_digest(self, plan: planner.Plan) -> str:
+        """Return a short name for what a plan depends on whichever guests run."""
+        mode = "enforce"
+        if self.forecast is not None:
+            mode = "observe"
+        return self._host.plan_digest(plan, mode)
 
     def retry_refused(self) -> None:
         """Try again at the next pass what was refused: something around it may have changed."""

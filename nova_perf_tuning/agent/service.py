@@ -293,7 +293,9 @@ class Service:
         guests: int | None = None
         nova_config: list[str] = []
         warnings: list[notes.Note] = []
+        digest = ""
         if last is not None:
+            digest = self._reconciler.plan_digest(last.plan)
             guests = len(last.facts.guests)
             nova_config = list(last.plan.nova_config)
             warnings = last.plan.warnings
@@ -326,6 +328,7 @@ class Service:
             findings_total=totals,
             nova_config=nova_config,
             conditions=self._conditions,
+            plan_digest=digest,
             **self._forecast(),
             warnings_total=len(warnings),
             **_shortened(messages.as_json(warnings[: findings.NAMED])),

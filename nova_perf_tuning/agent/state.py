@@ -60,6 +60,7 @@ class AgentState(Stats):
     :ivar would_change, would_change_begun, would_change_since: of an observer by rule: changes
         that are due, that have become due since the start, and since when the oldest is due.
     :ivar conditions: see :mod:`nova_perf_tuning.agent.conditions`.
+    :ivar plan_digest: see :class:`nova_perf_tuning.agent.host_info.PlanBasis`; empty: no plan yet.
     :ivar running: False for what an agent that was killed left behind; :ivar age_s: how old it is
         while one runs.
     """
@@ -85,6 +86,7 @@ class AgentState(Stats):
     would_change_begun: dict[str, int] = dataclasses.field(default_factory=dict)
     would_change_since: dict[str, float] = dataclasses.field(default_factory=dict)
     conditions: list[dict[str, str]] = dataclasses.field(default_factory=list)
+    plan_digest: str = ""
     running: bool = True
     age_s: float | None = None
 
@@ -147,7 +149,7 @@ _NUMBERS: Final = (
     "warnings_total",
 )
 _TIMES: Final = ("started", "updated", "updated_monotonic", "cpu_s")
-_TEXTS: Final = ("pid_start", "error", "error_code", "mode")
+_TEXTS: Final = ("pid_start", "error", "error_code", "mode", "plan_digest")
 _COUNTERS: Final = (
     "passes",
     "written",

@@ -26,6 +26,7 @@ def agent_state(**changes):
     values |= {"mode": "observe", "would_change": {"nic-irq-local": 2}}
     values |= {"would_change_begun": {"nic-irq-local": 2}}
     values |= {"would_change_since": {"nic-irq-local": time.time() - 60.0}}
+    values |= {"plan_digest": "0123456789abcdef"}
     values |= {"findings": [], "findings_total": {}, "warnings": []}
     values["conditions"] = conditions.judge(
         fault="", looked=True, due=2, settings=2, totals={}, earlier=[], now=0.0

@@ -286,6 +286,9 @@ class Simulated:
         sets = layout.CpuSets(dedicated=DEDICATED)
         return planner.plan(facts, sets, refused=refused, background=False)
 
+    def plan_digest(self, plan: planner.Plan, mode: str) -> str:
+        return f"{mode} {len(plan.owners.claims)}"
+
     def kinds(self):
         made = (_Irq(self), _Thread(self), _Xps(self))
         return {kind.kind: kind for kind in made}

@@ -15,10 +15,11 @@ from openstack import connection, exceptions
 from nova_perf_tuning import errors
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.placement import api, flavor_hosts, flavors, hosts
-from nova_perf_tuning.validation.fleet.admission import agents, cloud
+from nova_perf_tuning.validation.fleet.admission import agents, cloud, trial_terms
 from nova_perf_tuning.validation.fleet.admission.cloud import AGGREGATE_PREFIX, TrialAggregate
 from nova_perf_tuning.validation.fleet.admission.model import DisabledBy, SeenHost, TrialVerdict
-from nova_perf_tuning.validation.fleet.admission.policy import AdmissionPolicy
+from nova_perf_tuning.validation.fleet.admission.policy import AdmissionPolicy, HostGroup
+from nova_perf_tuning.validation.results import schema
 
 #: First version of Nova in which a guest names its host and the scheduler still decides.
 _ON_HOST: Final = "2.74"
@@ -56,6 +57,7 @@ class OpenStackCloud:
         self._canary = canary
         self._agent_url = agent_url
         self._known: dict[str, hosts.ComputeHost] = {}
+        self._groups: dict[str, HostGroup] = {}
 
     # -- reads
 
@@ -67,19 +69,26 @@ class OpenStackCloud:
         if self._agent_url:
             nodes = [host.node for host in listed if host.node and host.state == "up"]
             facts = agents.ask(self._agent_url, nodes)
+        self._groups.clear()
+        terms = {group.name: _terms(group) for group in self._policy.groups}
         seen = []
         for host in listed:
             member_of = [entry.name for entry in aggregates if host.name in (entry.hosts or ())]
-            seen.append(self._seen(host, member_of, facts.get(host.node)))
+            seen.append(self._seen(host, member_of, facts.get(host.node), terms))
         return seen
 
     def _seen(
-        self, host: hosts.ComputeHost, member_of: Sequence[str], facts: agents.AgentFacts | None
+        self,
+        host: hosts.ComputeHost,
+        member_of: Sequence[str],
+        facts: agents.AgentFacts | None,
+        terms: Mapping[str, str],
     ) -> SeenHost:
         group = self._policy.group(host.name, host.zone, member_of)
         name = ""
         if group is not None:
             name = group.name
+            self._groups[host.name] = group
         said = facts or agents.AgentFacts()
         return SeenHost(
             host.name,
@@ -88,27 +97,33 @@ class OpenStackCloud:
             enabled=host.status == "enabled",
             disabled_by=self._whose(host.status, host.disabled_reason),
             mapped=bool(host.provider_id),
-            fingerprint=self._fingerprint(host, said),
+            fingerprint=self._fingerprint(host, said, terms.get(name, "")),
             boot=said.boot,
             published=traits.VALIDATED in host.traits,
             isolated=any(entry.startswith(AGGREGATE_PREFIX) for entry in member_of),
             degraded=said.degraded,
         )
 
-    def _fingerprint(self, host: hosts.ComputeHost, said: agents.AgentFacts) -> str:
-        if self._agent_url and not said.parts:
+    def _fingerprint(self, host: hosts.ComputeHost, said: agents.AgentFacts, terms: str) -> str:
+        """Return a host's fingerprint; ``terms``: what its trials are judged by, empty: unknown."""
+        if not terms or (self._agent_url and not said.parts):
             return ""
         parts = dict(said.parts)
         if host.qemu:
             parts["qemu"] = str(host.qemu)
-        return agents.fingerprint(parts)
+        if not parts:
+            return ""
+        return agents.fingerprint(parts | {"terms": terms})
 
     def fingerprint(self, host: str) -> str:
         here = self._known[host]
         said = agents.AgentFacts()
         if self._agent_url:
             said = agents.ask(self._agent_url, [here.node])[here.node]
-        return self._fingerprint(here, said)
+        group = self._groups.get(host)
+        if group is None:
+            return ""
+        return self._fingerprint(here, said, _terms(group))
 
     def disabled_by(self, host: str) -> DisabledBy:
         with api.one_line(f"nova-compute of {host}"):
@@ -346,6 +361,14 @@ def _trial_aggregate(entry: Any) -> TrialAggregate:
     token = entry.name.removeprefix(AGGREGATE_PREFIX)
     members = frozenset(entry.hosts or ())
     return TrialAggregate(str(entry.id), str(entry.uuid), token, members, frozenset(required))
+
+
+def _terms(group: HostGroup) -> str:
+    """Return the digest of what a group's trials are judged by; empty: it cannot be read now."""
+    try:
+        return trial_terms.digest(group)
+    except schema.InputError:
+        return ""
 
 
 def _gone() -> contextlib.AbstractContextManager[object]:

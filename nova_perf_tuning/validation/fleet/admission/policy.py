@@ -15,6 +15,7 @@ import jsonschema
 from nova_perf_tuning import json_schema
 from nova_perf_tuning.placement import hosts
 from nova_perf_tuning.specs import profiles
+from nova_perf_tuning.validation.judge import budget_file
 from nova_perf_tuning.validation.results import schema
 
 _MAX_BYTES: Final = 256 * 1024
@@ -258,6 +259,7 @@ def _contradictions(policy: AdmissionPolicy) -> list[str]:
     """Return what no schema can say."""
     faults = []
     names = [group.name for group in policy.groups]
+    faults += _budget_faults(policy.groups)
     for number, group in enumerate(policy.groups):
         place = f"groups.{number} ({group.name})"
         for word in sorted(_TRIALS_OWN.intersection(group.validate)):
@@ -283,6 +285,17 @@ def _contradictions(policy: AdmissionPolicy) -> list[str]:
     for number, reason in enumerate(policy.enable_reasons):
         if reason.startswith(hosts.REASON_PREFIX):
             faults.append(f"enable_reasons.{number}: reasons of this program are always its own")
+    return faults
+
+
+def _budget_faults(groups: Sequence[HostGroup]) -> list[str]:
+    """Return what is wrong with the budget files of groups, each file once."""
+    faults = []
+    for path in sorted({group.budget for group in groups}):
+        try:
+            budget_file.load(path)
+        except schema.InputError as error:
+            faults.append(f"budget: {error}")
     return faults
 
 

@@ -45,7 +45,9 @@ CAUSE_TEXTS: Final[Mapping[Cause, str]] = {
     Cause.NO_CELL: "no cell mapping yet: nova-manage cell_v2 discover_hosts",
     Cause.BY_OTHERS: "disabled by somebody else",
     Cause.DOWN: "nova-compute is down",
-    Cause.NO_FINGERPRINT: "fingerprint unknown: its agent does not answer",
+    Cause.NO_FINGERPRINT: (
+        "fingerprint unknown: its agent does not answer, or the budget file cannot be read"
+    ),
     Cause.NOT_TRIGGERED: "the policy has no trigger for it",
     Cause.OUTSIDE_WINDOW: "outside the windows of time",
     Cause.NO_ROOM: "its group has no capacity to spare",

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """OpenStack's side of admission: the real openstacksdk, and the APIs on loopback."""
 
+from unittest import mock
+
 from openstack import connection
 
 from nova_perf_tuning import errors
@@ -12,6 +14,7 @@ from nova_perf_tuning.validation.fleet.admission import (
     policy,
     service,
     store,
+    trial_terms,
 )
 from tests.support import admission_cloud, openstack_program
 
@@ -28,7 +31,7 @@ class OpenStackTest(openstack_program.ProgramTestCase):
         self.cloud.add_flavor("tiny", vcpus=1, ram=64)
         self.cloud.add_image("perf-guest")
         self.policy = policy.AdmissionPolicy([policy.HostGroup("all", share=0.5)])
-        connected = connection.Connection(
+        self.connected = connection.Connection(
             auth={
                 "auth_url": f"{self.cloud.url}/identity/v3",
                 "username": "somebody",
@@ -39,8 +42,8 @@ class OpenStackTest(openstack_program.ProgramTestCase):
             },
             region_name="RegionOne",
         )
-        canary = openstack_cloud.CanaryGuest("tiny", "perf-guest")
-        self.side = openstack_cloud.OpenStackCloud(connected, self.policy, canary)
+        self.canary = openstack_cloud.CanaryGuest("tiny", "perf-guest")
+        self.side = openstack_cloud.OpenStackCloud(self.connected, self.policy, self.canary)
         self.store = store.AdmissionStore(f"sqlite:///{self.directory}/runs.db")
         self.addCleanup(self.store.close)
         self.store.take()
@@ -136,6 +139,60 @@ class OpenStackTest(openstack_program.ProgramTestCase):
         other = agents.read(page.replace("6.1", "6.2"))
         self.assertNotEqual(agents.fingerprint(said.parts), agents.fingerprint(other.parts))
         self.assertEqual("", agents.fingerprint({}))
+
+    def test_a_fingerprint_has_every_part(self):
+        labels = {
+            "kernel": "6.1",
+            "microcode": "0x2",
+            "bios_date": "01/02/2026",
+            "libvirt": "9.0.0",
+            "nova": "33.0.0",
+            "plan": "0123",
+        }
+        found = {self.fingerprint_of(labels)}
+        for name in labels:
+            found.add(self.fingerprint_of(labels | {name: "other"}))
+        self.assertEqual(len(labels) + 1, len(found))
+        self.cloud.service("old")["qemu"] = 9_000_000
+        found.add(self.fingerprint_of(labels))
+        self.assertEqual(len(labels) + 2, len(found))
+
+    def fingerprint_of(self, labels):
+        """Return the fingerprint of a host whose agent serves these labels."""
+        said = ",".join(f'{name}="{text}"' for name, text in labels.items())
+        page = f"nova_perf_host_info{{{said}}} 1.0\n"
+        facts = agents.read(page)
+        with mock.patch.object(agents, "ask", lambda _url, nodes: dict.fromkeys(nodes, facts)):
+            side = openstack_cloud.OpenStackCloud(
+                self.connected, self.policy, self.canary, "http://{host}:9751/metrics"
+            )
+            seen = {host.name: host.fingerprint for host in side.look()}
+            self.assertEqual(seen["old"], side.fingerprint("old"))
+        return seen["old"]
+
+    def test_other_budgets_are_another_fingerprint(self):
+        text = "budgets: [{benchmark: iperf3, arm: tuned, max_loss: 0.1}]\n"
+        path = self.write_file("budgets.yaml", text)
+        group = policy.HostGroup("all", budget=path)
+        chosen = policy.AdmissionPolicy([group])
+        side = openstack_cloud.OpenStackCloud(self.connected, chosen, self.canary)
+
+        def fingerprint():
+            return {host.name: host.fingerprint for host in side.look()}["old"]
+
+        before = fingerprint()
+        self.write_file("budgets.yaml", f"# stricter soon\n{text}")
+        self.assertEqual(before, fingerprint())
+        self.write_file("budgets.yaml", text.replace("0.1}", "0.1, reason: why}"))
+        self.assertEqual(before, fingerprint())
+        self.write_file("budgets.yaml", text.replace("0.1", "0.05"))
+        self.assertNotIn(fingerprint(), (before, ""))
+        self.assertEqual(fingerprint(), side.fingerprint("old"))
+        self.write_file("budgets.yaml", "{")
+        self.assertEqual("", fingerprint())
+        words = policy.HostGroup("all", budget=path, validate=["--profile", "compute"])
+        self.write_file("budgets.yaml", text)
+        self.assertNotEqual(trial_terms.digest(group), trial_terms.digest(words))
 
     def test_proof_is_asked_for_once_a_day(self):
         now = [0.0]

@@ -12,7 +12,7 @@ schema: 1
 groups:
   - name: network
     aggregates: [net-*]
-    budget: /etc/nova-perf-tuning/network.yaml
+    budget: default
     share: 0.1
     keep: 3
   - name: others
@@ -52,7 +52,7 @@ class PolicyTest(directories.DirectoryCase):
     def test_contradictions_at_once(self):
         line = self.refused(
             "schema: 1\n"
-            "groups: [{name: a, share: 0.6}, {name: a, hosts: [x]}]\n"
+            "groups: [{name: a, share: 0.6}, {name: a, hosts: [x], budget: /missing.yaml}]\n"
             "triggers: {renew_after_days: 30, max_age_days: 30}\n"
             "windows: [{from: '01:00', to: '01:00'}]\n"
             "enable_reasons: ['nova-perf: x']\n"
@@ -64,6 +64,7 @@ class PolicyTest(directories.DirectoryCase):
             "renew_after_days",
             "same time",
             "reasons of this program",
+            "/missing.yaml",
         ):
             self.assertIn(part, line)
 
