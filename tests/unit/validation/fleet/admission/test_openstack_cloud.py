@@ -153,11 +153,11 @@ class OpenStackTest(openstack_program.ProgramTestCase):
         for name in labels:
             found.add(self.fingerprint_of(labels | {name: "other"}))
         self.assertEqual(len(labels) + 1, len(found))
-        self.cloud.service("old")["qemu"] = 9_000_000
-        found.add(self.fingerprint_of(labels))
+        self.cloud.add_host("newer", qemu=9_000_000)
+        found.add(self.fingerprint_of(labels, "newer"))
         self.assertEqual(len(labels) + 2, len(found))
 
-    def fingerprint_of(self, labels):
+    def fingerprint_of(self, labels, host="old"):
         """Return the fingerprint of a host whose agent serves these labels."""
         said = ",".join(f'{name}="{text}"' for name, text in labels.items())
         page = f"nova_perf_host_info{{{said}}} 1.0\n"
@@ -167,8 +167,8 @@ class OpenStackTest(openstack_program.ProgramTestCase):
                 self.connected, self.policy, self.canary, "http://{host}:9751/metrics"
             )
             seen = {host.name: host.fingerprint for host in side.look()}
-            self.assertEqual(seen["old"], side.fingerprint("old"))
-        return seen["old"]
+            self.assertEqual(seen[host], side.fingerprint(host))
+        return seen[host]
 
     def test_other_budgets_are_another_fingerprint(self):
         text = "budgets: [{benchmark: iperf3, arm: tuned, max_loss: 0.1}]\n"
