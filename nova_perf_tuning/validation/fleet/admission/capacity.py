@@ -4,7 +4,7 @@
 import collections
 import dataclasses
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.validation.fleet.admission import state
@@ -30,6 +30,8 @@ _URGENT: Final = (
     Cause.NO_VERDICT,
     Cause.AGE,
 )
+#: A host that waits for its trial for one of these is closed meanwhile.
+_CLOSED_MEANWHILE: Final = frozenset({Cause.QUEUED, Cause.NO_ROOM, Cause.OUTSIDE_WINDOW})
 
 
 @dataclasses.dataclass(slots=True)
@@ -37,12 +39,17 @@ class GroupRoom:
     """What a group can spare.
 
     :ivar size: hosts that are capacity: they have had guests. :ivar out: of those, how many can
-        get no guest now, whoever took them out. :ivar most: how many of them may be out.
+        get no guest now, whoever took them out.
+    :ivar most: how many of them may be out; ``most_renewals``: for a trial of a host whose verdict
+        still counts: a third is left for those whose verdict counts no more.
+    :ivar most_closed: how many of them may be out for a host whose verdict counts no more.
     """
 
     size: int = 0
     out: int = 0
     most: int = 0
+    most_renewals: int = 0
+    most_closed: int = 0
 
 
 def rooms(
@@ -59,7 +66,12 @@ def rooms(
         if not host.serves or record.state == AdmissionState.VALIDATING:
             room.out += 1
     for group in policy.groups:
-        found[group.name].most = group.most_out(found[group.name].size)
+        room = found[group.name]
+        room.most = group.most_out(room.size)
+        room.most_renewals = room.most - room.most // 3
+        room.most_closed = room.most
+        if group.close_beyond_share:
+            room.most_closed = max(room.most, room.size - group.keep)
     return found
 
 
@@ -77,6 +89,7 @@ def decide(
     moves: list[AdmissionMove] = []
     wishes: list[tuple[SeenHost, AdmissionMove]] = []
     holds: dict[str, Cause] = {}
+    unproven: set[str] = set()
     in_trial = 0
     for host in seen:
         if not host.group:
@@ -84,6 +97,8 @@ def decide(
         record = records.get(host.name)
         if record is not None and record.state == AdmissionState.VALIDATING:
             in_trial += 1
+        if state.is_unproven(moment, host, record):
+            unproven.add(host.name)
         step = state.next_step(moment, host, record)
         if isinstance(step, Cause):
             holds[host.name] = step
@@ -91,35 +106,72 @@ def decide(
             wishes.append((host, step))
         else:
             moves.append(step)
-    free = moment.policy.max_trials - in_trial
-    granted = _granted(moment.policy, wishes, rooms(moment.policy, seen, records), free, holds)
-    for host, move in granted:
+    places = _Places(rooms(moment.policy, seen, records), moment.policy.max_trials - in_trial)
+    for host, move in _granted(wishes, places, unproven, holds):
         token = f"{fresh}{_number(moment.policy.groups, host.group):02X}"
         after = dataclasses.replace(move.after, token=token)
         moves.append(dataclasses.replace(move, after=after))
-    return AdmissionDecision(moves, holds)
+    for host in seen:
+        record = records.get(host.name)
+        cause = holds.get(host.name)
+        if record is None or host.name not in unproven or cause not in _CLOSED_MEANWHILE:
+            continue
+        if record.state != AdmissionState.QUARANTINED and places.close(host):
+            moves.append(AdmissionMove(record, record, Action.CLOSE))
+            del holds[host.name]
+    return AdmissionDecision(moves, holds, frozenset(unproven))
+
+
+@dataclasses.dataclass(slots=True)
+class _Places:
+    """What is left while hosts are taken out of service.
+
+    :ivar trials: that may still begin.
+    """
+
+    rooms: Mapping[str, GroupRoom]
+    trials: int
+
+    def open_trial(self, host: SeenHost, *, served: bool, unproven: bool) -> Cause | None:
+        """Take the place for a host's trial; return why there is none."""
+        room = self.rooms[host.group]
+        most = room.most_renewals
+        if unproven:
+            most = room.most_closed
+        takes = int(host.serves and served)
+        if self.trials <= 0:
+            return Cause.QUEUED
+        if takes and room.out + takes > most:
+            return Cause.NO_ROOM
+        self.trials -= 1
+        room.out += takes
+        return None
+
+    def close(self, host: SeenHost) -> bool:
+        """Take the place of a host that is closed until its trial; False: there is none."""
+        room = self.rooms[host.group]
+        if room.out >= room.most_closed:
+            return False
+        room.out += 1
+        return True
 
 
 def _granted(
-    policy: AdmissionPolicy,
     wishes: Sequence[tuple[SeenHost, AdmissionMove]],
-    room_of: Mapping[str, GroupRoom],
-    free: int,
+    places: _Places,
+    unproven: Collection[str],
     holds: dict[str, Cause],
 ) -> list[tuple[SeenHost, AdmissionMove]]:
-    """Return the wishes that there is room for, the most urgent first; the others get a hold."""
+    """Return the wishes that there is a place for, the most urgent first; the others get a hold."""
     granted = []
-    for host, move in sorted(wishes, key=_urgency):
-        room = room_of[host.group]
-        takes = int(host.serves and move.after.served)
-        if free <= 0:
-            holds[host.name] = Cause.QUEUED
-        elif takes and room.out + takes > room.most:
-            holds[host.name] = Cause.NO_ROOM
-        else:
-            free -= 1
-            room.out += takes
+    ordered = sorted(wishes, key=lambda wish: (wish[0].name not in unproven, _urgency(wish)))
+    for host, move in ordered:
+        served = move.after.served
+        cause = places.open_trial(host, served=served, unproven=host.name in unproven)
+        if cause is None:
             granted.append((host, move))
+        else:
+            holds[host.name] = cause
     return granted
 
 

@@ -58,23 +58,33 @@ class IsolationError(errors.PerfTuningError):
 class Scene:
     """What a pass has seen.
 
-    :ivar max_age_days: of a verdict that counts.
+    :ivar unproven: see :class:`~.model.AdmissionDecision`.
     """
 
     seen: Mapping[str, SeenHost]
     records: Mapping[str, HostRecord]
     policy: AdmissionPolicy
+    unproven: frozenset[str] = frozenset()
 
-    def serving(self, group: str | None = None) -> list[str]:
+    def serving(self) -> list[str]:
         """Return hosts that tenants' guests may land on now, admitted ones first."""
         found = []
         for name, host in self.seen.items():
             record = self.records.get(name)
-            if record is None or not host.serves or group not in (None, host.group):
+            if record is None or not host.serves:
                 continue
             if record.state != AdmissionState.VALIDATING:
-                found.append((record.state != AdmissionState.ADMITTED, name))
-        return [name for _order, name in sorted(found)]
+                is_admitted = record.state == AdmissionState.ADMITTED
+                found.append((name in self.unproven, not is_admitted, name))
+        return [name for _unproven, _order, name in sorted(found)]
+
+    def peers(self, group: str) -> list[str]:
+        """Return hosts of a group that a trial's hosts may be compared with, admitted ones first."""
+        found = []
+        for name in self.serving():
+            if self.seen[name].group == group and name not in self.unproven:
+                found.append(name)
+        return found
 
 
 class Executor:
@@ -104,12 +114,15 @@ class Executor:
         """Take the verdict of a host away."""
         self._do(lambda: self._cloud.publish(move.after.host, None))
 
+    def close(self, move: AdmissionMove) -> None:
+        """Take the verdict of a host away, then disable it until its trial."""
+        self.withdraw(move)
+        self._disable(move.after.host, move.after.cause)
+
     def quarantine(self, move: AdmissionMove) -> None:
         """Disable a host, then let it leave its trial."""
         host = move.after.host
-        reason = f"{hosts.REASON_PREFIX}admission: {move.after.cause}"
-        if self._cloud.disabled_by(host) is not DisabledBy.OTHERS:
-            self._do(lambda: self._cloud.disable(host, reason))
+        self._disable(host, move.after.cause)
         self._do(lambda: self._cloud.publish(host, None))
         self._leave(host, _token(move))
 
@@ -143,7 +156,7 @@ class Executor:
         group = scene.seen[first.host].group
         peers = []
         if len(names) <= PEERS:
-            peers = [name for name in scene.serving(group) if name not in names][:PEERS]
+            peers = [name for name in scene.peers(group) if name not in names][:PEERS]
         aggregate = self._aggregate(first.token)
         opened = []
         for name in names:
@@ -162,6 +175,12 @@ class Executor:
         self._do(lambda: self._validator.begin(run))
 
     # -- one host and its aggregate
+
+    def _disable(self, host: str, cause: str) -> None:
+        """Disable a host's service, unless somebody else has."""
+        reason = f"{hosts.REASON_PREFIX}admission: {cause}"
+        if self._cloud.disabled_by(host) is not DisabledBy.OTHERS:
+            self._do(lambda: self._cloud.disable(host, reason))
 
     def _aggregate(self, token: str) -> TrialAggregate:
         """Return a trial's aggregate, which keeps out guests without the trial's trait."""
@@ -259,7 +278,12 @@ class Executor:
         self._isolate(aggregate, host)
         try:
             self._check()
-            return self._cloud.is_refused(host)
+            is_refused = self._cloud.is_refused(host)
+            if self._cloud.disabled_by(host) is not DisabledBy.NOBODY:
+                raise errors.CloudError(
+                    f"host {host} was disabled meanwhile, so that its refusal shows nothing"
+                )
+            return is_refused
         finally:
             self._leave(host, token)
 
@@ -331,6 +355,7 @@ def _token(move: AdmissionMove) -> str:
 ORDER: Final = (
     Action.QUARANTINE,
     Action.WITHDRAW,
+    Action.CLOSE,
     Action.ADMIT,
     Action.MEASURE_AGAIN,
     Action.OPEN_TRIAL,

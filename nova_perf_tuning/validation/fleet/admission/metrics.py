@@ -28,6 +28,9 @@ class AdmissionMetrics:
             "oldest_verdict_timestamp_seconds", "Time of the oldest verdict of an admitted host"
         )
         self._trial = self._gauge("out_of_service", "Hosts that had guests and get none", "group")
+        self._unproven = self._gauge(
+            "open_without_verdict", "Hosts open to tenants although their verdict counts no more"
+        )
         self._faults = self._gauge("faults", "Moves of the last pass that failed")
         self._up = self._gauge("up", "1 if the last pass succeeded")
         self._moves = prometheus_client.Counter(
@@ -52,9 +55,12 @@ class AdmissionMetrics:
         self._faults.set(len(done.faults))
         self._set_hosts(done)
         self._set_queue(done)
+        self._unproven.set(len(done.decision.unproven & done.decision.holds.keys()))
+        followed = [move.before for move in done.decision.moves]
         for move in done.decision.moves:
-            record = done.records.get(move.after.host)
-            if record == move.after and move.before is not move.after:
+            record = move.after
+            is_made = record == done.records.get(record.host) or record in followed
+            if is_made and move.before is not record:
                 self._moves.labels(record.state, record.cause).inc()
 
     def _set_hosts(self, done: PassReport) -> None:

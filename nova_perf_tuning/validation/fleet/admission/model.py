@@ -49,6 +49,7 @@ class Cause(enum.StrEnum):
     OUTSIDE_WINDOW = "outside_window"
     NO_ROOM = "no_capacity_to_spare"
     QUEUED = "too_many_trials"
+    PAUSED = "pause_between_trials"
     NEEDS_PERSON = "needs_person"
     QUARANTINE = "quarantine"
     UNKNOWN_STATE = "unknown_state"
@@ -69,6 +70,7 @@ class Action(enum.StrEnum):
     NONE = "none"
     OPEN_TRIAL = "open_trial"
     MEASURE_AGAIN = "measure_again"
+    CLOSE = "close"
     WITHDRAW = "withdraw"
     ADMIT = "admit"
     QUARANTINE = "quarantine"
@@ -98,7 +100,7 @@ class HostRecord:
     :ivar served: it has had guests, so that it is capacity; a new host has not.
     :ivar boot: of the host when it was last admitted; empty: unknown.
     :ivar verdict: the latest; None: none yet.
-    :ivar fails, undecided: trials without a PASS in a row.
+    :ivar fails, undecided, invalid: measurements of this trial that gave FAIL, INCONCLUSIVE, INVALID.
     :ivar token: of the trial that it is in, which names the trial's aggregate and trait.
     :ivar attempt: number of the measurement in this trial, from 1.
     :ivar fingerprint, begun: of the host when that measurement began, and when.
@@ -113,6 +115,7 @@ class HostRecord:
     verdict: TrialVerdict | None = None
     fails: int = 0
     undecided: int = 0
+    invalid: int = 0
     token: str = ""
     attempt: int = 0
     fingerprint: str = ""
@@ -184,7 +187,9 @@ class AdmissionDecision:
 
     :ivar moves: in the order in which they are made.
     :ivar holds: host -> why it has no move.
+    :ivar unproven: hosts that are open to tenants although their verdict counts no more.
     """
 
     moves: Sequence[AdmissionMove]
     holds: Mapping[str, Cause]
+    unproven: frozenset[str] = frozenset()

@@ -56,6 +56,7 @@ _GROUP: Final = _closed(
         "share": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
         "keep": {"type": "integer", "minimum": 0, "maximum": 100_000},
         "allow_whole_group": {"type": "boolean"},
+        "close_beyond_share": {"type": "boolean"},
         "validate": {"type": "array", "maxItems": 100, "items": {"type": "string"}},
     },
     "name",
@@ -88,6 +89,7 @@ SCHEMA: Final[Mapping[str, object]] = _closed(
         "windows": {"type": "array", "maxItems": 100, "items": _WINDOW},
         "retries": {"type": "integer", "minimum": 0, "maximum": 10},
         "undecided_retries": {"type": "integer", "minimum": 0, "maximum": 10},
+        "invalid_retries": {"type": "integer", "minimum": 0, "maximum": 100},
         "quarantine_days": {"type": "number", "minimum": 0, "maximum": 3650},
         "max_trials": {"type": "integer", "minimum": 1, "maximum": 10_000},
         "enable_reasons": {
@@ -114,6 +116,8 @@ class HostGroup:
     :ivar share: of the group's hosts in service, that may be out of service at once.
     :ivar keep: so many hosts stay in service whatever the share allows.
     :ivar allow_whole_group: a share above one half, or a group of one host, is meant.
+    :ivar close_beyond_share: a host whose verdict counts no more is closed whatever the share
+        allows; ``keep`` still holds.
     :ivar validate: options of ``openstack perf validate`` for trials, beside those that trials set.
     """
 
@@ -125,6 +129,7 @@ class HostGroup:
     share: float = 0.05
     keep: int = 0
     allow_whole_group: bool = False
+    close_beyond_share: bool = False
     validate: Sequence[str] = ()
 
     def has(self, host: str, zone: str, aggregates: Collection[str]) -> bool:
@@ -178,8 +183,8 @@ class Triggers:
     new: bool = True
     rebooted: bool = False
     agent_degraded: bool = True
-    renew_after_days: float = 25
-    max_age_days: float = 30
+    renew_after_days: float = 7
+    max_age_days: float = 14
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -187,8 +192,9 @@ class AdmissionPolicy:
     """A whole policy.
 
     :ivar windows: none: at any time.
-    :ivar retries: trials after a first FAIL before quarantine; ``undecided_retries``: after a
-        first trial without a verdict, each with more boots, before a person is asked.
+    :ivar retries: measurements after a first FAIL before quarantine; ``undecided_retries``: after
+        a first INCONCLUSIVE one, each with more blocks, before a person is asked;
+        ``invalid_retries``: the same after one that could not be judged, at most one an hour.
     :ivar quarantine_days: after which a quarantined host is tried again; 0: never by itself.
     :ivar max_trials: hosts in trials at a time, in all groups.
     :ivar enable_reasons: a service that is disabled for one of these reasons may be enabled.
@@ -199,6 +205,7 @@ class AdmissionPolicy:
     windows: Sequence[TimeWindow] = ()
     retries: int = 1
     undecided_retries: int = 2
+    invalid_retries: int = 12
     quarantine_days: float = 7
     max_trials: int = 64
     enable_reasons: Sequence[str] = (hosts.NEW_SERVICE,)

@@ -75,7 +75,9 @@ class AdmissionService:
         runs = _stamped(self._validator.runs(keys), records)
         moment = state.Moment(self._policy, self._store.now(), runs)
         decision = capacity.decide(moment, seen, records, secrets.token_hex(7).upper())
-        scene = executor.Scene({host.name: host for host in seen}, records, self._policy)
+        scene = executor.Scene(
+            {host.name: host for host in seen}, records, self._policy, decision.unproven
+        )
         return scene, decision
 
     def run(self) -> PassReport:
@@ -85,13 +87,20 @@ class AdmissionService:
         :raises DatabaseError, CloudError: nothing could be seen or written; a later pass goes on.
         """
         self._store.confirm()
-        scene, decision = self.look()
         faults: dict[str, str] = {}
-        _Pass(self._store, self._executor, scene, faults).make(decision.moves)
+        scene, decision = self.look()
+        _Pass(self._store, self._executor, scene, decision, faults).make()
+        moves = list(decision.moves)
+        if any(_has_lost_its_verdict(move, decision) for move in moves):
+            # It is open: what becomes of it is decided at once, not in the next pass.
+            scene, decision = self.look()
+            _Pass(self._store, self._executor, scene, decision, faults).make()
+            moves += decision.moves
         records = scene.records
-        if decision.moves:
+        if moves:
             records = self._store.records()
-        return PassReport(scene.seen, records, decision, faults)
+        whole = dataclasses.replace(decision, moves=moves)
+        return PassReport(scene.seen, records, whole, faults)
 
 
 class _Pass:
@@ -102,21 +111,23 @@ class _Pass:
         store: AdmissionStore,
         acting: executor.Executor,
         scene: executor.Scene,
+        decision: AdmissionDecision,
         faults: dict[str, str],
     ) -> None:
         self._store = store
         self._executor = acting
         self._scene = scene
+        self._decision = decision
         self._faults = faults
 
-    def make(self, moves: Sequence[AdmissionMove]) -> None:
+    def make(self) -> None:
         of_action: dict[Action, list[AdmissionMove]] = {action: [] for action in executor.ORDER}
-        for move in moves:
+        for move in self._decision.moves:
             of_action[move.action].append(move)
         if of_action[Action.NONE]:
             self._store.write(of_action[Action.NONE])
         self._try("", lambda: self._executor.sweep(self._scene))
-        for action in (Action.QUARANTINE, Action.WITHDRAW, Action.ADMIT):
+        for action in (Action.QUARANTINE, Action.WITHDRAW, Action.CLOSE, Action.ADMIT):
             for move in of_action[action]:
                 self._try(move.after.host, functools.partial(self._finish, move))
         openings = [*of_action[Action.MEASURE_AGAIN], *of_action[Action.OPEN_TRIAL]]
@@ -129,6 +140,8 @@ class _Pass:
             self._executor.quarantine(move)
         elif move.action is Action.WITHDRAW:
             self._executor.withdraw(move)
+        elif move.action is Action.CLOSE:
+            self._executor.close(move)
         elif not self._executor.admit(move):
             return
         if move.before is not move.after:
@@ -136,11 +149,25 @@ class _Pass:
 
     def _open(self, moves: Sequence[AdmissionMove]) -> None:
         """Write, then act: the store knows the name of a trial before the cloud does."""
-        self._executor.prove(self._scene)
+        try:
+            self._executor.prove(self._scene)
+        except executor.IsolationError:
+            self._close(moves)
+            raise
         changed = [move for move in moves if move.before is not move.after]
         if changed:
             self._store.write(changed)
         self._faults.update(self._executor.open(moves, self._scene))
+
+    def _close(self, moves: Sequence[AdmissionMove]) -> None:
+        """Close the hosts that cannot get a trial and whose verdict counts no more."""
+        for move in moves:
+            before = move.before
+            if before is None or before.host not in self._decision.unproven:
+                continue
+            if before.state != AdmissionState.QUARANTINED:
+                closing = AdmissionMove(before, before, Action.CLOSE)
+                self._try(before.host, functools.partial(self._finish, closing))
 
     def _try(self, host: str, step: Callable[[], None]) -> None:
         try:
@@ -149,6 +176,13 @@ class _Pass:
             raise
         except errors.PerfTuningError as error:
             self._faults[host] = str(error)
+
+
+def _has_lost_its_verdict(move: AdmissionMove, decision: AdmissionDecision) -> bool:
+    """Return whether a move found a host open although its verdict counts no more."""
+    if move.before is None or move.after.host not in decision.unproven:
+        return False
+    return move.before.state == AdmissionState.ADMITTED or move.action is Action.WITHDRAW
 
 
 def _stamped(

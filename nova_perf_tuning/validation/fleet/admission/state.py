@@ -26,6 +26,9 @@ from nova_perf_tuning.validation.fleet.admission.policy import AdmissionPolicy
 Outcomes = Mapping[str, TrialVerdict] | None
 
 _KNOWN: Final = frozenset(AdmissionState)
+#: Least time between the beginnings of two measurements of which the first could not be judged:
+#: what kept it from that may need some time to pass.
+_PAUSE: Final = datetime.timedelta(hours=1)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,6 +78,18 @@ def next_step(moment: Moment, seen: SeenHost, record: HostRecord | None) -> Admi
     if state is AdmissionState.NEW and not moment.policy.triggers.new and not seen.asked:
         return Cause.NOT_TRIGGERED
     return _wished(moment, seen, record, Cause(record.cause))
+
+
+def is_unproven(moment: Moment, seen: SeenHost, record: HostRecord | None) -> bool:
+    """Return whether a host is open to tenants although its verdict counts no more.
+
+    One that never had a verdict was in service before admission was; it is in turn.
+    """
+    if record is None or record.state not in _KNOWN or record.verdict is None:
+        return False
+    if not seen.serves or not seen.fingerprint or record.state == AdmissionState.VALIDATING:
+        return False
+    return not moment.is_valid(record, seen)
 
 
 def _adopted(moment: Moment, seen: SeenHost) -> AdmissionMove | Cause:
@@ -161,6 +176,7 @@ def _wished(
         moment.moved(record, AdmissionState.VALIDATING, cause),
         fails=0,
         undecided=0,
+        invalid=0,
         attempt=1,
         fingerprint=seen.fingerprint,
         begun=moment.now,
@@ -173,36 +189,73 @@ def _measured(moment: Moment, seen: SeenHost, record: HostRecord) -> AdmissionMo
     is_begun = record.run_key in moment.runs
     outcomes = moment.runs.get(record.run_key)
     if is_begun and outcomes is None:
-        return Cause.MEASURING
+        if seen.up or record.cause == Cause.DOWN:
+            return Cause.MEASURING
+        after = moment.moved(record, AdmissionState.VALIDATING, Cause.DOWN)
+        return AdmissionMove(record, after, Action.NONE)
     if seen.disabled_by is DisabledBy.OTHERS:
         return Cause.BY_OTHERS
     if outcomes is None:  # the trial was cut off before its measurement began
         return AdmissionMove(record, record, Action.OPEN_TRIAL)
+    if not seen.up:
+        return Cause.DOWN
     if not seen.fingerprint:
         return Cause.NO_FINGERPRINT
     verdict = outcomes.get(record.host)
     if verdict is None:
         begun = record.begun or moment.now
         verdict = TrialVerdict("INVALID", record.fingerprint, begun)
+    return _judged(moment, seen, record, verdict)
+
+
+def _judged(
+    moment: Moment, seen: SeenHost, record: HostRecord, verdict: TrialVerdict
+) -> AdmissionMove | Cause:
+    """Return what a verdict makes of a host."""
     judged = dataclasses.replace(record, verdict=verdict)
     if verdict.outcome == "PASS" and moment.is_valid(judged, seen):
         admitted = dataclasses.replace(
-            judged, served=True, boot=seen.boot, fails=0, undecided=0, token="", attempt=0
+            judged,
+            served=True,
+            boot=seen.boot,
+            fails=0,
+            undecided=0,
+            invalid=0,
+            token="",
+            attempt=0,
         )
         after = moment.moved(admitted, AdmissionState.ADMITTED, Cause.PASSED)
         return AdmissionMove(record, after, Action.ADMIT)
-    if verdict.outcome == "FAIL" and verdict.fingerprint == seen.fingerprint:
+    if verdict.fingerprint != seen.fingerprint:
+        return _again(moment, seen, record, judged, Cause.FINGERPRINT)
+    if verdict.outcome == "FAIL":
         after = dataclasses.replace(judged, fails=record.fails + 1)
         if after.fails > moment.policy.retries:
             return _quarantined(moment, record, after, Cause.FAILED)
         return _again(moment, seen, record, after, Cause.FAILED)
+    if verdict.outcome != "INCONCLUSIVE":
+        return _not_judged(moment, seen, record, judged)
     after = dataclasses.replace(judged, undecided=record.undecided + 1)
-    cause = Cause.UNDECIDED
-    if verdict.fingerprint != seen.fingerprint:
-        cause = Cause.FINGERPRINT
     if after.undecided > moment.policy.undecided_retries:
         return _quarantined(moment, record, after, Cause.UNDECIDED)
-    return _again(moment, seen, record, after, cause)
+    return _again(moment, seen, record, after, Cause.UNDECIDED)
+
+
+def _not_judged(
+    moment: Moment, seen: SeenHost, record: HostRecord, judged: HostRecord
+) -> AdmissionMove | Cause:
+    """Return what follows from a measurement that says nothing about the host.
+
+    It does not count where nova-compute was seen down meanwhile.
+    """
+    after = judged
+    if record.cause != Cause.DOWN:
+        after = dataclasses.replace(judged, invalid=record.invalid + 1)
+    if after.invalid > moment.policy.invalid_retries:
+        return _quarantined(moment, record, after, Cause.UNDECIDED)
+    if record.begun is not None and moment.now - record.begun < _PAUSE:
+        return Cause.PAUSED
+    return _again(moment, seen, record, after, Cause.UNDECIDED)
 
 
 def _quarantined(

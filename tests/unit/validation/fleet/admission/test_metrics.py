@@ -26,7 +26,8 @@ class MetricsTest(testcase.TestCase):
         }
         seen = {name: model.SeenHost(name, "all", enabled=name != "c") for name in records}
         moves = [model.AdmissionMove(None, records["c"], model.Action.NONE)]
-        decision = model.AdmissionDecision(moves, {"b": model.Cause.NO_ROOM})
+        unproven = frozenset({"a", "b"})
+        decision = model.AdmissionDecision(moves, {"b": model.Cause.NO_ROOM}, unproven)
         self.figures = metrics.AdmissionMetrics()
         self.figures.set(service.PassReport(seen, records, decision, {"b": "a fault"}))
 
@@ -40,6 +41,7 @@ class MetricsTest(testcase.TestCase):
         self.assertEqual(1, self.value("queue", cause="no_capacity_to_spare"))
         self.assertEqual(at, self.value("queue_oldest_timestamp_seconds"))
         self.assertEqual(at, self.value("oldest_verdict_timestamp_seconds"))
+        self.assertEqual(1, self.value("open_without_verdict"))
         self.assertEqual(1, self.value("out_of_service", group="all"))
         self.assertEqual(1, self.value("transitions_total", state="quarantined", cause="failed"))
         self.assertEqual((1, 1), (self.value("up"), self.value("faults")))

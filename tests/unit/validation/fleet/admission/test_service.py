@@ -72,11 +72,14 @@ class PassTest(ServiceCase):
         self.assertTrue(host.enabled)
 
     def test_retries_before_quarantine(self):
-        self.policy = policy.AdmissionPolicy(POLICY.groups, retries=2, undecided_retries=1)
+        self.policy = policy.AdmissionPolicy(
+            POLICY.groups, retries=2, undecided_retries=1, invalid_retries=0
+        )
         for outcomes, state, cause in (
             (["FAIL", "FAIL"], "admitted", "passed"),
             (["FAIL", "FAIL", "FAIL"], "quarantined", "failed"),
             (["INCONCLUSIVE"], "admitted", "passed"),
+            (["INCONCLUSIVE", "INCONCLUSIVE"], "quarantined", "undecided"),
             (["INCONCLUSIVE", "INVALID"], "quarantined", "undecided"),
         ):
             with self.subTest(outcomes):
@@ -93,11 +96,110 @@ class PassTest(ServiceCase):
         host.fingerprint = "B"
         self.validator.running = mock.MagicMock(__contains__=lambda _self, _key: True)
         self.passes(1)
-        self.assertEqual(set(), host.traits)
-        self.assertEqual("suspect", self.states()["old1"])
-        self.passes(1)
+        self.assertNotIn(traits.VALIDATED, host.traits)
         self.assertEqual("validating", self.states()["old1"])
         self.assertFalse(self.cloud.lands("old1"))
+        causes = [move.after for move in self.store.transitions() if move.host == "old1"]
+        self.assertEqual(["suspect", "validating"], causes[-2:])
+
+    def test_the_verdict_goes_before_the_host_is_closed_and_measured(self):
+        self.passes()
+        self.cloud.hosts["old1"].fingerprint = "B"
+        del self.cloud.log[:]
+        self.passes(1)
+        about = [(what, "old1" in str(it)) for what, it in self.cloud.log]
+        steps = [what for what, is_it in about if is_it]
+        self.assertEqual(["publish", "join", "mirror", "set_trait"], steps)
+
+    def test_without_a_place_for_its_trial_it_is_disabled_until_then(self):
+        self.passes()
+        self.policy = policy.AdmissionPolicy(POLICY.groups, retries=0, max_trials=1)
+        for name in ("old1", "old2"):
+            self.cloud.hosts[name].fingerprint = "B"
+        running = mock.MagicMock(__contains__=lambda _self, _key: True)
+        self.validator.running = running
+        report = self.passes(1)
+        self.assertEqual(
+            "nova-perf: admission: fingerprint_changed", self.cloud.hosts["old2"].reason
+        )
+        self.assertEqual([False, False], [self.cloud.lands(name) for name in ("old1", "old2")])
+        self.assertEqual(
+            ["validating", "suspect"], [self.states()[name] for name in ("old1", "old2")]
+        )
+        self.assertEqual({}, report.faults)
+        self.validator.running = set()
+        self.passes()
+        self.assertEqual({"admitted"}, set(self.states().values()))
+        self.assertTrue(self.cloud.lands("old2"))
+
+    def test_the_share_bounds_what_is_closed_unless_the_policy_says_otherwise(self):
+        for word, still_open in ((False, 2), (True, 1)):
+            with self.subTest(word):
+                self.validator.running = set()
+                group = policy.HostGroup("all", share=0.5, keep=1, close_beyond_share=word)
+                self.policy = policy.AdmissionPolicy([group])
+                self.passes()
+                for host in self.cloud.hosts.values():
+                    host.fingerprint += "B"
+                self.validator.running = mock.MagicMock(__contains__=lambda _self, _key: True)
+                report = self.passes(2)
+                left = [name for name in self.cloud.hosts if self.cloud.lands(name)]
+                self.assertEqual(still_open, len(left))
+                self.assertEqual(set(left), report.decision.unproven & set(report.decision.holds))
+
+    def test_a_host_that_is_disabled_meanwhile_proves_nothing(self):
+        self.add("new", **NEW)
+        self.passes(1)
+        self.cloud.isolating = False
+        right = self.cloud.is_refused
+
+        def refused(host):
+            self.cloud.set_service(host, False, "new RAM, ask Ann")
+            return right(host)
+
+        self.cloud.is_refused = refused
+        report = self.passes(1)
+        self.assertIn("was disabled meanwhile", report.faults[""])
+        self.assertFalse(self.cloud.hosts["new"].enabled)
+
+    def test_outside_the_windows_it_is_disabled_until_then(self):
+        self.passes()
+        now = self.store.now()
+        day = [(now.weekday() + 3) % 7]
+        window = policy.TimeWindow(day, datetime.time(1), datetime.time(2))
+        self.policy = policy.AdmissionPolicy(POLICY.groups, windows=[window])
+        self.cloud.hosts["old1"].fingerprint = "B"
+        self.passes(1)
+        self.assertFalse(self.cloud.hosts["old1"].enabled)
+
+    def test_schedulers_that_do_not_isolate_close_by_disabling(self):
+        self.passes()
+        self.cloud.isolating = False
+        self.cloud.hosts["old1"].fingerprint = "B"
+        report = self.passes(1)
+        self.assertIn("enable_isolated_aggregate_filtering = True", report.faults[""])
+        self.assertFalse(self.cloud.lands("old1"))
+
+    def test_a_measurement_while_nova_compute_was_down_does_not_count(self):
+        self.policy = policy.AdmissionPolicy(POLICY.groups, invalid_retries=0)
+        self.add("new", **NEW)
+        self.validator.outcomes["new"] = ["INVALID"]
+        self.passes(1)
+        self.passes(1)
+        self.validator.running = mock.MagicMock(__contains__=lambda _self, _key: True)
+        self.cloud.hosts["new"].up = False
+        self.passes(2)
+        self.validator.running = set()
+        report = self.passes(1)
+        self.assertEqual("service_down", report.decision.holds["new"])
+        self.cloud.hosts["new"].up = True
+        report = self.passes(1)
+        self.assertEqual("pause_between_trials", report.decision.holds["new"])
+        later = datetime.timedelta(hours=1)
+        right = store.AdmissionStore.now
+        with mock.patch.object(store.AdmissionStore, "now", lambda this: right(this) + later):
+            self.passes(2)
+        self.assertEqual("admitted", self.states()["new"])
 
     def test_hands_off_what_others_have_disabled(self):
         self.passes()
@@ -193,7 +295,7 @@ class PassTest(ServiceCase):
     def test_verdicts_are_renewed(self):
         self.passes()
         right = store.AdmissionStore.now
-        later = datetime.timedelta(days=26)
+        later = datetime.timedelta(days=8)
         with mock.patch.object(store.AdmissionStore, "now", lambda this: right(this) + later):
             self.passes(1)
             self.assertEqual({"expired"}, set(self.states().values()))

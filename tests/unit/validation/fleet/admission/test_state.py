@@ -27,6 +27,7 @@ POLICIES = st.builds(
             name=st.just("all"),
             share=st.sampled_from([0.05, 0.2, 0.5, 1.0]),
             keep=st.integers(0, 4),
+            close_beyond_share=st.booleans(),
         )
     ),
     triggers=st.builds(
@@ -34,6 +35,7 @@ POLICIES = st.builds(
     ),
     retries=st.integers(0, 2),
     undecided_retries=st.integers(0, 2),
+    invalid_retries=st.integers(0, 2),
     quarantine_days=st.sampled_from([0, 7]),
     max_trials=st.integers(1, 6),
 )
@@ -118,18 +120,27 @@ class StateTest(testcase.TestCase):
             self.assertTrue(after.token and after.attempt)
         if move.action is model.Action.WITHDRAW:
             self.assertTrue(host.published)
-        if move.action is model.Action.NONE:
+        if move.action is model.Action.NONE and after.cause != model.Cause.DOWN:
             self.assertNotIn(after.state, ("validating", "admitted"))
+        if move.action is model.Action.CLOSE:
+            self.assertTrue(host.serves and host.fingerprint)
+            self.assertFalse(
+                after.is_valid(host.fingerprint, NOW, chosen.triggers.max_age_days),
+                "it was proven",
+            )
 
     def check_shares(self, decision, by_name, records, chosen):
         """What others have taken out of service is theirs; no move of ours makes it more than allowed."""
         group = chosen.groups[0]
         capacity_hosts = {name for name, record in records.items() if record.served}
-        out, taken, opened = 0, 0, 0
+        out, taken, opened, beyond = 0, 0, 0, 0
         for name in capacity_hosts:
             is_in_trial = records[name].state == "validating"
             out += not by_name[name].serves or is_in_trial
         for move in decision.moves:
+            closes = move.action is model.Action.CLOSE
+            taken += closes and move.after.host in capacity_hosts
+            beyond += move.after.host in decision.unproven
             is_new = move.before is not None and move.before.state != "validating"
             if move.action is not model.Action.OPEN_TRIAL or not is_new:
                 continue
@@ -138,7 +149,8 @@ class StateTest(testcase.TestCase):
         in_trial = [record for record in records.values() if record.state == "validating"]
         self.assertLessEqual(opened, max(0, chosen.max_trials - len(in_trial)))
         if taken:
-            self.assertLessEqual(out + taken, group.most_out(len(capacity_hosts)))
+            if not (group.close_beyond_share and beyond):
+                self.assertLessEqual(out + taken, group.most_out(len(capacity_hosts)))
             self.assertGreaterEqual(len(capacity_hosts) - out - taken, min(group.keep, 1))
 
     @given(fleets(), POLICIES)
