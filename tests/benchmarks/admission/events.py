@@ -63,7 +63,7 @@ class Fleet:
         self.truths = {name: Truth() for name in self.names}
         self.marks: list[tuple[float, str]] = []
         self.person: set[str] = set()
-        self.away_until = -1.0
+        self.away_until = self.heat_away_until = -1.0
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._sickness()
         self._kernels()
@@ -73,6 +73,7 @@ class Fleet:
         self._flapping()
         self._persons()
         self.at(12 * DAY, lambda: self._database_away(12 * DAY), "database away for an hour")
+        self.at(18 * DAY, lambda: self._heat_away(18 * DAY), "Heat away for five hours")
 
     def at(self, minute: float, act: Callable[[], None], mark: str = "") -> None:
         """Let something happen at a minute."""
@@ -211,3 +212,7 @@ class Fleet:
 
     def _database_away(self, now: float) -> None:
         self.away_until = now + HOUR
+
+    def _heat_away(self, now: float) -> None:
+        """Let no measurement that ends meanwhile be judged."""
+        self.heat_away_until = now + 5 * HOUR

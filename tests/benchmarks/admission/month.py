@@ -16,7 +16,7 @@ from unittest import mock
 
 from nova_perf_tuning.nova import traits
 from nova_perf_tuning.validation.fleet.admission import cloud as clouds
-from nova_perf_tuning.validation.fleet.admission import executor, policy, service, store
+from nova_perf_tuning.validation.fleet.admission import executor, model, policy, service, store
 from nova_perf_tuning.validation.store import engine, owner
 from tests.benchmarks.admission import events, page
 from tests.support import admission_cloud
@@ -26,14 +26,19 @@ BEGIN = datetime.datetime(2026, 11, 1)
 LIMIT = 0.08  # loss that the budget allows
 BAD = 0.10  # loss that must be found
 ROUND_DAYS = 3
-POLICY = policy.AdmissionPolicy(
-    [policy.HostGroup("all", share=0.05)],
-    triggers=policy.Triggers(renew_after_days=ROUND_DAYS, max_age_days=ROUND_DAYS + 3),
-    retries=1,
-    undecided_retries=3,
-    quarantine_days=0,
-    max_trials=100,
-)
+_TAKING = (model.Action.OPEN_TRIAL, model.Action.CLOSE)
+KEEP = 0.9  # of the hosts that there are at first: they stay in service whatever happens
+
+
+def month_policy(count: int, *, bounded: bool) -> policy.AdmissionPolicy:
+    """Return the defaults but for the length of a round, of which a month must have several.
+
+    :param bounded: hosts whose verdict counts no more are closed as far as the share allows, and no further.
+    """
+    keep = int(KEEP * count)
+    group = policy.HostGroup("all", keep=keep, close_beyond_share=not bounded)
+    triggers = policy.Triggers(renew_after_days=ROUND_DAYS, max_age_days=ROUND_DAYS + 3)
+    return policy.AdmissionPolicy([group], triggers=triggers)
 
 
 @dataclasses.dataclass
@@ -47,10 +52,11 @@ class Figures:
     early: int = 0
     stale: int = 0
     trial_share: float = 0.0
-    waiting_share: float = 0.0
+    unproven: int = 0
     kills: int = 0
     takeovers: int = 0
-    over_share: int = 0
+    below_keep: int = 0
+    most_out: float = 0.0
     admitted: int = 0
     left: int = 0
     persons: int = 0
@@ -113,7 +119,8 @@ class SimulatedValidator:
         chance = self._fleet.random
         word = "INVALID"
         here = self._fleet.cloud.hosts[host]
-        if here.up and here.enabled and chance.random() > 0.02:
+        is_away = self.now < self._fleet.heat_away_until
+        if here.up and here.enabled and not is_away and chance.random() > 0.02:
             half = 0.02 / run.attempt**0.5
             loss = self._fleet.truths[host].loss(self.now) + chance.gauss(0.01, half / 2)
             word = "INCONCLUSIVE"
@@ -130,7 +137,8 @@ class SimulatedValidator:
 class Month:
     """One run; :ivar columns: hour -> state of each host, for the page."""
 
-    def __init__(self, count: int, seed: int, url: str) -> None:
+    def __init__(self, count: int, seed: int, url: str, *, bounded: bool = False) -> None:
+        self._policy = month_policy(count, bounded=bounded)
         self.fleet = events.Fleet(count, seed)
         self.cloud = self.fleet.cloud
         self.validator = SimulatedValidator(self.fleet)
@@ -141,8 +149,6 @@ class Month:
         self._changed: collections.deque[str] = collections.deque(maxlen=1)
         self._caught: dict[str, float] = {}
         self._bad: dict[str, float] = {}
-        self._waiting = 0
-        self._host_steps = 0
         self._living: set[str] = set()
         self.cloud.watch = self._watch
         self._repairs: dict[str, float] = {}
@@ -175,7 +181,7 @@ class Month:
         acting = executor.Executor(
             self.cloud, self.validator, self._check(kept), lambda: 60 * self.validator.now
         )
-        made = service.AdmissionService(kept, self.cloud, self.validator, POLICY, acting)
+        made = service.AdmissionService(kept, self.cloud, self.validator, self._policy, acting)
         return kept, made
 
     def _check(self, kept: SimulatedStore) -> Any:
@@ -262,18 +268,19 @@ class Month:
             self._note_bad(name, truth, now)
             if record is None:
                 continue
-            self._host_steps += 1
             self._note_quarantine(name, record, truth, now)
             is_valid = record.is_valid(host.fingerprint, SimulatedStore.now(self._store), 3650)
             if traits.VALIDATED in host.traits and not is_valid:
                 if self.cloud.lands(name, {traits.VALIDATED}) and not done.faults:
                     self.figures.stale += 1
             if self.cloud.lands(name) and not is_valid and record.verdict is not None:
-                self._waiting += 1
+                self.figures.unproven += name not in self.fleet.person
             size += record.served
-            out += record.served and record.state == "validating"
-        if out > POLICY.groups[0].most_out(size):
-            self.figures.over_share += 1
+            out += record.served and (record.state == "validating" or not self.cloud.lands(name))
+        taken = sum(move.action in _TAKING for move in done.decision.moves)
+        if taken and size - out < self._policy.groups[0].keep:
+            self.figures.below_keep += 1
+        self.figures.most_out = max(self.figures.most_out, out / max(1, size))
         if now % 60 == 0:
             self.columns.append({name: record.state for name, record in records.items()})
         for name in [name for name, due in self._repairs.items() if due <= now]:
@@ -283,7 +290,8 @@ class Month:
 
     def _note_bad(self, name: str, truth: events.Truth, now: float) -> None:
         moment = truth.bad_from(BAD)
-        if moment is not None and moment <= now and name not in self._bad:
+        is_known = name in self._bad or name in self._caught
+        if moment is not None and moment <= now and not is_known:
             self._bad[name] = moment
             if moment + 2 * ROUND_DAYS * events.DAY + 12 * events.HOUR <= events.MONTH:
                 self.figures.bad += 1
@@ -314,10 +322,12 @@ class Month:
 
     def _end(self) -> None:
         figures = self.figures
-        self._service.run()  # what the last pass of the month has ended is swept by the next one
+        for _ in range(
+            2
+        ):  # the last pass may have been cut off; what one has ended the next one sweeps
+            self._service.run()
         total = len(self.cloud.hosts) * events.MONTH
         figures.trial_share = self.validator.trial_minutes / total
-        figures.waiting_share = self._waiting / max(1, self._host_steps)
         states = collections.Counter(record.state for record in self._store.records().values())
         figures.admitted = states["admitted"] + states["expired"]
         live = {record.token for record in self._store.records().values() if record.token}
@@ -325,9 +335,11 @@ class Month:
         self._store.close()
 
 
-def simulate(hosts: int, seed: int, url: str, title: str) -> tuple[dict[str, float], str]:
+def simulate(
+    hosts: int, seed: int, url: str, title: str, *, bounded: bool = False
+) -> tuple[dict[str, float], str]:
     """Let a month pass; return its figures and its page."""
-    simulated = Month(hosts, seed, url)
+    simulated = Month(hosts, seed, url, bounded=bounded)
     figures = dataclasses.asdict(simulated.run())
     names = sorted(simulated.cloud.hosts)
     drawn = page.render(simulated.columns, names, simulated.fleet.marks, figures, title)
