@@ -106,6 +106,9 @@ class FakeCloud:
         here = self.hosts[host]
         return host in now.hosts and now.uuid in here.mirrored and trait in now.required
 
+    def mirrored(self, aggregate):
+        return {host.name for host in self.hosts.values() if aggregate.uuid in host.mirrored}
+
     def trial_traits(self):
         return {trait for trait in self.known if trait.startswith(traits.TRIAL)}
 

@@ -462,6 +462,8 @@ class ApiServer(fixtures.Fixture):
     def offers(self, provider, query):
         """Whether a provider has all traits of a query, and its resources for all groups at once."""
         wanted = collections.Counter()
+        if query.get("member_of", "") not in ("", *provider["aggregates"]):
+            return False
         for key, text in query.items():
             for part in text.split(",") if key.startswith(("resources", "required")) else ():
                 name, _, amount = part.partition(":")

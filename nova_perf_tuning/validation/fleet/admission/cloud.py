@@ -77,6 +77,9 @@ class TrialCloud(Protocol):
     def aggregates(self) -> Sequence[TrialAggregate]:
         """Return the aggregates of trials."""
 
+    def mirrored(self, aggregate: TrialAggregate) -> Collection[str]:
+        """Return the hosts whose providers are in an aggregate in Placement."""
+
     def isolates(self, aggregate: TrialAggregate, host: str) -> bool:
         """Return whether Nova and Placement both have the host in an aggregate that requires its trait."""
 

@@ -289,11 +289,14 @@ class Executor:
 
     # -- what was left
 
-    def sweep(self, scene: Scene) -> None:
+    def sweep(self, scene: Scene) -> bool:
         """Remove what trials left that are over, or were cut off.
 
         A host without a valid verdict is disabled before it leaves.
+
+        :returns: whether a host has left, so that what was seen of it holds no more.
         """
+        has_left = False
         live: dict[str, set[str]] = {}
         for record in scene.records.values():
             if record.state == AdmissionState.VALIDATING:
@@ -301,22 +304,24 @@ class Executor:
         for aggregate in self._cloud.aggregates():
             members = live.get(aggregate.token, set())
             for host in sorted(aggregate.hosts - members):
-                self._evict(host, aggregate, scene)
+                has_left |= self._evict(host, aggregate, scene)
             if not members and aggregate.hosts <= scene.records.keys():
                 self._forget(aggregate)
         kept = {clouds.trait_of(token) for token in live}
         for trait in sorted(set(self._cloud.trial_traits()) - kept):
             self._drop_trait(trait, self._cloud.carriers(trait))
+        return has_left
 
-    def _evict(self, host: str, aggregate: TrialAggregate, scene: Scene) -> None:
+    def _evict(self, host: str, aggregate: TrialAggregate, scene: Scene) -> bool:
         record = scene.records.get(host)
         if record is None:  # it gets one first
-            return
+            return False
         if not self._may_serve(host, record):
             if self._cloud.disabled_by(host) is DisabledBy.NOBODY:
                 reason = f"{hosts.REASON_PREFIX}admission: no valid verdict"
                 self._do(lambda: self._cloud.disable(host, reason))
         self._leave(host, aggregate.token)
+        return True
 
     def _may_serve(self, host: str, record: HostRecord) -> bool:
         """Return whether a host may be open to tenants: by its verdict, or since it never had one."""
@@ -331,6 +336,9 @@ class Executor:
         trait = clouds.trait_of(aggregate.token)
         for host in sorted(self._cloud.carriers(trait)):
             self._do(functools.partial(self._cloud.set_trait, host, trait, carried=False))
+        # Nova may have been cut off before it told Placement that a host has left.
+        for host in sorted(self._cloud.mirrored(aggregate)):
+            self._do(functools.partial(self._cloud.mirror, aggregate, host, inside=False))
         self._do(lambda: self._cloud.delete_aggregate(aggregate))
 
     def _drop_trait(self, trait: str, carriers: Collection[str]) -> None:

@@ -161,6 +161,12 @@ class OpenStackCloud:
                 return in_placement and host in entry.hosts and trait in entry.required
         return False
 
+    def mirrored(self, aggregate: TrialAggregate) -> Collection[str]:
+        with api.one_line(f"hosts in aggregate {aggregate.uuid} in Placement"):
+            path = "/resource_providers"
+            answer = hosts.placement(self._cloud, path, member_of=aggregate.uuid)
+        return self._hosts_of(answer)
+
     def trial_traits(self) -> Collection[str]:
         with api.one_line("read traits (Placement shows them to administrators)"):
             query = {"name": f"startswith:{traits.TRIAL}"}
@@ -171,8 +177,12 @@ class OpenStackCloud:
             return []
         with api.one_line(f"hosts with {trait}"):
             answer = hosts.placement(self._cloud, "/resource_providers", required=trait)
-        with_it = {provider["uuid"] for provider in answer["resource_providers"]}
-        return [host.name for host in self._known.values() if host.provider_id in with_it]
+        return self._hosts_of(answer)
+
+    def _hosts_of(self, answer: Mapping[str, Any]) -> list[str]:
+        """Return the hosts of Placement's list of providers."""
+        listed = {provider["uuid"] for provider in answer["resource_providers"]}
+        return [host.name for host in self._known.values() if host.provider_id in listed]
 
     # -- aggregates and traits
 

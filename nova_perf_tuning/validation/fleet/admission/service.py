@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.validation.fleet.admission import capacity, executor, state
@@ -29,6 +30,9 @@ from nova_perf_tuning.validation.fleet.admission.store import (
     StoppedError,
 )
 from nova_perf_tuning.validation.store import engine
+
+#: How often a pass looks at most before the next one is waited for.
+_LOOKS: Final = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -88,14 +92,14 @@ class AdmissionService:
         """
         self._store.confirm()
         faults: dict[str, str] = {}
-        scene, decision = self.look()
-        _Pass(self._store, self._executor, scene, decision, faults).make()
-        moves = list(decision.moves)
-        if any(_has_lost_its_verdict(move, decision) for move in moves):
-            # It is open: what becomes of it is decided at once, not in the next pass.
+        moves: list[AdmissionMove] = []
+        for number in range(1, _LOOKS + 1):
             scene, decision = self.look()
-            _Pass(self._store, self._executor, scene, decision, faults).make()
-            moves += decision.moves
+            made = _Pass(self._store, self._executor, scene, decision, faults)
+            made.make(is_last=number == _LOOKS)
+            moves += made.moves
+            if not made.is_due_again:
+                break
         records = scene.records
         if moves:
             records = self._store.records()
@@ -114,24 +118,39 @@ class _Pass:
         decision: AdmissionDecision,
         faults: dict[str, str],
     ) -> None:
+        """:ivar moves: those that were tried; :ivar is_due_again: the next pass is due at once."""
         self._store = store
         self._executor = acting
         self._scene = scene
         self._decision = decision
+        self.moves = list(decision.moves)
+        self.is_due_again = False
         self._faults = faults
 
-    def make(self) -> None:
+    def make(self, *, is_last: bool) -> None:
+        """Make all moves.
+
+        :param is_last: no pass follows at once.
+        """
         of_action: dict[Action, list[AdmissionMove]] = {action: [] for action in executor.ORDER}
         for move in self._decision.moves:
             of_action[move.action].append(move)
         if of_action[Action.NONE]:
             self._store.write(of_action[Action.NONE])
-        self._try("", lambda: self._executor.sweep(self._scene))
+        is_stale: list[bool] = []
+        self._try("", lambda: is_stale.append(self._executor.sweep(self._scene)))
         for action in (Action.QUARANTINE, Action.WITHDRAW, Action.CLOSE, Action.ADMIT):
             for move in of_action[action]:
                 self._try(move.after.host, functools.partial(self._finish, move))
         openings = [*of_action[Action.MEASURE_AGAIN], *of_action[Action.OPEN_TRIAL]]
-        if openings:
+        lost = [move for move in self.moves if _has_lost_its_verdict(move, self._decision)]
+        if not is_last and (any(is_stale) or lost):
+            # Hosts came out of what was left of a trial, or are open without a verdict: what becomes
+            # of them is decided at once.
+            self.is_due_again = True
+        if openings and any(is_stale) and self.is_due_again:
+            self.moves = [move for move in self.moves if move not in openings]
+        elif openings:
             self._try("", lambda: self._open(openings))
 
     def _finish(self, move: AdmissionMove) -> None:

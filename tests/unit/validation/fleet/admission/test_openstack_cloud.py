@@ -103,6 +103,15 @@ class OpenStackTest(openstack_program.ProgramTestCase):
         self.assertEqual("enabled", self.cloud.service("new")["status"])
         self.assertEqual(set(), self.new["aggregates"])
 
+    def test_nova_that_was_cut_off_before_it_told_placement(self):
+        self.passes(self.validator())
+        self.side.look()
+        trial = self.side.make_aggregate("T1")
+        self.side.mirror(trial, "old", inside=True)
+        self.assertEqual(["old"], self.side.mirrored(trial))
+        self.passes(self.validator(), 1)
+        self.assertEqual(([], set()), (self.side.aggregates(), self.old["aggregates"]))
+
     def test_schedulers_that_do_not_isolate(self):
         self.cloud.isolating = False
         report = self.passes(self.validator())

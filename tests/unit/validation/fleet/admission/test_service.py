@@ -303,6 +303,22 @@ class PassTest(ServiceCase):
             self.passes()
         self.assertEqual({"admitted"}, set(self.states().values()))
 
+    def test_a_host_that_comes_out_of_a_canary_is_the_next_canary(self):
+        """Not one whose verdict counts no more: it is about to be closed."""
+        self.passes()
+        left = self.cloud.make_aggregate("C1")
+        self.cloud.require_trait(left, "CUSTOM_PERF_TRIAL_C1")
+        for name in ("old2", "old3", "old4"):
+            self.cloud.hosts[name].fingerprint = "B"
+        self.cloud.join(left, "old1")
+        self.policy = policy.AdmissionPolicy([policy.HostGroup("all", share=1)], retries=0)
+        asked = []
+        right = self.cloud.is_refused
+        self.cloud.is_refused = lambda host: asked.append(host) or right(host)
+        self.passes(1)
+        self.assertEqual(["old1"], asked)
+        self.assertTrue(self.cloud.lands("old1"))
+
 
 class KillTest(ServiceCase):
     """Every kill at a change, before it and behind it; a new process then goes on."""
