@@ -65,7 +65,7 @@ class Admit(cloud_command.CloudCommand):
             "--agent-metrics",
             "URL",
             "URL of the metrics of each host's nova-perf-agent, with {host} for the hypervisor's "
-            "name (default: none; the fingerprint of a host is then only its version of QEMU)",
+            "name (default: none; a host's fingerprint is then only QEMU and the budgets)",
         )
         options.add(
             parser,
