@@ -33,7 +33,7 @@ KEEP = 0.9  # of the hosts that there are at first: they stay in service whateve
 def month_policy(count: int, *, bounded: bool) -> policy.AdmissionPolicy:
     """Return the defaults but for the length of a round, of which a month must have several.
 
-    :param bounded: hosts whose verdict counts no more are closed as far as the share allows, and no further.
+    :param bounded: hosts whose verdict no longer counts are closed as far as the share allows, and no further.
     """
     keep = int(KEEP * count)
     group = policy.HostGroup("all", keep=keep, close_beyond_share=not bounded)
@@ -59,6 +59,7 @@ class Figures:
     most_out: float = 0.0
     admitted: int = 0
     left: int = 0
+    lost: int = 0
     persons: int = 0
     faults: int = 0
     seconds: float = 0.0
@@ -332,7 +333,21 @@ class Month:
         figures.admitted = states["admitted"] + states["expired"]
         live = {record.token for record in self._store.records().values() if record.token}
         figures.left = len([trial for trial in self.cloud.aggregates() if trial.token not in live])
+        figures.lost = self._lost()
         self._store.close()
+
+    def _lost(self) -> int:
+        """Return how many transitions do not follow from the one before, and hosts without their last state."""
+        last: dict[str, str] = {}
+        lost = 0
+        for move in self._store.transitions(most=10_000_000):
+            lost += last.get(move.host, "") != move.before
+            last[move.host] = move.after
+        records = self._store.records()
+        for name, host in self.cloud.hosts.items():
+            if host.mapped:
+                lost += name not in records or records[name].state != last.get(name)
+        return lost
 
 
 def simulate(
