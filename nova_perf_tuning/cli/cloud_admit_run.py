@@ -29,6 +29,8 @@ from nova_perf_tuning.validation.heat import host_cpu
 
 #: Moves that begin a measurement.
 _BEGIN: Final = (Action.NONE, Action.OPEN_TRIAL, Action.MEASURE_AGAIN)
+#: Why a host in its trial has no move now: one comes by itself.
+_WAIT: Final = frozenset({Cause.MEASURING, Cause.PAUSED})
 
 
 class AdmitRun:
@@ -144,10 +146,10 @@ class AdmitRun:
 
 
 def _goes_on(done: service.PassReport) -> bool:
-    """Return whether a measurement goes on, or one that has just begun will."""
+    """Return whether a measurement goes on, or will begin."""
     if done.faults:
         return False
-    if Cause.MEASURING in done.decision.holds.values():
+    if _WAIT.intersection(done.decision.holds.values()):
         return True
     return any(move.action in _BEGIN for move in done.decision.moves)
 

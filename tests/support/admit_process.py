@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``openstack perf admit --watch`` in a process of its own, on a simulated cloud that outlives it in a file.
 
-The process kills itself with SIGKILL behind a step of a given number: a change in the cloud, a transaction of the
+The process kills itself with SIGKILL after the step of a given number: a change in the cloud, a transaction of the
 store, the beginning of a measurement. Without a number it ends by SIGTERM when there is nothing to do any more.
 """
 
@@ -17,12 +17,12 @@ from nova_perf_tuning.validation.fleet.admission import fleet_validator, opensta
 from nova_perf_tuning.validation.fleet.admission import policy as admission_policy
 from tests.support import admission_cloud
 
-#: Passes without a step behind which nothing comes any more: measurements take no time here.
+#: Passes without a step after which nothing else happens: measurements take no time here.
 _IDLE = 1
 
 
 class Steps:
-    """Counts steps, and is the end of the process behind one of them."""
+    """Counts steps, and kills the process after one of them."""
 
     def __init__(self, last=None):
         self.count, self.last = 0, last
@@ -135,7 +135,7 @@ def fork(path, args, last=None):
     """Begin ``admit --watch`` in a process; return its number.
 
     :param args: see :func:`command_line`.
-    :param last: number of the step behind which it is killed; None: it ends by itself.
+    :param last: number of the step after which it is killed; None: it ends by itself.
     """
     number = os.fork()
     if number:

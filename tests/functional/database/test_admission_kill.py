@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``openstack perf admit --watch``, killed with SIGKILL behind each of its steps: another one comes to the same end."""
+"""``openstack perf admit --watch``, killed with SIGKILL after each of its steps: another process reaches the same end state."""
 
 import os
 import pathlib
@@ -58,7 +58,7 @@ class KillTest(directories.DirectoryCase):
         shutil.rmtree(self.files)
         shutil.copytree(self.kept, self.files)
 
-    def test_killed_behind_each_step(self):
+    def test_killed_after_each_step(self):
         self.prepare()
         self.assertEqual(0, self.process())
         expected = admit_process.end_state(self.path, self.url)
@@ -73,7 +73,7 @@ class KillTest(directories.DirectoryCase):
                 break
             kills += 1
             self.assertEqual(-signal.SIGKILL, ended)
-            self.assertEqual(0, self.process(), f"after a kill behind step {kills}")
+            self.assertEqual(0, self.process(), f"killed after step {kills}")
             after = admit_process.end_state(self.path, self.url)
-            self.assertEqual(expected, after, f"after a kill behind step {kills}")
+            self.assertEqual(expected, after, f"killed after step {kills}")
         self.assertGreater(kills, 40)

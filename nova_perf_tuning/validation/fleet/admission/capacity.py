@@ -41,8 +41,8 @@ class GroupRoom:
     :ivar size: hosts that are capacity: they have had guests. :ivar out: of those, how many can
         get no guest now, whoever took them out.
     :ivar most: how many of them may be out; ``most_renewals``: for a trial of a host whose verdict
-        still counts: a third is left for those whose verdict counts no more.
-    :ivar most_closed: how many of them may be out for a host whose verdict counts no more.
+        still counts: a third is left for those whose verdict no longer counts.
+    :ivar most_closed: how many of them may be out for a host whose verdict no longer counts.
     """
 
     size: int = 0

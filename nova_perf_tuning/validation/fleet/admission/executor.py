@@ -294,7 +294,7 @@ class Executor:
 
         A host without a valid verdict is disabled before it leaves.
 
-        :returns: whether a host has left, so that what was seen of it holds no more.
+        :returns: whether a host has left, so that what was seen of it no longer holds.
         """
         has_left = False
         live: dict[str, set[str]] = {}

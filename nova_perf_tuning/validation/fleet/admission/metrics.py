@@ -29,7 +29,7 @@ class AdmissionMetrics:
         )
         self._trial = self._gauge("out_of_service", "Hosts that had guests and get none", "group")
         self._unproven = self._gauge(
-            "open_without_verdict", "Hosts open to tenants although their verdict counts no more"
+            "open_without_verdict", "Hosts open to tenants although their verdict no longer counts"
         )
         self._faults = self._gauge("faults", "Moves of the last pass that failed")
         self._up = self._gauge("up", "1 if the last pass succeeded")

@@ -187,7 +187,7 @@ class AdmissionDecision:
 
     :ivar moves: in the order in which they are made.
     :ivar holds: host -> why it has no move.
-    :ivar unproven: hosts that are open to tenants although their verdict counts no more.
+    :ivar unproven: hosts that are open to tenants although their verdict no longer counts.
     """
 
     moves: Sequence[AdmissionMove]

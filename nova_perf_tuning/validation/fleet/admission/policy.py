@@ -116,7 +116,7 @@ class HostGroup:
     :ivar share: of the group's hosts in service, that may be out of service at once.
     :ivar keep: so many hosts stay in service whatever the share allows.
     :ivar allow_whole_group: a share above one half, or a group of one host, is meant.
-    :ivar close_beyond_share: a host whose verdict counts no more is closed whatever the share
+    :ivar close_beyond_share: a host whose verdict no longer counts is closed whatever the share
         allows; ``keep`` still holds.
     :ivar validate: options of ``openstack perf validate`` for trials, beside those that trials set.
     """

@@ -179,7 +179,7 @@ class _Pass:
         self._faults.update(self._executor.open(moves, self._scene))
 
     def _close(self, moves: Sequence[AdmissionMove]) -> None:
-        """Close the hosts that cannot get a trial and whose verdict counts no more."""
+        """Close the hosts that cannot get a trial and whose verdict no longer counts."""
         for move in moves:
             before = move.before
             if before is None or before.host not in self._decision.unproven:
@@ -198,7 +198,7 @@ class _Pass:
 
 
 def _has_lost_its_verdict(move: AdmissionMove, decision: AdmissionDecision) -> bool:
-    """Return whether a move found a host open although its verdict counts no more."""
+    """Return whether a move found a host open although its verdict no longer counts."""
     if move.before is None or move.after.host not in decision.unproven:
         return False
     return move.before.state == AdmissionState.ADMITTED or move.action is Action.WITHDRAW

@@ -81,7 +81,7 @@ def next_step(moment: Moment, seen: SeenHost, record: HostRecord | None) -> Admi
 
 
 def is_unproven(moment: Moment, seen: SeenHost, record: HostRecord | None) -> bool:
-    """Return whether a host is open to tenants although its verdict counts no more.
+    """Return whether a host is open to tenants although its verdict no longer counts.
 
     One that never had a verdict was in service before admission was; it is in turn.
     """
@@ -108,7 +108,7 @@ def _adopted(moment: Moment, seen: SeenHost) -> AdmissionMove | Cause:
 
 
 def _is_published_in_vain(moment: Moment, seen: SeenHost, record: HostRecord) -> bool:
-    """Return whether a host carries a verdict of ours that does not count any more."""
+    """Return whether a host carries a verdict of ours that no longer counts."""
     if not seen.published or record.verdict is None or not seen.fingerprint:
         return False
     return not moment.is_valid(record, seen)

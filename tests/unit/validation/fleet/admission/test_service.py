@@ -304,7 +304,7 @@ class PassTest(ServiceCase):
         self.assertEqual({"admitted"}, set(self.states().values()))
 
     def test_a_host_that_comes_out_of_a_canary_is_the_next_canary(self):
-        """Not one whose verdict counts no more: it is about to be closed."""
+        """Not one whose verdict no longer counts: it is about to be closed."""
         self.passes()
         left = self.cloud.make_aggregate("C1")
         self.cloud.require_trait(left, "CUSTOM_PERF_TRIAL_C1")
