@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``openstack perf admit --watch``, killed with SIGKILL after each of its steps: another process reaches the same end state."""
+"""``openstack perf admit --watch``, killed with SIGKILL after each of its steps: another process ends as without it."""
 
 import os
 import pathlib
