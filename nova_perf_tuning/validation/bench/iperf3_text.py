@@ -419,7 +419,9 @@ def _direction(
         own = [row for row in rows if iperf3_parts.side(row) == side]
         if own:
             totals[side] = iperf_rows.total(tool, own, f"'{shown}', {side}", streams)
-    if test.client is False or test.stopped:
+    sent, arrived = (totals.get(side) for side in (iperf3_parts.SENDER, iperf3_parts.RECEIVER))
+    is_uncounted = sent is not None and sent.rate > 0 and arrived is not None and arrived.rate == 0
+    if test.client is False or test.stopped or (test.client is None and is_uncounted):
         # 0 of the other side is no count: it was never sent there.
         counted = iperf3_parts.RECEIVER in totals
         totals = {side: row for side, row in totals.items() if row.rate > 0}

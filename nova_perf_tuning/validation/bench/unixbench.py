@@ -238,8 +238,8 @@ class UnixBench(base.Benchmark):
             raise self.failed(f"it said '{one_line(said[0], 200)}'")
         partial = bool(rows) and _PARTIAL in text
         if _SCORE not in text:
-            # The results above the table, or all of its rows, are as good.
-            rows = _all_results(text) or rows
+            # Without a table the results above it are as good; a table that has begun is there whole, or it is cut off.
+            rows = rows or _all_results(text)
             missing = [test for test in TESTS if test not in rows]
             partial = False
         if (missing and not partial) or not rows:

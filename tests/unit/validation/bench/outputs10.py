@@ -52,6 +52,15 @@ READ: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
     "outputs10/292": ("iperf3", {"rate received": "throughput", "retransmits": "retransmits"}),
+    "outputs10/293": (
+        "iperf3",
+        {
+            "first run: rate sent by the client": "test1_client_to_server_sent_throughput",
+            "first run: rate sent by the server": "test1_server_to_client_sent_throughput",
+            "second run: rate sent by the client": "test2_client_to_server_sent_throughput",
+            "second run: rate sent by the server": "test2_server_to_client_sent_throughput",
+        },
+    ),
     "outputs10/294": ("iperf2", {"rate sent": "throughput", "datagrams sent": "sent"}),
     "outputs10/295": ("iperf2", {"rate": "throughput"}),
     "outputs10/296": (
@@ -119,9 +128,10 @@ READ: dict[str, tuple[str, dict[str, str]]] = {
 LEFT_OUT = {
     "outputs10/290": ("datagrams",),
     "outputs10/291": ("rate of that received",),
+    "outputs10/293": ("first run: rate of that received", "second run: rate of that received"),
 }
 #: Cases of which no figure is judged.
-SEVERAL = {f"outputs10/{at}" for at in (282, 283, 291, 295, 296, 298, 303, 304, 306)}
+SEVERAL = {f"outputs10/{at}" for at in (282, 283, 291, 293, 295, 296, 298, 303, 304, 306)}
 #: Case -> code of what the answer wants to be said.
 REMARKS = {
     "outputs10/282": "several_runs",
@@ -166,7 +176,6 @@ NEVER = {
 #: Case -> what the refusal says.
 REFUSED = {
     "outputs10/285": ("error 84",),
-    "outputs10/293": ("several tests", "keep one"),
     "outputs10/297": ("no banner of a test",),
     "outputs10/301": ("cut off",),
     "outputs10/309": ("it is of qperf",),

@@ -46,6 +46,19 @@ _TCP = {
 
 #: Case -> kind, and the metric of each of the answer's figures.
 READ = {
+    "outputs3/69": (
+        "iperf3",
+        {
+            "run 1, client to server, received": "test1_client_to_server_throughput",
+            "run 1, client to server, retransmits": "test1_client_to_server_retransmits",
+            "run 1, server to client, received": "test1_server_to_client_throughput",
+            "run 1, server to client, retransmits": "test1_server_to_client_retransmits",
+            "run 2, client to server, received": "test2_client_to_server_throughput",
+            "run 2, client to server, retransmits": "test2_client_to_server_retransmits",
+            "run 2, server to client, received": "test2_server_to_client_throughput",
+            "run 2, server to client, retransmits": "test2_server_to_client_retransmits",
+        },
+    ),
     "outputs3/61": ("fio", _fio("write")),
     "outputs3/64": (
         "fio",
@@ -246,6 +259,7 @@ LEFT_OUT = {
 TOLERANCE = {"outputs4/111": 0.5}
 #: Cases of which no figure is judged.
 SEVERAL = {
+    "outputs3/69",
     *(f"outputs3/{at}" for at in (64, 68, 72, 78, 79, 84, 86, 90)),
     *(f"outputs4/{at}" for at in (94, 97, 99, 104, 106, 108, 110, 111, 119)),
 }
@@ -332,7 +346,6 @@ NEVER = {
 REFUSED = {
     "outputs3/62": ("error 42", "Illegal byte sequence"),
     "outputs3/63": ("terse form", "--output-format=json"),
-    "outputs3/69": ("several tests",),
     "outputs3/70": ("iperf2, dd",),
     "outputs3/80": ("part of the JSON", "head", "cyclictest --json"),
     "outputs3/82": ("ptsematest", "oslat", "cyclictest"),

@@ -3,6 +3,10 @@
 
 #: Case -> kind, and the metric of each of the answer's figures.
 READ: dict[str, tuple[str, dict[str, str]]] = {
+    "outputs8/229": (
+        "iperf3",
+        {"rate sent": "test1_sent_throughput", "retransmits": "test1_retransmits"},
+    ),
     "outputs8/232": ("packets", {"rate received": "throughput", "jitter": "jitter"}),
     "outputs8/237": (
         "cyclictest",
@@ -52,7 +56,7 @@ READ: dict[str, tuple[str, dict[str, str]]] = {
 #: Case -> how far a figure may be from the answer's: a bucket has a width of 1 µs.
 TOLERANCE = {"outputs8/237": 1.0}
 #: Cases of which no figure is judged.
-SEVERAL = {f"outputs8/{at}" for at in (232, 240, 246, 250)}
+SEVERAL = {f"outputs8/{at}" for at in (229, 232, 240, 246, 250)}
 #: Case -> code of what the answer wants to be said.
 REMARKS = {
     "outputs8/240": "several_tests",
@@ -89,7 +93,6 @@ REFUSED = {
     "outputs8/225": ("cut off", "'fio-rand-write'"),
     "outputs8/227": ("cut off", "'test'"),
     "outputs8/228": ("the JSON has no beginning; give all of it",),
-    "outputs8/229": ("several tests", "keep one"),
     "outputs8/230": ("no line of the receiver", "its intervals end at 4 s"),
     "outputs8/234": ("several tests", "keep one"),
     "outputs8/236": ("cut off", "give all of it"),
