@@ -106,6 +106,7 @@ _NEEDED: dict[str, frozenset[str]] = {
     "guest-floats-over-nodes": _NODES | {"xml"},
     "guest-larger-than-node": _NODES | {"meminfo", "xml"},
     "guest-half-cores": frozenset({"core_cpus_list", "xml"}),
+    "guest-topology": frozenset({"core_cpus_list", "xml"}),
     "guest-on-both-threads": _NODES | {"core_cpus_list", "xml"},
     "host-cpus-few": _NODES | _NOVA,
     "boot-parameter-misspelt": frozenset({"cmdline", "isolated"}),
