@@ -55,6 +55,7 @@ SCHEMA = {
             l2=_MAYBE_CPUS,
             book=_MAYBE,
             drawer=_MAYBE,
+            core_known={"type": "boolean"},
         ),
         "nodes": _list(
             id=_ID,

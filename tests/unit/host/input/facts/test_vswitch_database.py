@@ -150,7 +150,7 @@ class JudgedTest(testcase.TestCase):
 
     def test_a_mask_that_is_not_set_or_too_wide(self) -> None:
         (why,) = self.report('{dpdk-init="true"}').values()
-        self.assertIn("a CPU that it picks", why)
+        self.assertIn("picks a CPU to poll on", why)
         (why,) = self.report('{dpdk-init="true", pmd-cpu-mask="0x31000"}').values()
         self.assertIn("names CPUs 16-17, which this host lacks", why)
 
