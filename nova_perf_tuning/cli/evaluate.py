@@ -45,8 +45,8 @@ class Evaluate(command.PerfCommand):
             parser,
             "--budget",
             "FILE",
-            f"overhead budgets (YAML; default: '{budget_file.SHIPPED}', those shipped with this program)",
-            default=budget_file.SHIPPED,
+            f"overhead budgets (YAML; default: '{budget_file.SHIPPED}', those shipped with this program, for "
+            "RESULTS.json, and none for --arm)",
         )
         result_options.add_host_group(parser)
         result_options.add_flavor(parser)
@@ -56,11 +56,13 @@ class Evaluate(command.PerfCommand):
         output_options.check(args)
         arms = output_options.arms(args.arm)
         read = arms.files
+        if args.budget is None and not args.arm:
+            args.budget = budget_file.SHIPPED
         if args.results:
             read.append(args.results)
         output.check([args.junit], [*read, *result_options.budget_files(args.budget)])
         with result_options.JunitFile(args.junit) as junit_file:
-            budgets = budget_file.load(args.budget)
+            budgets = [] if args.budget is None else budget_file.load(args.budget)
             if args.arm:
                 files = outputs.read(args.benchmark, arms.checked())
             else:

@@ -501,8 +501,8 @@ class Dd(base.ForeignTool):
         flushed = [line for line in commands if _reaches_the_disk(line)]
         if len(flushed) < max(1, len(commands)):
             shown.remarks["page_cache"] = (
-                "it is no measurement of a disk without oflag=direct or conv=fdatasync:"
-                " it has copied through the page cache; use fio"
+                "the output does not say oflag=direct or conv=fdatasync: without them it has"
+                " copied through the page cache and measured no disk; use fio"
             )
         if any("/dev/urandom" in line or "/dev/random" in line for line in commands):
             shown.remarks["random_source"] = (

@@ -391,11 +391,22 @@ def _ran_s(words: Sequence[str], threads: Sequence[MeasuredThread]) -> float | N
     if asked is not None:
         lengths.append(asked)
     # Of a run that was ended early the first thread has fewer cycles.
-    interval = pasted.option(words, "-i", "--interval") or _INTERVAL_US
-    cycles, micros = threads[0].cycles, pasted.whole_number(interval)
-    if words and cycles is not None and micros is not None:
-        lengths.append(cycles * micros / 1e6)
+    cycles = threads[0].cycles
+    if words and cycles is not None:
+        counted = slept_seconds(words, cycles)
+        if counted is not None:
+            lengths.append(counted)
     return min(lengths, default=None)
+
+
+def slept_seconds(words: Sequence[str], cycles: float) -> float | None:
+    """Return how long cyclictest's first thread slept, by its cycles and the interval of its command.
+
+    A run in which it was late is longer. None: the interval is no number.
+    """
+    interval = pasted.option(words, "-i", "--interval") or _INTERVAL_US
+    micros = pasted.whole_number(interval)
+    return None if micros is None else cycles * micros / 1e6
 
 
 @dataclasses.dataclass(slots=True)

@@ -229,7 +229,8 @@ def _write_budget(params: _Params) -> str:
         fields.append(f"{name}: {shown}")
     return (
         f"Write what you accept into a file, as in budgets: [{{{', '.join(fields)}}}], and give it with"
-        " --budget FILE; the page 'Measuring' explains the keys."
+        " --budget FILE; the page 'Measuring' explains the keys. 'nova-perf report' shows figures without"
+        " a budget."
     )
 
 

@@ -52,6 +52,17 @@ class WithoutHistogramTests(testcase.TestCase):
             self.assertEqual("60", report.workload["seconds"])
             self.assertFalse([item for item in report.readings if item.primary])
 
+    def test_loops_are_as_long_as_their_interval_and_not_as_the_clock_s_step(self):
+        for options, seconds in (("-l 1000", "1"), ("-l 1000 -i 500", "0.5"), ("-D 2 -l 0", "2")):
+            document = json.loads(cyclictest())
+            document["cmdline:"] = f"cyclictest -q {options} --json=out.json"
+            document["thread"]["0"]["cycles"] = 1000
+            document["start_time"] = "Mon, 30 Nov 2026 12:49:17 +0000"
+            document["end_time"] = "Mon, 30 Nov 2026 13:49:19 +0000"
+            with self.subTest(options):
+                _tool, report = read(json.dumps(document))
+                self.assertEqual(seconds, report.workload["seconds"])
+
     def test_the_missing_figure_is_named_with_its_option(self):
         _tool, report = read(cyclictest(histogram={}))
         said = "\n".join(report.left_out)
