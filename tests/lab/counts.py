@@ -44,6 +44,8 @@ _LIVES_S, _GONE_S = 6.0, 2.0
 #: Seconds after a policy has begun to work in which nothing is counted.
 _SETTLE_S: Final = 5.0
 _TUNED: Final = "/opt/tuned"
+#: Characters of a line of TuneD's log.
+_NOTE_LENGTH: Final = 100
 #: What a softirq is for; the others are of timers, the scheduler and RCU.
 _PACKET_SOFTIRQS: Final = ("HI", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET")
 _VCPU: Final = re.compile(r"CPU \d+/KVM").fullmatch
@@ -145,6 +147,11 @@ class Ours(Policy):
         kinds = collections.Counter(setting["kind"] for setting in answer["settings"])
         applied = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
         self.note = f"nova-perf apply beside the agent: {applied}"
+        patience.until(self._has_placed, "the agent has placed the first guest's emulator")
+
+    def _has_placed(self) -> bool:
+        places = self.case.lab.ask("tally", "places", "g1")
+        return not cpulist.parse(places["emulator"]) & frozenset(GUEST_CPUS)
 
     def leave(self) -> None:
         self.lab.run("systemctl stop nova-perf-agent")
@@ -177,8 +184,11 @@ class Tuned(Policy):
         done = ["run", f"grep -q 'static tuning from profile' {log}"]
         patience.until(lambda: self.lab.ask(*done)[0] == 0, "TuneD has applied its profile")
         lines = self.lab.run(f"grep -E 'WARN|ERROR|python-perf' {log} || true").splitlines()
-        said = [line.split(None, 2)[-1] for line in lines]
-        self.note = "TuneD says: " + "; ".join(dict.fromkeys(said))
+        alike = collections.Counter(
+            re.sub(r"\d+", "N", line.split(None, 2)[-1])[:_NOTE_LENGTH] for line in lines
+        )
+        said = [f"{text} ({times} times)" for text, times in alike.items()]
+        self.note = "TuneD says: " + "; ".join(said)
 
     def leave(self) -> None:
         self.lab.run("systemctl stop lab-tuned")
