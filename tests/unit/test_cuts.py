@@ -50,7 +50,6 @@ LOOKED_AT = {
     ("validation/bench/base.py", "_MOST_WORDS"),  # "left out" of a workload
     ("validation/fleet/fleet_results.py", "_MAX_CPU_FAULTS"),  # host_cpu_faults_left_out
     ("validation/judge/host_results.py", "MAX_LOSSES"),  # LOSSES_LEFT_OUT
-    ("validation/judge/outputs.py", "_MOST_FAULTS"),  # "and 2 more"
     ("validation/measure/sampling.py", "MAX_CPUS"),  # hidden of a course
     ("validation/results/schema.py", "_MOST_FAULTS"),  # one fault is named
     ("validation/report/report.py", "_SHOWN_TRIALS"),

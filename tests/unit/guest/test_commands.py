@@ -29,7 +29,9 @@ WRONG_OPTIONS = [
 class CommandTest(directories.DirectoryCase):
     def check_error(self, result, words):
         code, out, err = result
-        self.assertEqual((3, "", 1), (code, out, len(err.splitlines())), err)
+        self.assertEqual((3, 1), (code, len(err.splitlines())), err)
+        if out:  # of -f json
+            self.assertIn(json.loads(out)["error"], err)
         self.assertIn(words, err)
         self.assertTrue(err.rstrip("\n").isprintable() and len(err) < 500, err)
         self.assertNotIn("internal error", err)

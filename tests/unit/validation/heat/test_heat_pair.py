@@ -117,7 +117,7 @@ class AnswerTest(HeatCase):
 
     def test_what_stays_so_ends_in_time(self):
         watched = stacks.Stacks(api.Api(self.connect, retry_for_s=0.5))
-        self.add_fault(BUSY, 50)
+        self.add_fault(BUSY, 1000)
         for ask in (lambda: watched.owned("n"), lambda: watched.status(STACK)):
             with self.subTest(ask):
                 self.assertIn("Service Unavailable", str(self.assertRaises(api.ApiError, ask)))
