@@ -119,9 +119,9 @@ run_functional() {
     stestr_run functional tests/functional 1 "$regex"
 }
 
-# Those that boot guests, those that wait most of the time (for slots of the clock, for a moment to kill), and the
-# others.
-guests='launch\.|validate\.|guest\.' waits='cloud\.|database\.test_kill\.'
+# Those that boot guests, or must not run beside guests; those that wait most of the time (for slots of the clock, for a
+# moment to kill); and the others.
+guests='launch\.|validate\.|guest\.|transaction\.test_placement_demo' waits='cloud\.|database\.test_kill\.'
 run_functional_guests() {
     say "functional tests: real libvirt and QEMU"
     stestr_run functional-guests tests/functional 1 "^tests\.functional\.($guests)"
