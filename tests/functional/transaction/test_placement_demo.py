@@ -47,8 +47,8 @@ class BrokenOffTest(directories.DirectoryCase):
             for kill in (os.killpg, os.kill):
                 with self.subTest(number, by=kill.__name__):
                     running = self.start()
-                    while "conflicts in red" not in running.stdout.readline():
-                        pass
+                    found = any("conflicts in red" in line for line in running.stdout)
+                    self.assertTrue(found, "it ended before it began to measure")
                     time.sleep(chance.uniform(0, 4))
                     kill(running.pid, number)
                     self.check_end(running)
