@@ -48,17 +48,25 @@ def _unit(tool: base.Benchmark, lines: Sequence[str]) -> float:
     raise tool.fault("the output is cut off or its unit is missing ('10^6bits/sec')")
 
 
-def of_stream(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
-    factor = _unit(tool, lines)
-    rows = [found for found in map(STREAM_ROW.match, lines) if found is not None]
+def _only_row(tool: base.Benchmark, name: str, rows: Sequence[re.Match[str]]) -> re.Match[str]:
+    """Return the one row of a test's table.
+
+    :raises base.BenchmarkOutputError: there is none, or there are several.
+    """
     if len(rows) > 1:
         raise tool.fault(f"the text has {len(rows)} rows of {name} below one head; keep one")
     if not rows:
         raise tool.fault(
-            f"the output is cut off, or its columns are those of -O: {len(rows)} rows of {name};"
+            f"the output is cut off, or its columns are those of -O: no row of {name};"
             " the table of its test and the forms of -o and -k are read"
         )
-    [row] = rows
+    return rows[0]
+
+
+def of_stream(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
+    factor = _unit(tool, lines)
+    rows = [found for found in map(STREAM_ROW.match, lines) if found is not None]
+    row = _only_row(tool, name, rows)
     rate = float(row[5]) * factor
     if rate == 0:
         raise tool.fault("nothing was transferred")
@@ -130,14 +138,7 @@ def of_requests(tool: base.Benchmark, name: str, lines: Sequence[str]) -> Test:
     if not any(re.search(r"per[ ]sec\b|Trans\.?[ ]*/s", line) for line in lines):
         raise tool.fault("the output is cut off or its unit is missing ('per sec')")
     rows = _rate_rows(lines)
-    if len(rows) > 1:
-        raise tool.fault(f"the text has {len(rows)} rows of {name} below one head; keep one")
-    if not rows:
-        raise tool.fault(
-            f"the output is cut off, or its columns are those of -O: {len(rows)} rows of {name};"
-            " the table of its test and the forms of -o and -k are read"
-        )
-    [row] = rows
+    row = _only_row(tool, name, rows)
     rate = float(row[4])
     if rate == 0:
         raise tool.fault("no transaction was finished")

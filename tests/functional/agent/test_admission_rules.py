@@ -9,7 +9,7 @@ import sys
 import prometheus_client
 
 from nova_perf_tuning.validation.fleet.admission import metrics, model, service
-from tests.support import agent_samples, directories, patience
+from tests.support import agent_samples, directories, patience, promtool
 
 TOP = pathlib.Path(__file__).parents[3]
 ALERTS = TOP / "etc/prometheus/nova-perf-admission-alerts.yaml"
@@ -24,9 +24,9 @@ class AdmissionRulesTest(directories.DirectoryCase):
         series = self.series()
         tests = []
         for query in agent_samples.queries(admission=True):
-            tests.append(self.case(series, "2h", f"count({query}) > bool 0"))
+            tests.append(promtool.case(series, "2h", f"count({query}) > bool 0"))
         self.promtool({"tests": tests, "evaluation_interval": "1m"})
-        nothing = self.case(series, "2h", f"count({PREFIX}nothing) > bool 0")
+        nothing = promtool.case(series, "2h", f"count({PREFIX}nothing) > bool 0")
         done = self.run_promtool({"tests": [nothing], "evaluation_interval": "1m"})
         self.assertNotEqual(0, done.returncode, "it would say so")
 
@@ -77,20 +77,9 @@ class AdmissionRulesTest(directories.DirectoryCase):
         tests = []
         for name, when, faulty, healthy in cases:
             labels = f'{{alertname="{name}",alertstate="firing"}}'
-            tests.append(self.case(faulty, when, f"count(ALERTS{labels}) > bool 0"))
-            tests.append(self.case(healthy, when, f"absent(ALERTS{labels})", labels))
+            tests.append(promtool.case(faulty, when, f"count(ALERTS{labels}) > bool 0"))
+            tests.append(promtool.case(healthy, when, f"absent(ALERTS{labels})", labels))
         self.promtool({"rule_files": [str(ALERTS)], "evaluation_interval": "5m", "tests": tests})
-
-    @staticmethod
-    def case(series, when, query, labels="{}"):
-        """Return a test of promtool: at a time, a query over series of a value a minute must give 1."""
-        rows = [{"series": name, "values": values} for name, values in series.items()]
-        wanted = {
-            "expr": query,
-            "eval_time": when,
-            "exp_samples": [{"labels": labels, "value": 1}],
-        }
-        return {"interval": "1m", "input_series": rows, "promql_expr_test": [wanted]}
 
     def run_promtool(self, document):
         path = self.write_file("rules.json", json.dumps(document))

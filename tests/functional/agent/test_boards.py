@@ -15,7 +15,7 @@ import yaml
 from nova_perf_tuning.agent import metrics
 from nova_perf_tuning.host.input import guest_cpu
 from nova_perf_tuning.host.model import host_model
-from tests.support import agent_samples, directories, patience
+from tests.support import agent_samples, directories, patience, promtool
 
 TOP = pathlib.Path(__file__).parents[3]
 INSTANCE = "1a4c8e5b-7f0e-4c55-9f0a-0d5b7c2f3e11"
@@ -155,25 +155,14 @@ class BoardsTest(directories.DirectoryCase):
         tests = []
         for name, when, faulty, healthy in cases:
             labels = f'{{alertname="{name}",alertstate="firing"}}'
-            tests.append(self.case(faulty, when, f"count(ALERTS{labels}) > bool 0"))
-            tests.append(self.case(healthy, when, f"absent(ALERTS{labels})", labels))
+            tests.append(promtool.case(faulty, when, f"count(ALERTS{labels}) > bool 0"))
+            tests.append(promtool.case(healthy, when, f"absent(ALERTS{labels})", labels))
         path = self.write_file(
             "alerts.json",
             json.dumps({"rule_files": [str(ALERTS)], "evaluation_interval": "5m", "tests": tests}),
         )
         done = patience.run(["promtool", "test", "rules", path])
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
-
-    @staticmethod
-    def case(series, when, query, labels="{}"):
-        """Return a test of promtool: at a time, a query over series of a value a minute must give 1."""
-        rows = [{"series": name, "values": values} for name, values in series.items()]
-        wanted = {
-            "expr": query,
-            "eval_time": when,
-            "exp_samples": [{"labels": labels, "value": 1}],
-        }
-        return {"interval": "1m", "input_series": rows, "promql_expr_test": [wanted]}
 
     def test_alerts_are_accepted(self):
         done = patience.run(["promtool", "check", "rules", ALERTS])

@@ -336,7 +336,7 @@ class Executor:
         trait = clouds.trait_of(aggregate.token)
         for host in sorted(self._cloud.carriers(trait)):
             self._do(functools.partial(self._cloud.set_trait, host, trait, carried=False))
-        # Nova may have been cut off before it told Placement that a host has left.
+        # Nova may have been cut off before it informed Placement that a host has left.
         for host in sorted(self._cloud.mirrored(aggregate)):
             self._do(functools.partial(self._cloud.mirror, aggregate, host, inside=False))
         self._do(lambda: self._cloud.delete_aggregate(aggregate))

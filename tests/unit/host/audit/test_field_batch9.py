@@ -192,7 +192,7 @@ class HostsTest(NinthCase):
         self.assertEqual([], self.plan("235").settings)
 
     def test_queues_of_one_number_are_planned_together(self) -> None:
-        values = {one.target: one.value for one in self.plan("258").settings}
+        values = {setting.target: setting.value for setting in self.plan("258").settings}
         for queue in range(4):
             self.assertEqual(values[f"irq:{44 + queue}"], values[f"irq:{48 + queue}"])
         self.assertEqual(4, len({values[f"irq:{44 + queue}"] for queue in range(4)}))

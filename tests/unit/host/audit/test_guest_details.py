@@ -46,7 +46,7 @@ class OwnThreadsTest(testcase.TestCase):
         xml = xml.replace("<emulatorpin cpuset='4-5,12-13'/>", pins)
         xml = xml.replace("<vcpu>2</vcpu>", "<vcpu>2</vcpu><iothreads>2</iothreads>")
         (finding,) = found("emulator-on-dedicated", xml, _PLAIN)
-        shown = [one.value for one in finding.evidence]
+        shown = [evidence.value for evidence in finding.evidence]
         self.assertEqual("<emulatorpin cpuset='6-7'>", shown[0])
         self.assertEqual("<iothreadpin cpuset='4-7'>, and 1 thread like it", shown[1])
 
