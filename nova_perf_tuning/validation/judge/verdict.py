@@ -358,7 +358,8 @@ class Measured:
             )
         measured = {trial.arm for trial in trials}
         if arm not in measured:
-            return reason(_C.NO_ARM, arm=arm, known=sorted(arms))
+            code = _C.NO_ARM if arm == budget.arm else _C.NO_BASELINE
+            return reason(code, arm=arm, known=sorted(arms))
         return None
 
     def _judged_by(self, benchmark: str) -> str:

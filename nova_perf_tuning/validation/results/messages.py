@@ -365,6 +365,10 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.NO_BENCHMARK: "benchmark '{benchmark}' was not measured; the results have {known}",
     _C.NO_METRIC: _metric,
     _C.NO_ARM: "arm '{arm}' was not measured; the results have {known}",
+    _C.NO_BASELINE: (
+        "arm '{arm}', the baseline, was not measured; the results have {known}; a limit that needs no"
+        " baseline is max_value or min_value"
+    ),
     _C.OTHER_ACCELERATOR: "guests ran on {accelerator}, the budget is for {wanted}",
     _C.ACCELERATOR_CONTRADICTED: lambda params: (
         f"guests of '{params['arm']}': {probe.contradiction(params['found'], params['accelerator'])}"

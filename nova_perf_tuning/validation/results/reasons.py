@@ -41,6 +41,7 @@ class ReasonCode(enum.StrEnum):
     NO_BENCHMARK = "no_benchmark"  # benchmark, known
     NO_METRIC = "no_metric"  # benchmark, metric, known, named
     NO_ARM = "no_arm"  # arm, known
+    NO_BASELINE = "no_baseline"  # arm, known
     OTHER_ACCELERATOR = "other_accelerator"  # accelerator, wanted
     ACCELERATOR_CONTRADICTED = "accelerator_contradicted"  # arm, accelerator, found
     VIRTUALIZATION_UNREAD = "virtualization_unread"  # arm, wanted

@@ -189,8 +189,8 @@ class IntervalTest(testcase.TestCase):
         self.assertEqual([V.PASS, V.FAIL], list(found.verdicts))
         self.assertEqual(["loss", "value"], [why.params["figure"] for why in found.reasons])
         found = self.check(V.FAIL, C.BEYOND, **fields)
-        self.assertEqual([C.BEYOND, C.NO_ARM], [why.code for why in found.reasons])
-        found = self.check(V.INVALID, C.NO_ARM, max_loss=0.2, min_value="8 Gbit/s")
+        self.assertEqual([C.BEYOND, C.NO_BASELINE], [why.code for why in found.reasons])
+        found = self.check(V.INVALID, C.NO_BASELINE, max_loss=0.2, min_value="8 Gbit/s")
         self.assertEqual([V.PASS, V.INVALID], list(found.verdicts))
 
     def test_an_absolute_limit_replaces_no_other_budget(self):

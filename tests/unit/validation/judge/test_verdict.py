@@ -156,7 +156,7 @@ class JudgeTest(testcase.TestCase):
         for changes, code in (
             ({"benchmark": "fio"}, C.NO_BENCHMARK),
             ({"arm": "guest"}, C.NO_ARM),
-            ({"baseline": "metal"}, C.NO_ARM),
+            ({"baseline": "metal"}, C.NO_BASELINE),
             ({"metric": "jitter"}, C.NO_METRIC),
             ({"accelerator": "kvm"}, C.OTHER_ACCELERATOR),
         ):
