@@ -4,7 +4,7 @@
 import argparse
 
 from nova_perf_tuning.cli import bench, command, options
-from nova_perf_tuning.validation.bench import base, pasted, plugins
+from nova_perf_tuning.validation.bench import base, pasted, recognition
 
 
 class BenchParse(command.PerfCommand):
@@ -25,14 +25,14 @@ class BenchParse(command.PerfCommand):
     def take_action(self, args: argparse.Namespace) -> None:
         named = None
         if args.kind is not None:
-            named = plugins.load_reader(args.kind)
+            named = recognition.load_reader(args.kind)
         output = pasted.decode(options.read(args.file, base.MAX_CHARACTERS))
         if named is None:
-            benchmark = plugins.recognise(output)
-            report = plugins.report(benchmark, output)
+            benchmark = recognition.recognise(output)
+            report = recognition.report(benchmark, output)
         else:
             benchmark = named.reader(output)
-            report = plugins.report_as_named(benchmark, output)
+            report = recognition.report_as_named(benchmark, output)
         bench.show(args, benchmark, {}, report.readings, report=report)
         if benchmark is not named and args.format != "json":
             command.say(f"read as the output of '{benchmark.kind}'", prefix="note: ")

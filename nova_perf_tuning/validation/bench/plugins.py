@@ -4,18 +4,14 @@
 import dataclasses
 import logging
 import os
-import re
 import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning import cache_directory, entry_points, errors
-from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.bench import base, foreign, pasted
+from nova_perf_tuning.validation.bench import base
 from nova_perf_tuning.validation.results.environment import RecordedBenchmark
 
-#: Seconds that are less than one.
-_SHORT: Final = re.compile(r"0(?:\.[0-9]{1,9})?|[0-9.]{1,9}e-[0-9]{2}")
 NAMESPACE = "nova_perf_tuning.benchmarks"
 
 #: Benchmarks that are loads too; they run so long unless they are ended before, in seconds.
@@ -76,185 +72,28 @@ def load(kind: str) -> base.Benchmark:
     known = installed(NAMESPACE)
     if kind not in known:
         text = why_absent(NAMESPACE, "benchmark", kind)
-        raise UnknownBenchmarkError(text + _similar(kind, load_all()))
+        raise UnknownBenchmarkError(text + similar(kind, load_all()))
     benchmark: base.Benchmark = known[kind]()
     return benchmark
 
 
-def load_reader(kind: str) -> base.Benchmark:
-    """Return one benchmark or foreign tool whose outputs are read, or raise :class:`UnknownBenchmarkError`."""
-    for tool in foreign.TOOLS:
-        if tool.kind == kind:
-            return tool()
-    _classes, faults = entry_points.imported(NAMESPACE)
-    if kind in installed(NAMESPACE) or kind in faults:
-        return load(kind)
-    known = ", ".join([*installed(NAMESPACE), *(tool.kind for tool in foreign.TOOLS)])
-    name, colon, _ = kind.partition(":")
-    if colon and name in known.split(", "):
-        raise UnknownBenchmarkError(
-            f"'{kind[:80]}': outputs say themselves which work they are of; give '{name}' without"
-            " parameters"
-        )
-    readers = [*load_all(), *(tool() for tool in foreign.TOOLS)]
-    raise UnknownBenchmarkError(
-        f"there is no benchmark '{kind[:40]}'; there are {known}{_similar(kind, readers)}"
-    )
-
-
-def _similar(name: str, tools: Sequence[base.Benchmark]) -> str:
+def similar(name: str, tools: Sequence[base.Benchmark]) -> str:
     """Return which kinds are of a program of that name, or have a name like it; empty: none."""
     kinds = []
     for tool in tools:
         shared = name in tool.kind or tool.kind in name.split("_")
-        if name and (shared or name == _program(tool) or name in tool.programs):
+        if name and (shared or name == program_of(tool) or name in tool.programs):
             kinds.append(tool.kind)
     if not kinds:
         return ""
     return f"; of '{name[:40]}' are {', '.join(kinds)}"
 
 
-def recognise(text: str) -> base.Benchmark:
-    """Return the benchmark or foreign tool that printed ``text``: the one that can read it.
-
-    :raises base.BenchmarkOutputError: none can, with what is wrong if the text has a tool's marks; or
-        several can.
-    """
-    readers = []
-    refusals: dict[str, base.BenchmarkOutputError] = {}
-    tools = [benchmark for benchmark in load_all() if benchmark.may_read(text)]
-    for foreign_tool in (tool() for tool in foreign.TOOLS):
-        if foreign_tool.printed(text):
-            tools.append(foreign_tool)
-    for benchmark in tools:
-        try:
-            benchmark.checked_figures(text)
-        except base.BenchmarkOutputError as error:
-            if benchmark.printed(text):
-                refusals[benchmark.kind] = error
-            continue
-        readers.append(benchmark)
-    if len(readers) > 1:
-        kinds = ", ".join(benchmark.kind for benchmark in readers)
-        raise base.BenchmarkOutputError(
-            f"the output may be of {kinds}; name the benchmark before the file"
-        )
-    if readers:
-        return readers[0]
-    said = pasted.around_json(text)
-    if said:
-        raise base.BenchmarkOutputError(said)
-    if refusals:
-        raise _of_several(tools, refusals, text)
-    raise _read_by_none(text)
-
-
-def _of_several(
-    tools: Sequence[base.Benchmark],
-    refusals: Mapping[str, base.BenchmarkOutputError],
-    text: str,
-) -> base.BenchmarkOutputError:
-    """Return the first refusal, with the other tools that have printed in the same text."""
-    by_program: dict[str, str] = {}
-    for tool in tools:
-        if tool.kind in refusals:
-            by_program.setdefault(_program(tool), tool.kind)
-    kinds = [*by_program.values(), *_unread(text)]
-    first = next(iter(refusals.values()))
-    if len(kinds) < 2:
-        return first
-    return type(first)(
-        f"{first}; the text has lines of several tools ({', '.join(kinds)}): give each test's output"
-        " a file of its own"
-    )
-
-
-def report_as_named(benchmark: base.Benchmark, text: str) -> base.BenchmarkReport:
-    """Return what :func:`report` does; a refusal names the other benchmark that reads the output.
-
-    :raises base.BenchmarkOutputError: it cannot be read.
-    """
-    try:
-        return report(benchmark, text)
-    except base.BenchmarkOutputError as error:
-        try:
-            other = recognise(text).kind
-        except base.BenchmarkOutputError:
-            raise error from None
-        raise type(error)(f"{error}; 'nova-perf bench parse {other}' reads it") from None
-
-
-def report(benchmark: base.Benchmark, text: str) -> base.BenchmarkReport:
-    """Return what an output says, and which other tools have printed in the same text.
-
-    :raises base.BenchmarkOutputError: it cannot be read.
-    """
-    found = benchmark.checked_report(text)
-    if _SHORT.fullmatch(found.workload.get("seconds", "")) and "short" not in found.remarks:
-        found.remarks["short"] = "the run took less than a second: its figures say little"
-    others: dict[str, str] = {}
-    for tool in (*load_all(), *(tool() for tool in foreign.TOOLS)):
-        if _program(tool) != _program(benchmark) and tool.printed(text):
-            others.setdefault(_program(tool), tool.kind)
-    for name in _unread(text):
-        others[name] = name
-    if others:
-        names = ", ".join(others.values())
-        found.remarks["other_tools"] = (
-            f"the text has lines of {names}, too: no figure here is of them"
-        )
-    return found
-
-
-def _unread(text: str) -> list[str]:
-    """Return the tools that have printed in a text, and whose output is not read."""
-    return [
-        name
-        for name, mark in foreign.UNREAD.items()
-        if re.search(f"^(?:{mark})", text, re.MULTILINE)
-    ]
-
-
-def _program(tool: base.Benchmark) -> str:
+def program_of(tool: base.Benchmark) -> str:
     """Return the program that prints what a reader reads; some programs have several readers."""
     if tool.tool or tool.programs:
         return tool.tool or tool.programs[0]
     return tool.kind.partition("_")[0]
-
-
-def _read_by_none(text: str) -> base.BenchmarkOutputError:
-    """Return the error of a text that has no marks of an output that is read."""
-    for program, kind in foreign.COMMANDS.items():
-        if program not in text:
-            continue
-        reader = load_reader(kind)
-        said = pasted.own_error(text, program)
-        if said:
-            return reader.fault(f"it said '{one_line(said, 160)}'{reader.wanted_form()}")
-        if pasted.command(text, program):
-            return reader.fault(
-                f"the text has its command, and no output of it that is read{reader.wanted_form()}"
-            )
-    named = [
-        program
-        for program in foreign.COMMANDS
-        if re.search(rf"(?<![A-Za-z0-9_-]){program}(?!{foreign.ANOTHER})", text)
-    ]
-    own = ""
-    unread = _unread(text)
-    if not text.strip():
-        own = ": it is empty"
-    elif re.match(r"\s*\[\s*\{", text):
-        own = f": it is a list of JSON, {base.ONE_OF_LIST}"
-    elif unread:
-        own = f": it is of {' and '.join(unread)}"
-    elif len(named) == 1:
-        reader = load_reader(foreign.COMMANDS[named[0]])
-        own = f": it names {named[0]}, whose own output ('{reader.form}') is not in it"
-    return base.BenchmarkOutputError(
-        f"no benchmark reads this output{own}; name the one that printed it, as in 'nova-perf bench parse fio FILE',"
-        f" to see what is wrong with it; outputs of {foreign.READ} are read"
-    )
 
 
 def of_label(

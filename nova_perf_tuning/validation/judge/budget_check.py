@@ -3,7 +3,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.bench import plugins, recognition
 from nova_perf_tuning.validation.judge import quantities
 from nova_perf_tuning.validation.judge.budget import Budget
 
@@ -63,7 +63,7 @@ def _of_limits(budget: Budget) -> Iterator[str]:
 def _figure(budget: Budget) -> tuple[str, str]:
     """Return the figure that a budget limits and its unit, both empty where they are not known."""
     try:
-        benchmark = plugins.load_reader(budget.benchmark.partition(":")[0])
+        benchmark = recognition.load_reader(budget.benchmark.partition(":")[0])
     except plugins.UnknownBenchmarkError:
         pass
     else:

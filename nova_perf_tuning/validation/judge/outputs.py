@@ -13,7 +13,7 @@ from typing import Final
 
 from nova_perf_tuning import bounded_read, rules
 from nova_perf_tuning.printing import one_line
-from nova_perf_tuning.validation.bench import base, pasted, plugins
+from nova_perf_tuning.validation.bench import base, pasted, recognition
 from nova_perf_tuning.validation.judge import workloads
 from nova_perf_tuning.validation.results import model, schema
 from nova_perf_tuning.validation.results.environment import (
@@ -88,7 +88,7 @@ def read(kind: str, arms: Sequence[ArmFiles]) -> Outputs:
     :raises schema.InputError: files that cannot be read or that another program has written, or a
         run that is given twice: the first fault, and the names or the number of the others.
     """
-    benchmark = plugins.load_reader(kind)
+    benchmark = recognition.load_reader(kind)
     runs = _runs(benchmark, arms)
     good = [run for run in runs.values() if run.error is None]
     outputs = Outputs(_results(benchmark, arms, runs))
@@ -159,7 +159,7 @@ def _run(benchmark: base.Benchmark, file: str) -> _Run:
         raise schema.InputError(error.strerror) from None
     text = pasted.decode(data)
     try:
-        report = plugins.report(benchmark, text)
+        report = recognition.report(benchmark, text)
     except base.BenchmarkOutputError as error:
         fault = one_line(error, 300)
         other = _printed_by(text)
@@ -174,7 +174,7 @@ def _run(benchmark: base.Benchmark, file: str) -> _Run:
 def _printed_by(text: str) -> str:
     """Return the kind of the benchmark that can read an output; empty: there is none."""
     try:
-        return plugins.recognise(text).kind
+        return recognition.recognise(text).kind
     except base.BenchmarkOutputError:
         return ""
 

@@ -3,7 +3,7 @@
 
 import textwrap
 
-from nova_perf_tuning.validation.bench import base, pasted, plugins
+from nova_perf_tuning.validation.bench import base, pasted, recognition
 from tests.support import testcase
 from tests.unit.validation.bench import test_field_outputs
 
@@ -18,8 +18,8 @@ RATE = 1073741824 / 1.94133 / 1e6
 def read(text):
     """Return the kind and the report of a paste that names no tool."""
     shown = pasted.decode(text.encode())
-    tool = plugins.recognise(shown)
-    return tool.kind, plugins.report(tool, shown)
+    tool = recognition.recognise(shown)
+    return tool.kind, recognition.report(tool, shown)
 
 
 def figures(report):
@@ -28,7 +28,7 @@ def figures(report):
 
 def refusal(test, text):
     shown = pasted.decode(text.encode())
-    return str(test.assertRaises(base.BenchmarkOutputError, plugins.recognise, shown))
+    return str(test.assertRaises(base.BenchmarkOutputError, recognition.recognise, shown))
 
 
 def in_notes(sign, text):
@@ -86,7 +86,7 @@ class CommentedTests(testcase.TestCase):
             "outputs10/308",
         ):
             text = pasted.decode(test_field_outputs.case(case)[0])
-            tool = plugins.recognise(text)
+            tool = recognition.recognise(text)
             for sign in ("#", "//"):
                 with self.subTest(case=case, sign=sign):
                     commented = pasted.decode(in_notes(sign, text).encode())
@@ -243,4 +243,4 @@ usec/tran             %
     def test_words_of_other_tools(self):
         for case in ("outputs11/328", "outputs11/331"):
             text = pasted.decode(test_field_outputs.case(case)[0])
-            self.assertFalse(plugins.load_reader("netperf").printed(text))
+            self.assertFalse(recognition.load_reader("netperf").printed(text))

@@ -11,7 +11,7 @@ import random
 import yaml
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.validation.bench import base, pasted, plugins
+from nova_perf_tuning.validation.bench import base, pasted, recognition
 from tests.support import testcase
 from tests.unit.validation.bench import (
     outputs2,
@@ -435,7 +435,7 @@ class AnswersTest(testcase.TestCase):
         for name, (kind, metrics) in READ.items():
             data, answer = case(name)
             text = pasted.decode(data)
-            tool = plugins.recognise(text)
+            tool = recognition.recognise(text)
             self.assertEqual(kind, tool.kind, name)
             shown = {reading.metric: reading for reading in tool.report(text).readings}
             for figure in answer.get("figures", ()):
@@ -472,13 +472,13 @@ class AnswersTest(testcase.TestCase):
         for name, code in REMARKS.items():
             text = pasted.decode(case(name)[0])
             with self.subTest(name):
-                tool = plugins.recognise(text)
-                self.assertIn(code, plugins.report(tool, text).remarks)
+                tool = recognition.recognise(text)
+                self.assertIn(code, recognition.report(tool, text).remarks)
 
     def test_what_must_be_named_and_what_must_not_be_a_figure(self):
         for name in {*NAMED, *WORKLOAD, *NEVER}:
             text = pasted.decode(case(name)[0])
-            report = plugins.recognise(text).report(text)
+            report = recognition.recognise(text).report(text)
             said = "\n".join(report.left_out)
             for word in NAMED.get(name, ()):
                 with self.subTest(name=name, word=word):
@@ -495,7 +495,7 @@ class AnswersTest(testcase.TestCase):
         for name, words in REFUSED.items():
             data, _answer = case(name)
             error = self.assertRaises(
-                errors.PerfTuningError, plugins.recognise, pasted.decode(data)
+                errors.PerfTuningError, recognition.recognise, pasted.decode(data)
             )
             for word in words:
                 with self.subTest(name=name, word=word):
@@ -505,7 +505,7 @@ class AnswersTest(testcase.TestCase):
         for name, (_kind, _metrics) in READ.items():
             text = pasted.decode(case(name)[0])
             judged = [
-                item for item in plugins.recognise(text).report(text).readings if item.primary
+                item for item in recognition.recognise(text).report(text).readings if item.primary
             ]
             with self.subTest(name):
                 self.assertEqual(0 if name in SEVERAL else 1, len(judged))
@@ -516,7 +516,7 @@ class AnswersTest(testcase.TestCase):
         for name, (kind, _metrics) in READ.items():
             data, _answer = case(name)
             text = pasted.decode(data)
-            tool = plugins.load_reader(kind)
+            tool = recognition.load_reader(kind)
             whole = {round(reading.value, 9) for reading in tool.report(text).readings}
             places = [source.randrange(len(text)) for _time in range(60)]
             for place in places:
@@ -541,7 +541,7 @@ class AnswersTest(testcase.TestCase):
         """More forms, on some of the outputs: test_pasted."""
         for number, (name, (kind, _metrics)) in enumerate(READ.items()):
             data, _answer = case(name)
-            tool = plugins.load_reader(kind)
+            tool = recognition.load_reader(kind)
             text = pasted.decode(data)
             whole = tool.report(text)
             quoted = "\n".join(f"> {line}" for line in text.split("\n"))

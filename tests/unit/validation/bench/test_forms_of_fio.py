@@ -5,7 +5,7 @@ import json
 from unittest import mock
 
 from nova_perf_tuning import bounded_json
-from nova_perf_tuning.validation.bench import base, fio, plugins
+from nova_perf_tuning.validation.bench import base, fio, recognition
 from tests.support import testcase
 from tests.unit.validation.bench import test_parsers
 
@@ -28,7 +28,7 @@ MIXED = GROUP + READ + WRITE + END
 
 def shown(text):
     """Return report and metric -> value of a text that fio's reader recognises."""
-    tool = plugins.recognise(text)
+    tool = recognition.recognise(text)
     assert tool.kind == "fio"
     report = tool.checked_report(text)
     return report, {reading.metric: reading.value for reading in report.readings}
@@ -82,7 +82,7 @@ class HeadTest(testcase.TestCase):
         for line in ("IOPS=2000, BW=8000KiB/s", "IOPS=2,000, BW=8000KiB/s (8192kB/s)(1MiB/1msec)"):
             text = HEAD + MIXED.replace(READ.split("\n")[0].strip()[6:], line)
             with self.subTest(line):
-                error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text)
+                error = self.assertRaises(base.BenchmarkOutputError, recognition.recognise, text)
                 self.assertIn(line, str(error))
 
 
@@ -204,7 +204,7 @@ class PhasesTest(testcase.TestCase):
             ("3;fio-3.1;job;0;28;700;", "error 28, 'No space left on device'"),
             ("3;fio-3.1;job;0;0;700;", "terse form"),
         ):
-            error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text)
+            error = self.assertRaises(base.BenchmarkOutputError, recognition.recognise, text)
             with self.subTest(words):
                 self.assertIn(words, str(error))
         report, _figures = shown(HEAD + "fio: terminating on signal 2\n" + MIXED)

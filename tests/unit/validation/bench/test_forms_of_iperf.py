@@ -3,7 +3,7 @@
 
 import json
 
-from nova_perf_tuning.validation.bench import base, iperf2, iperf3, iperf_rows, pasted, plugins
+from nova_perf_tuning.validation.bench import base, iperf2, iperf3, iperf_rows, pasted, recognition
 from tests.support import testcase
 from tests.unit.validation.bench import test_field_outputs, test_parsers
 
@@ -48,7 +48,7 @@ UDP = """[ ID] Interval           Transfer     Bitrate         Jitter    Lost/To
 
 def shown(text, kind="iperf3"):
     """Return report and metric -> value of a text that a tool of this kind recognises."""
-    tool = plugins.recognise(text)
+    tool = recognition.recognise(text)
     assert tool.kind == kind, tool.kind
     report = tool.checked_report(text)
     return report, {reading.metric: reading.value for reading in report.readings}
@@ -111,7 +111,7 @@ class SideTest(testcase.TestCase):
         self.assertEqual([], judged(report))
         without = "\n".join(line for line in (one + four).split("\n") if "$" not in line)
         self.assertRaisesRegex(
-            base.BenchmarkOutputError, "several tests", plugins.recognise, without
+            base.BenchmarkOutputError, "several tests", recognition.recognise, without
         )
 
     def test_titles_of_clients_side_by_side(self):
@@ -141,11 +141,11 @@ class SideTest(testcase.TestCase):
         self.assertRaisesRegex(
             base.BenchmarkOutputError,
             "TCP and of UDP",
-            plugins.recognise,
+            recognition.recognise,
             CLIENT + TOTALS + CLIENT + UDP,
         )
         self.assertRaisesRegex(
-            base.BenchmarkOutputError, "at most", plugins.recognise, (CLIENT + TOTALS) * 300
+            base.BenchmarkOutputError, "at most", recognition.recognise, (CLIENT + TOTALS) * 300
         )
 
     def test_the_direction_is_not_assumed(self):
@@ -187,7 +187,7 @@ class ProtocolTest(testcase.TestCase):
         ):
             with self.subTest(head):
                 self.assertRaisesRegex(
-                    base.BenchmarkOutputError, "SCTP test", plugins.recognise, head + totals
+                    base.BenchmarkOutputError, "SCTP test", recognition.recognise, head + totals
                 )
         report, _figures = shown(CLIENT + totals)
         self.assertNotIn("protocol", report.workload)
@@ -236,7 +236,7 @@ class SeveralReportsTest(testcase.TestCase):
     def test_ends_of_different_tests_are_two(self):
         for _kind, client, server in self.both_ends():
             other = server.replace("port 40000", "port 40002")
-            report = plugins.recognise(client + other).report(client + other)
+            report = recognition.recognise(client + other).report(client + other)
             self.assertIn("several_tests", report.remarks)
             self.assertFalse(judged(report))
 
@@ -249,13 +249,13 @@ class SeveralReportsTest(testcase.TestCase):
             self.assertFalse(judged(report))
         # Of the test that a sender alone has counted it is not known what arrived.
         for text in (SERVED + SENT, SENT + SERVED):
-            error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, SENT)
+            error = self.assertRaises(base.BenchmarkOutputError, recognition.recognise, SENT)
             self.assertIn("receiver", str(error))
             report, figures = shown(text)
             self.assertEqual({936}, set(figures.values()) & {936, 941})
             self.assertIn("no whole line of the receiver", "\n".join(report.left_out))
         for text in (TOTALS + OLD_UDP, OLD_UDP + TOTALS, UDP + TOTALS):
-            error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text)
+            error = self.assertRaises(base.BenchmarkOutputError, recognition.recognise, text)
             self.assertIn("tests of TCP and of UDP", str(error))
 
 
@@ -279,7 +279,7 @@ class TitleTest(testcase.TestCase):
 
     def test_one_test(self):
         text = f"The test\n\n{self.output(self.ROW)}--\n"
-        self.assertEqual("packets", plugins.recognise(text).kind)
+        self.assertEqual("packets", recognition.recognise(text).kind)
         report, figures = shown(text, "packets")
         self.assertEqual("client to server", report.workload["direction"])
         self.assertEqual((49.5, 8274), (figures["sent_throughput"], figures["lost"]))
@@ -315,7 +315,7 @@ class StoppedTest(testcase.TestCase):
     def test_without_totals(self):
         for text in (CLIENT + INTERVAL + STOPPED, CLIENT + STOPPED):
             self.assertRaisesRegex(
-                base.BenchmarkOutputError, "stopped before.*receiver", plugins.recognise, text
+                base.BenchmarkOutputError, "stopped before.*receiver", recognition.recognise, text
             )
         document = json.loads(test_parsers.GOOD[iperf3.Iperf3])
         document["error"] = "interrupt - the client has terminated"
@@ -515,20 +515,20 @@ class Iperf2Test(testcase.TestCase):
             (self.ROWS.split("[  5]")[0], "whether the client or the server"),
         ):
             with self.subTest(text):
-                error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text)
+                error = self.assertRaises(base.BenchmarkOutputError, recognition.recognise, text)
                 self.assertIn(words, str(error))
                 self.assertIn("iperf -c HOST", str(error))
 
     def test_rows_of_y_c_are_named(self):
         row = "20230101100000,192.0.2.2,54320,192.0.2.1,5001,3,0.0-10.0,1180000000,943000000\n"
-        error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, row)
+        error = self.assertRaises(base.BenchmarkOutputError, recognition.recognise, row)
         self.assertIn("rows of -y C are not read", str(error))
 
     def test_several_tests_are_counted(self):
         head = "Client connecting to 192.0.2.1, TCP port 5001\n"
         head += "[  1] local 192.0.2.2 port 43172 connected with 192.0.2.1 port 5001\n"
         row = "[  1] 0.0000-10.0117 sec  27.3 GBytes  23.5 Gbits/sec\n"
-        error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, head + 3 * row)
+        error = self.assertRaises(base.BenchmarkOutputError, recognition.recognise, head + 3 * row)
         self.assertIn("3 lines of a whole test and 1 heads", str(error))
 
     def test_columns_of_the_enhanced_report(self):

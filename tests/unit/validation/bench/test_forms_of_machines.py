@@ -3,21 +3,21 @@
 
 import json
 
-from nova_perf_tuning.validation.bench import base, pasted, plugins, rt_tests, sysbench
+from nova_perf_tuning.validation.bench import base, pasted, recognition, rt_tests, sysbench
 from tests.support import testcase
 from tests.unit.validation.bench import test_field_outputs, test_parsers
 
 
 def shown(text, kind):
     """Return report and metric -> value of a text that a tool of this kind recognises."""
-    tool = plugins.recognise(text)
+    tool = recognition.recognise(text)
     assert tool.kind == kind, tool.kind
     report = tool.checked_report(text)
     return report, {reading.metric: reading.value for reading in report.readings}
 
 
 def refusal(test, text):
-    return str(test.assertRaises(base.BenchmarkOutputError, plugins.recognise, text))
+    return str(test.assertRaises(base.BenchmarkOutputError, recognition.recognise, text))
 
 
 class SysbenchTest(testcase.TestCase):
@@ -177,7 +177,7 @@ Test execution summary:
         self.assertIn("held to 100 a second", report.remarks["held_to_a_rate"])
         self.assertEqual({"latency_mean", "latency_p95", "latency_max", "events"}, set(figures))
         error = self.assertRaises(
-            base.BenchmarkOutputError, plugins.load_reader("cpu").readings, 0, held, ""
+            base.BenchmarkOutputError, recognition.load_reader("cpu").readings, 0, held, ""
         )
         self.assertIn("held to 100 a second", str(error))
         cut = refusal(self, slow[: slow.index("0.50\n")])
@@ -240,7 +240,9 @@ T: 0 (148604) P:98 I:1000 C:    998 Min:     10 Act:   17 Avg:   12 Max:      13
         text = "# Min Latencies: 00007\n# Avg Latencies: 00012\n# Max Latencies: 03095"
         self.assertEqual(3095, shown(text, "cyclictest")[1]["latency_max"])
         for places in range(1, 5):
-            error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text[:-places])
+            error = self.assertRaises(
+                base.BenchmarkOutputError, recognition.recognise, text[:-places]
+            )
             self.assertIn("cut off within its last line, 'Max Latencies'", str(error))
 
     def test_overflows_are_said_without_the_histogram(self):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forms of netperf's output: several runs, rows without a banner, what it says beside the figures."""
 
-from nova_perf_tuning.validation.bench import base, netperf, plugins
+from nova_perf_tuning.validation.bench import base, netperf, recognition
 from tests.support import testcase
 
 BANNER = "MIGRATED TCP {} TEST from 0.0.0.0 () port 0 AF_INET to 192.0.2.1 () port 0 AF_INET\n"
@@ -21,7 +21,7 @@ bytes  bytes   bytes    secs.    10^6bits/sec
 
 
 def shown(text):
-    tool = plugins.recognise(text)
+    tool = recognition.recognise(text)
     report = tool.checked_report(text)
     return report, {reading.metric: reading.value for reading in report.readings}
 
@@ -47,7 +47,7 @@ class NetperfFormsTest(testcase.TestCase):
         self.assertIn("tcp_stream_1: netperf: it said", "\n".join(report.left_out))
         for text in (failed, failed + failed):
             self.assertRaisesRegex(
-                base.BenchmarkOutputError, "partial response", plugins.recognise, text
+                base.BenchmarkOutputError, "partial response", recognition.recognise, text
             )
 
     def test_units_whatever_the_spaces(self):
@@ -108,7 +108,7 @@ class NetperfFormsTest(testcase.TestCase):
         self.assertFalse([reading for reading in report.readings if reading.primary])
         for refused in (row, f"$ netperf -P 0 -f x\n{row}", f"$ netperf -P 0 -t SCTP_RR\n{row}"):
             with self.subTest(refused):
-                self.assertRaises(base.BenchmarkOutputError, plugins.recognise, refused)
+                self.assertRaises(base.BenchmarkOutputError, recognition.recognise, refused)
 
     def test_runs_of_keys(self):
         keys = BANNER.format("STREAM") + "THROUGHPUT={}\nTHROUGHPUT_UNITS=10^6bits/s\n\n"
@@ -154,7 +154,7 @@ class NetperfFormsTest(testcase.TestCase):
         self.assertEqual({"transactions_per_second": 21000.5, "latency_p99": 80}, figures)
         self.assertEqual("UDP", report.workload["protocol"])
         without = text.replace("THROUGHPUT_UNITS=Trans/s\n", "")
-        latencies = plugins.recognise(without).report(without)
+        latencies = recognition.recognise(without).report(without)
         self.assertEqual([], [reading for reading in latencies.readings if reading.primary])
         self.assertIn("TRANSACTION_RATE", "\n".join(latencies.left_out))
 
@@ -162,7 +162,7 @@ class NetperfFormsTest(testcase.TestCase):
         self.assertRaisesRegex(
             base.BenchmarkOutputError,
             "netperf: .*banner",
-            plugins.recognise,
+            recognition.recognise,
             STREAM.format("").partition("\n")[2],
         )
 
@@ -194,7 +194,7 @@ class OmniOfUdpTest(testcase.TestCase):
     def test_each_form_is_read_as_udp(self):
         for text in (OMNI + TABLE, OMNI + COLUMNS, COLUMNS, OMNI + KEYS, KEYS):
             with self.subTest(text):
-                tool = plugins.recognise(text)
+                tool = recognition.recognise(text)
                 report = tool.checked_report(text)
                 self.assertEqual("netperf_udp", tool.kind)
                 self.assertEqual(("throughput", 940.12), _judged(report))
@@ -209,7 +209,7 @@ class OmniOfUdpTest(testcase.TestCase):
             "-T 2,2 -t omni -- -T UDP",
         ):
             text = f"$ netperf -H 192.0.2.1 {options} -k THROUGHPUT,THROUGHPUT_UNITS\n{keys}"
-            tool = plugins.recognise(text)
+            tool = recognition.recognise(text)
             report = tool.checked_report(text)
             with self.subTest(options):
                 self.assertEqual("netperf_udp", tool.kind)
@@ -217,7 +217,7 @@ class OmniOfUdpTest(testcase.TestCase):
                 self.assertEqual("2,2" in options, "CPUs (-T)" in report.workload)
         for options in ("-t omni -- -T tcp", "-t TCP_STREAM --", "-T 2,2 --"):
             text = f"$ netperf -H 192.0.2.1 {options} -k THROUGHPUT,THROUGHPUT_UNITS\n{keys}"
-            self.assertEqual("netperf", plugins.recognise(text).kind)
+            self.assertEqual("netperf", recognition.recognise(text).kind)
 
     def test_what_was_sent(self):
         text = KEYS + "LOCAL_SEND_THROUGHPUT=1000.5\nREMOTE_RECV_THROUGHPUT=940.12\n"
@@ -238,7 +238,7 @@ class OmniOfUdpTest(testcase.TestCase):
 
     def test_words_beside_an_output_do_not_make_it_one_of_udp(self):
         text = f"TCP is faster than UDP here, 2 of UDP too\n{OMNI}{COLUMNS.replace('UDP', 'TCP')}"
-        self.assertEqual("netperf", plugins.recognise(text).kind)
+        self.assertEqual("netperf", recognition.recognise(text).kind)
 
 
 def _judged(report):
@@ -274,7 +274,7 @@ class FormsOfTheManualTest(testcase.TestCase):
         report, figures = shown(IN_BITS + VERBOSE)
         self.assertEqual({"transactions_per_second": 3473.252}, figures)
         self.assertEqual("7", report.workload["transactions in flight"])
-        error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, IN_BITS)
+        error = self.assertRaises(base.BenchmarkOutputError, recognition.recognise, IN_BITS)
         self.assertIn("bits or bytes a second (-f)", str(error))
 
     def test_the_second_table_beside_a_rate(self):
@@ -309,7 +309,7 @@ HIST_TOTAL:      35391
         text = BANNER.replace("MIGRATED TCP {}", "UDP UNIDIRECTIONAL SEND")
         error = self.assertRaises(
             base.FailedRunError,
-            plugins.recognise,
+            recognition.recognise,
             f"{text}udp_send: data send error: Message too long\n",
         )
         self.assertIn("Message too long", str(error))
@@ -322,7 +322,7 @@ HIST_TOTAL:      35391
             "124928   65000   10.00       53595      0    2786.99\n"
             " 65536           10.00           0              0.00\n"
         )
-        error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text)
+        error = self.assertRaises(base.BenchmarkOutputError, recognition.recognise, text)
         self.assertIn("0 messages arrived of 53595", str(error))
 
     def test_omni_without_a_direction(self):
@@ -332,11 +332,11 @@ HIST_TOTAL:      35391
         keys = "THROUGHPUT=60492.57\nTHROUGHPUT_UNITS=Trans/s\n"
         for text in (banner + table, banner + columns, banner + keys):
             with self.subTest(text):
-                self.assertEqual("netperf_rr", plugins.recognise(text).kind)
+                self.assertEqual("netperf_rr", recognition.recognise(text).kind)
                 self.assertEqual({"transactions_per_second": 60492.57}, shown(text)[1])
                 error = self.assertRaises(
                     base.BenchmarkOutputError, netperf.Netperf().checked_figures, text
                 )
                 self.assertIn("netperf_rr", str(error))
         bulk = banner + columns.replace("Trans/s", "10^6bits/s")
-        self.assertEqual("netperf", plugins.recognise(bulk).kind)
+        self.assertEqual("netperf", recognition.recognise(bulk).kind)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forms of the reports of himenobmtxp, tpcc-mysql and dd: parts, several runs, errors, commands."""
 
-from nova_perf_tuning.validation.bench import base, plugins
+from nova_perf_tuning.validation.bench import base, recognition
 from tests.support import testcase
 
 LOOPS = """Loop executed for 50 times
@@ -22,7 +22,7 @@ DD = "{}+0 records in\n{}+0 records out\n{} bytes (1.1 GB) copied, 2.0 s, {} MB/
 
 def shown(text, kind):
     """Return report and metric -> value of a text that a tool of this kind recognises."""
-    tool = plugins.recognise(text)
+    tool = recognition.recognise(text)
     assert tool.kind == kind, tool.kind
     report = tool.checked_report(text)
     return report, {reading.metric: reading.value for reading in report.readings}
@@ -67,12 +67,12 @@ class TpccMysqlTest(testcase.TestCase):
         report, figures = shown(TPCC.format("OK") + part, "tpcc_mysql")
         self.assertEqual(1200, figures["run1_tpmc"])
         self.assertIn("run2: tpcc_mysql: the run is cut off", "\n".join(report.left_out))
-        error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, part)
+        error = self.assertRaises(base.BenchmarkOutputError, recognition.recognise, part)
         self.assertIn("cut off", str(error))
 
     def test_figures_fit_the_seconds_of_the_raw_results(self):
         text = TPCC.format("OK").replace("in 60 sec", "in 30 sec")
-        error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text)
+        error = self.assertRaises(base.BenchmarkOutputError, recognition.recognise, text)
         self.assertIn("contradict", str(error))
 
 
@@ -87,7 +87,9 @@ class DdTest(testcase.TestCase):
             text = command + said + copied(2**20, 1000)
             with self.subTest(said):
                 if refused:
-                    error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text)
+                    error = self.assertRaises(
+                        base.BenchmarkOutputError, recognition.recognise, text
+                    )
                     self.assertIn(said.strip(), str(error))
                 else:
                     self.assertEqual(524.288, shown(text, "dd")[1]["throughput"])

@@ -3,7 +3,7 @@
 
 import json
 
-from nova_perf_tuning.validation.bench import base, plugins
+from nova_perf_tuning.validation.bench import base, plugins, recognition
 from tests.support import testcase
 
 OSLAT = {
@@ -33,8 +33,8 @@ def cyclictest(options="", histogram=None, absent=()):
 
 
 def read(text):
-    tool = plugins.recognise(text)
-    return tool, plugins.report(tool, text)
+    tool = recognition.recognise(text)
+    return tool, recognition.report(tool, text)
 
 
 def figures(report):

@@ -4,7 +4,7 @@
 import re
 import textwrap
 
-from nova_perf_tuning.validation.bench import base, pasted, plugins, unixbench
+from nova_perf_tuning.validation.bench import base, pasted, recognition, unixbench
 from tests.support import testcase
 from tests.unit.validation.bench import test_unixbench
 
@@ -84,9 +84,9 @@ def forms(report):
 class PastedReportsTest(testcase.TestCase):
     def read(self, lines, encoding="utf-8"):
         text = pasted.decode("".join(f"{line}\n" for line in lines).encode(encoding))
-        tool = plugins.recognise(text)
+        tool = recognition.recognise(text)
         self.assertEqual("unixbench", tool.kind)
-        return plugins.report(tool, text)
+        return recognition.report(tool, text)
 
     def test_each_form_of_each_report(self):
         self.assertEqual(6, len(REPORTS))

@@ -7,7 +7,7 @@ GoogleCloudPlatform/PerfKitBenchmarker and rawstor/librawstor, and pages whose a
 
 import json
 
-from nova_perf_tuning.validation.bench import base, pasted, plugins
+from nova_perf_tuning.validation.bench import base, pasted, recognition
 from tests.support import testcase
 
 #: iperf 2.0 counts the first interval twice in the sum of a server with one stream.
@@ -217,7 +217,7 @@ CSV = (
 def read(text):
     """Return report and metric -> value of a text, as ``bench parse`` reads it."""
     text = pasted.clean(text)
-    report = plugins.report(plugins.recognise(text), text)
+    report = recognition.report(recognition.recognise(text), text)
     return report, {reading.metric: reading.value for reading in report.readings}
 
 

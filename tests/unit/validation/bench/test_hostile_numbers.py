@@ -15,6 +15,7 @@ from nova_perf_tuning.validation.bench import (
     own,
     pasted,
     plugins,
+    recognition,
     rt_tests,
     sysbench,
 )
@@ -71,7 +72,7 @@ class BorderTest(testcase.TestCase):
     def test_every_tool_with_hostile_numbers(self):
         source = random.Random(4)
         for kind, texts in outputs().items():
-            tool = plugins.load_reader(kind)
+            tool = recognition.load_reader(kind)
             most = max(1, min(_PLACES, _PLACES_OF_TOOL // len(texts)))
             for text in texts:
                 for hostile in changed(text, source, most):
@@ -97,7 +98,7 @@ class BorderTest(testcase.TestCase):
         ):
             with self.subTest(tool.kind):
                 self.assertRaises(base.BenchmarkOutputError, tool.readings, 0, text, "")
-                self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text)
+                self.assertRaises(base.BenchmarkOutputError, recognition.recognise, text)
 
     def test_words_of_a_command_that_are_no_numbers(self):
         """The figures are right: what nobody can read of the command is not needed."""
@@ -176,7 +177,7 @@ class LongOutputsTest(testcase.TestCase):
 
     def test_lines_around_a_report(self):
         for kind, texts in outputs().items():
-            tool = plugins.load_reader(kind)
+            tool = recognition.load_reader(kind)
             with self.subTest(kind):
                 one = self.seconds(tool, 500 * self.AROUND + texts[-1])
                 four = self.seconds(tool, 2000 * self.AROUND + texts[-1])
@@ -185,9 +186,9 @@ class LongOutputsTest(testcase.TestCase):
     def test_more_runs_than_anybody_reads_are_refused(self):
         """Before it took eight seconds to show 90,000 figures."""
         for kind, run in self.REPEATED.items():
-            tool = plugins.load_reader(kind)
+            tool = recognition.load_reader(kind)
             self.assertTrue(tool.checked_report(base.MOST_RUNS * run).readings)
             text = base.MAX_CHARACTERS // len(run) * run
-            for read in (tool.checked_figures, plugins.recognise):
+            for read in (tool.checked_figures, recognition.recognise):
                 with self.subTest(kind):
                     self.assertRaisesRegex(base.BenchmarkOutputError, "at most 200", read, text)

@@ -4,7 +4,7 @@
 import json
 import re
 
-from nova_perf_tuning.validation.bench import base, iperf3, pasted, plugins
+from nova_perf_tuning.validation.bench import base, iperf3, pasted, recognition
 from tests.support import testcase
 from tests.unit.validation.bench import test_parsers
 
@@ -68,6 +68,6 @@ class JsonDocumentsTest(testcase.TestCase):
         self.assertEqual(alone, self.read(iperf3.Iperf3, stream))
         self.assertEqual(alone, self.read(iperf3.Iperf3, stream.replace("\n", "")))
         error = self.assertRaises(
-            base.BenchmarkOutputError, plugins.recognise, f"{stream}\n{stream}"
+            base.BenchmarkOutputError, recognition.recognise, f"{stream}\n{stream}"
         )
         self.assertIn("several tests", str(error))

@@ -3,7 +3,7 @@
 
 import re
 
-from nova_perf_tuning.validation.bench import pasted, plugins
+from nova_perf_tuning.validation.bench import pasted, recognition
 from tests.support import testcase
 from tests.unit.validation.bench import test_field_outputs
 
@@ -36,7 +36,7 @@ class LeftOutTest(testcase.TestCase):
         for name, (kind, _metrics) in test_field_outputs.READ.items():
             data, _answer = test_field_outputs.case(name)
             text = pasted.decode(data)
-            yield name, kind, text, plugins.recognise(text).checked_report(text)
+            yield name, kind, text, recognition.recognise(text).checked_report(text)
 
     def test_every_report_names_what_is_left_out(self):
         for name, kind, _text, report in self.reports():

@@ -3,7 +3,7 @@
 
 import pathlib
 
-from nova_perf_tuning.validation.bench import base, pasted, plugins
+from nova_perf_tuning.validation.bench import base, pasted, plugins, recognition
 from tests.support import testcase
 from tests.unit.validation.bench import test_field_outputs
 
@@ -23,19 +23,19 @@ class NamesOfReadersTest(testcase.TestCase):
         self.assertLess(10, len(texts))
         for name, text in texts.items():
             with self.subTest(name):
-                reader = plugins.load_reader("sysbench").reader(text)
-                found = plugins.recognise(text)
+                reader = recognition.load_reader("sysbench").reader(text)
+                found = recognition.recognise(text)
                 self.assertEqual(found.kind, reader.kind)
-                report = plugins.report_as_named(reader, text)
+                report = recognition.report_as_named(reader, text)
                 self.assertEqual(found.report(text).readings, report.readings)
 
     def test_each_reader_of_one_kind_is_its_own(self):
-        tool = plugins.load_reader("cpu")
+        tool = recognition.load_reader("cpu")
         self.assertIs(tool, tool.reader(text_of("sysbench-cpu.txt")))
 
     def test_one_report_names_the_benchmark_that_reads_it(self):
         """As 'evaluate' asks it, which compares files of one benchmark."""
-        tool = plugins.load_reader("sysbench")
+        tool = recognition.load_reader("sysbench")
         error = self.assertRaises(
             base.BenchmarkOutputError, tool.checked_report, text_of("sysbench-cpu.txt")
         )
@@ -49,25 +49,25 @@ class NamesOfReadersTest(testcase.TestCase):
             ("fio", "cyclictest.json", "cyclictest"),
         ):
             with self.subTest(kind, name=name):
-                tool = plugins.load_reader(kind).reader(text_of(name))
+                tool = recognition.load_reader(kind).reader(text_of(name))
                 error = self.assertRaises(
-                    base.BenchmarkOutputError, plugins.report_as_named, tool, text_of(name)
+                    base.BenchmarkOutputError, recognition.report_as_named, tool, text_of(name)
                 )
                 self.assertIn(f"'nova-perf bench parse {other}' reads it", str(error))
 
     def test_an_output_of_nobody_names_no_other(self):
-        tool = plugins.load_reader("fio")
+        tool = recognition.load_reader("fio")
         error = self.assertRaises(
-            base.BenchmarkOutputError, plugins.report_as_named, tool, "nothing\n"
+            base.BenchmarkOutputError, recognition.report_as_named, tool, "nothing\n"
         )
         self.assertNotIn("reads it", str(error))
 
     def test_names_that_are_nearly_right(self):
         for load, name, kinds in (
-            (plugins.load_reader, "iperf", "iperf3, iperf2"),
-            (plugins.load_reader, "sysbench_cpu", "cpu, sysbench"),
+            (recognition.load_reader, "iperf", "iperf3, iperf2"),
+            (recognition.load_reader, "sysbench_cpu", "cpu, sysbench"),
             (plugins.load, "sysbench", "cpu, oltp"),
-            (plugins.load_reader, "rt-tests", ""),
+            (recognition.load_reader, "rt-tests", ""),
             (plugins.load, "", ""),
         ):
             error = self.assertRaises(plugins.UnknownBenchmarkError, load, name)

@@ -3,7 +3,7 @@
 
 import json
 
-from nova_perf_tuning.validation.bench import base, pasted, plugins
+from nova_perf_tuning.validation.bench import base, pasted, recognition
 from tests.support import testcase
 
 TPCC = """\
@@ -29,14 +29,14 @@ TPCC = """\
 def read(text):
     """Return the kind and the report of a paste that names no tool."""
     shown = pasted.decode(text.encode())
-    tool = plugins.recognise(shown)
-    return tool.kind, plugins.report(tool, shown)
+    tool = recognition.recognise(shown)
+    return tool.kind, recognition.report(tool, shown)
 
 
 def refusal(case, text):
     """Return why a paste that names no tool is not read."""
     shown = pasted.decode(text.encode())
-    return str(case.assertRaises(base.BenchmarkOutputError, plugins.recognise, shown))
+    return str(case.assertRaises(base.BenchmarkOutputError, recognition.recognise, shown))
 
 
 def figures(report):

@@ -3,7 +3,7 @@
 
 import pathlib
 
-from nova_perf_tuning.validation.bench import base, foreign, pasted, plugins
+from nova_perf_tuning.validation.bench import base, foreign, pasted, recognition
 from nova_perf_tuning.validation.judge import outputs
 from tests.support import directories
 
@@ -38,8 +38,8 @@ LINES = {
 
 class OtherToolsTest(directories.DirectoryCase):
     def said(self, text, kind=None):
-        tool = plugins.load_reader(kind) if kind else plugins.recognise(text)
-        return plugins.report(tool, text).remarks.get("other_tools", "")
+        tool = recognition.load_reader(kind) if kind else recognition.recognise(text)
+        return recognition.report(tool, text).remarks.get("other_tools", "")
 
     def test_a_tool_that_is_not_read_is_named(self):
         text = (DATA / "oslat.txt").read_text("utf-8")
@@ -53,7 +53,7 @@ class OtherToolsTest(directories.DirectoryCase):
         for name, line in LINES.items():
             with self.subTest(name):
                 error = self.assertRaises(
-                    base.BenchmarkOutputError, plugins.recognise, f"{line}\n"
+                    base.BenchmarkOutputError, recognition.recognise, f"{line}\n"
                 )
                 self.assertIn(f": it is of {name}; ", str(error))
 

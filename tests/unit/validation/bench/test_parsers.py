@@ -21,6 +21,7 @@ from nova_perf_tuning.validation.bench import (
     own,
     pasted,
     plugins,
+    recognition,
     rt_tests,
     sysbench,
     sysbench_reports,
@@ -782,7 +783,7 @@ class RecogniseTest(testcase.TestCase):
     def test_who_printed_it(self):
         for kind, text in GOOD.items():
             with self.subTest(kind):
-                self.assertIs(kind, type(plugins.recognise(text)))
+                self.assertIs(kind, type(recognition.recognise(text)))
 
     def test_a_command_without_an_output_that_is_read(self):
         for command, words in (
@@ -794,14 +795,14 @@ class RecogniseTest(testcase.TestCase):
                 self.assertRaisesRegex(
                     base.BenchmarkOutputError,
                     words,
-                    plugins.recognise,
+                    recognition.recognise,
                     f"$ {command}\n 87380  16384  16384    10.00     941.23\n",
                 )
 
     def test_what_nobody_reads(self):
         for text in ("", "nothing", "{}", '{"end": {}}', "\0"):
             with self.subTest(text):
-                error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text)
+                error = self.assertRaises(base.BenchmarkOutputError, recognition.recognise, text)
                 self.assertIn("name the one that printed it", str(error))
 
 

@@ -5,7 +5,7 @@ import itertools
 import math
 import textwrap
 
-from nova_perf_tuning.validation.bench import base, pasted, plugins
+from nova_perf_tuning.validation.bench import base, pasted, recognition
 from tests.support import testcase
 from tests.unit.validation.bench import test_field_outputs
 
@@ -115,7 +115,7 @@ class PastedTest(testcase.TestCase):
         for name, (kind, _metrics) in test_field_outputs.READ.items():
             names_of_kinds.setdefault(kind, []).append(name)
         for kind, names in names_of_kinds.items():
-            tool = plugins.load_reader(kind)
+            tool = recognition.load_reader(kind)
             number = max(_FORMS_OF_OUTPUT, math.ceil(len(FORMS) / len(names)))
             forms = itertools.cycle(FORMS.items())
             for name in names:
@@ -140,7 +140,7 @@ class PastedTest(testcase.TestCase):
         for name, (kind, _metrics) in test_field_outputs.READ.items():
             data, _answer = test_field_outputs.case(name)
             text = pasted.decode(data)
-            tool = plugins.load_reader(kind)
+            tool = recognition.load_reader(kind)
             whole = {reading.value for reading in tool.report(text).readings}
             for width in (60, 72, 80):
                 wrapped = "\n".join(_wrapped(line, width) for line in text.split("\n"))
@@ -160,7 +160,7 @@ class PastedTest(testcase.TestCase):
         data, _answer = test_field_outputs.case("outputs1/07")
         text = pasted.decode(data)
         other = text.replace("Gbits/sec", "Mbits/sec")
-        tool = plugins.load_reader("iperf3")
+        tool = recognition.load_reader("iperf3")
         whole = [reading.value for reading in tool.report(f"{text}\n{other}").readings]
         for form in ("client-{}  | {}", "[pod/fio-{}/fio] {}", "[host{}] {}"):
             mixed = []
@@ -177,7 +177,7 @@ class PastedTest(testcase.TestCase):
         )
         text = "".join(row.format(at, at, at) for at in range(6))
         self.assertEqual(text, pasted.clean(text))
-        self.assertEqual("cyclictest", plugins.recognise(text).kind)
+        self.assertEqual("cyclictest", recognition.recognise(text).kind)
 
     def test_numbers_that_are_figures_stay(self):
         for rows in (

@@ -4,20 +4,20 @@
 import json
 import re
 
-from nova_perf_tuning.validation.bench import base, pasted, plugins, unixbench
+from nova_perf_tuning.validation.bench import base, pasted, recognition, unixbench
 from tests.support import testcase
 from tests.unit.validation.bench import test_field_outputs, test_forms_of_fio, test_parsers
 
 
 def refusal(test, text):
     """Return the one line with which a posted text is refused."""
-    error = test.assertRaises(base.BenchmarkOutputError, plugins.recognise, pasted.clean(text))
+    error = test.assertRaises(base.BenchmarkOutputError, recognition.recognise, pasted.clean(text))
     test.assertNotIn("\n", str(error))
     return str(error)
 
 
 def figures(text):
-    report = plugins.recognise(text).checked_report(text)
+    report = recognition.recognise(text).checked_report(text)
     return {reading.metric: reading.value for reading in report.readings}
 
 
@@ -228,7 +228,7 @@ class CommasTest(testcase.TestCase):
         refused = 0
         for name, (kind, _metrics) in test_field_outputs.READ.items():
             text = pasted.decode(test_field_outputs.case(name)[0])
-            tool = plugins.load_reader(kind)
+            tool = recognition.load_reader(kind)
             whole = {round(reading.value, 6) for reading in tool.report(text).readings}
             for form, change in COMMAS.items():
                 try:
@@ -275,7 +275,7 @@ class CommasTest(testcase.TestCase):
         self.assertIn("the line 'clat (", said)
         row = re.search(r"^\|.*99\.00th=\[.*$", text, re.MULTILINE)[0]
         cut = text.replace(row, row.replace("99.00th=[", "99.00th=[1,"))
-        report = plugins.recognise(cut).checked_report(cut)
+        report = recognition.recognise(cut).checked_report(cut)
         self.assertIn("percentiles of the line", "\n".join(report.left_out))
 
 
@@ -295,7 +295,7 @@ THROUGHPUT_UNITS=10^6bits/s
             ("UDP STREAM", "netperf_udp", None),
         ):
             text = self.TEXT.format(name)
-            tool = plugins.recognise(text)
+            tool = recognition.recognise(text)
             report = tool.checked_report(text)
             with self.subTest(name):
                 self.assertEqual(kind, tool.kind)
@@ -432,7 +432,7 @@ class OwnErrorTest(testcase.TestCase):
     def test_a_reader_that_is_named(self):
         text = '{\n "tcp": true\n}\niperf3: error - unable to write to stream socket: reset\n'
         error = self.assertRaises(
-            base.BenchmarkOutputError, plugins.load_reader("iperf3").checked_report, text
+            base.BenchmarkOutputError, recognition.load_reader("iperf3").checked_report, text
         )
         said = "iperf3: it said 'error - unable to write to stream socket: reset'; the output has"
         self.assertIn(said, str(error))

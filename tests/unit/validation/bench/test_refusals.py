@@ -1,7 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every refusal says which form is read and how to get it, but where the program itself says why it failed."""
 
-from nova_perf_tuning.validation.bench import base, foreign, pasted, plugins, sysbench, unixbench
+from nova_perf_tuning.validation.bench import (
+    base,
+    foreign,
+    pasted,
+    plugins,
+    recognition,
+    sysbench,
+    unixbench,
+)
 from tests.support import testcase
 from tests.unit.validation.bench import test_field_outputs, test_parsers
 
@@ -85,5 +93,5 @@ class RefusalsTest(testcase.TestCase):
             ("\n \n", "it is empty"),
             ("x\n", "outputs of fio"),
         ):
-            error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text)
+            error = self.assertRaises(base.BenchmarkOutputError, recognition.recognise, text)
             self.assertIn(word, str(error))

@@ -3,21 +3,21 @@
 
 import json
 
-from nova_perf_tuning.validation.bench import base, pasted, plugins
+from nova_perf_tuning.validation.bench import base, pasted, recognition
 from tests.support import testcase
 from tests.unit.validation.bench import test_field_outputs
 
 
 def shown(text):
     """Return the report of a text and its figures by their names."""
-    tool = plugins.recognise(pasted.decode(text.encode()))
-    report = plugins.report(tool, pasted.decode(text.encode()))
+    tool = recognition.recognise(pasted.decode(text.encode()))
+    report = recognition.report(tool, pasted.decode(text.encode()))
     return report, {reading.metric: reading.value for reading in report.readings}
 
 
 def refusal(test, text):
     error = test.assertRaises(
-        base.BenchmarkOutputError, plugins.recognise, pasted.decode(text.encode())
+        base.BenchmarkOutputError, recognition.recognise, pasted.decode(text.encode())
     )
     return str(error)
 
@@ -58,7 +58,7 @@ class CutJsonTest(testcase.TestCase):
             if rest.lstrip()[0] in '"' and "{" not in rest:
                 with self.subTest(rest[:40]):
                     error = self.assertRaises(
-                        base.BenchmarkOutputError, plugins.load_reader("fio").report, rest
+                        base.BenchmarkOutputError, recognition.load_reader("fio").report, rest
                     )
                     self.assertIn("the JSON has no beginning; give all of it", str(error))
 

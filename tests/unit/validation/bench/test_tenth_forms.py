@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kinds of outputs that the tenth batch of the field has shown: debugging, interrupted runs, missing units."""
 
-from nova_perf_tuning.validation.bench import base, pasted, plugins
+from nova_perf_tuning.validation.bench import base, pasted, recognition
 from tests.support import testcase
 
 TPCC_OF_ANOTHER = """\
@@ -18,8 +18,8 @@ in 720 sec.
 def read(text):
     """Return the kind and the report of a paste that names no tool."""
     shown = pasted.decode(text.encode())
-    tool = plugins.recognise(shown)
-    return tool.kind, plugins.report(tool, shown)
+    tool = recognition.recognise(shown)
+    return tool.kind, recognition.report(tool, shown)
 
 
 def figures(report):
@@ -28,13 +28,15 @@ def figures(report):
 
 class AnotherProgramTests(testcase.TestCase):
     def test_a_report_that_looks_like_tpcc_mysqls_is_not_cut_off(self):
-        error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, TPCC_OF_ANOTHER)
+        error = self.assertRaises(
+            base.BenchmarkOutputError, recognition.recognise, TPCC_OF_ANOTHER
+        )
         self.assertIn("not a form of tpcc-mysql's report", str(error))
         self.assertNotIn("cut off", str(error))
 
     def test_tpcc_mysqls_own_report_without_its_end_is(self):
         own = "[0] sc:88 lt:38 rt:0 fl:0\n in 60 sec.\n<Constraint Check> (all must be [OK])\n"
-        error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, own)
+        error = self.assertRaises(base.BenchmarkOutputError, recognition.recognise, own)
         self.assertIn("cut off", str(error))
 
 
@@ -99,13 +101,13 @@ class DebuggingTests(testcase.TestCase):
 
     def test_a_text_that_ends_within_the_debugging_is_cut_off(self):
         text = IPERF3_DEBUGGING.partition('"retransmits"')[0]
-        error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text)
+        error = self.assertRaises(base.BenchmarkOutputError, recognition.recognise, text)
         self.assertIn("its intervals end at 1 s", str(error))
 
     def test_a_datagrams_test_is_known_by_its_parameters(self):
         text = IPERF3_DEBUGGING.replace('"tcp"', '"udp"')
         error = self.assertRaises(
-            base.BenchmarkOutputError, plugins.load_reader("iperf3").report, text
+            base.BenchmarkOutputError, recognition.load_reader("iperf3").report, text
         )
         self.assertIn("other protocol", str(error))
 
@@ -212,7 +214,9 @@ class UnreportedTests(testcase.TestCase):
             "[  3] Server Report:\n"
             "[  3] 0.0-10.0 sec  1.25 MBytes  1.05 Mbits/sec   0.010 ms    0/  893 (0%)\n"
         )
-        error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, UNREPORTED + one)
+        error = self.assertRaises(
+            base.BenchmarkOutputError, recognition.recognise, UNREPORTED + one
+        )
         self.assertIn("no acknowledgement of the last datagram", str(error))
 
 
@@ -242,13 +246,13 @@ class RequestsWithoutRateTests(testcase.TestCase):
 
     def test_without_latencies_the_refusal_says_what_is_missing(self):
         text = "\n".join(line for line in LATENCIES.split("\n") if "LATENCY=" not in line)
-        error = self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text)
+        error = self.assertRaises(base.BenchmarkOutputError, recognition.recognise, text)
         self.assertIn("netperf_rr", str(error))
         self.assertIn("THROUGHPUT_UNITS", str(error))
 
     def test_the_reader_of_streams_names_that_of_requests(self):
         error = self.assertRaises(
-            base.BenchmarkOutputError, plugins.load_reader("netperf").report, LATENCIES
+            base.BenchmarkOutputError, recognition.load_reader("netperf").report, LATENCIES
         )
         self.assertIn("'bench parse netperf_rr' reads it", str(error))
 

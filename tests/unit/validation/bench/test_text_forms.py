@@ -9,6 +9,7 @@ from nova_perf_tuning.validation.bench import (
     netperf_text,
     pasted,
     plugins,
+    recognition,
     rt_tests,
 )
 from tests.support import testcase
@@ -43,7 +44,7 @@ iperf Done.
         self.assertAlmostEqual(897 / 10, shown["packets_per_second"])
         self.assertEqual((1.05, 0.035), (shown["sent_throughput"], shown["jitter"]))
         self.assertNotIn("throughput", shown)
-        self.assertIs(iperf3.Packets, type(plugins.recognise(self.UDP)))
+        self.assertIs(iperf3.Packets, type(recognition.recognise(self.UDP)))
         self.assertRaises(base.BenchmarkOutputError, iperf3.Iperf3().parse, self.UDP)
 
     def test_the_receiver_s_line_alone(self):
@@ -195,7 +196,7 @@ THROUGHPUT=21345.12
 THROUGHPUT_UNITS=Trans/s
 P99_LATENCY=88
 """
-        tool = plugins.recognise(text)
+        tool = recognition.recognise(text)
         self.assertIs(netperf_text.NetperfRequests, type(tool))
         shown = figures(tool, text)
         self.assertEqual({"transactions_per_second": 21345.12, "latency_p99": 88}, shown)
@@ -207,7 +208,7 @@ P99_LATENCY=88
 netperf: send_omni: send_data failed: Network is unreachable
 """
         self.assertRaisesRegex(
-            base.BenchmarkOutputError, "Network is unreachable", plugins.recognise, text
+            base.BenchmarkOutputError, "Network is unreachable", recognition.recognise, text
         )
 
     def test_omni_s_columns(self):
@@ -215,15 +216,15 @@ netperf: send_omni: send_data failed: Network is unreachable
 Throughput,Throughput Units,Elapsed Time (sec),Protocol
 9388.12,10^6bits/s,10.00,TCP
 """
-        tool = plugins.recognise(text)
+        tool = recognition.recognise(text)
         self.assertEqual("netperf", tool.kind)
         self.assertEqual({"throughput": 9388.12}, figures(tool, text))
-        over_udp = plugins.recognise(text.replace(",TCP", ",UDP"))
+        over_udp = recognition.recognise(text.replace(",TCP", ",UDP"))
         self.assertEqual("netperf_udp", over_udp.kind)
         self.assertRaises(
-            base.BenchmarkOutputError, plugins.recognise, text.replace(",TCP", ",SCTP")
+            base.BenchmarkOutputError, recognition.recognise, text.replace(",TCP", ",SCTP")
         )
-        self.assertRaises(base.BenchmarkOutputError, plugins.recognise, text.rstrip()[:-8])
+        self.assertRaises(base.BenchmarkOutputError, recognition.recognise, text.rstrip()[:-8])
 
     def test_two_rows_and_two_values_are_several_tests(self):
         head = "MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 () port 0 AF_INET to B () port 0\n"
@@ -254,7 +255,7 @@ bytes   bytes    secs            #      #   10^6bits/sec
 212992   65507   10.00       30000      0    1572.28
 212992           10.00       15000            786.14
 """
-        tool = plugins.recognise(text)
+        tool = recognition.recognise(text)
         self.assertEqual("netperf_udp", tool.kind)
         wanted = {"throughput": 786.14, "sent_throughput": 1572.28, "lost_share": 50}
         wanted |= {"lost": 15000, "received": 15}
@@ -346,7 +347,7 @@ Running memory speed test with the following options:
 Total operations: 71345000 (7132764.20 per second)
 69672.85 MiB transferred (6965.59 MiB/sec)
 {self.END}"""
-        tool = plugins.recognise(text)
+        tool = recognition.recognise(text)
         self.assertEqual("sysbench_memory", tool.kind)
         shown = figures(tool, text)
         self.assertEqual(6965.59, shown["throughput"])
@@ -363,7 +364,7 @@ Throughput:
          write: IOPS=2028.08 31.69 MiB/s (33.23 MB/s)
          fsync: IOPS=6498.44
 {self.END}"""
-        tool = plugins.recognise(text)
+        tool = recognition.recognise(text)
         shown = figures(tool, text)
         self.assertEqual((3042.12, 47.53), (shown["reads_per_second"], shown["read_throughput"]))
         self.assertAlmostEqual(3042.12 + 2028.08, shown["requests_per_second"])
@@ -380,7 +381,7 @@ Throughput:
     ignored errors:                      0      (0.00 per sec.)
     reconnects:                          0      (0.00 per sec.)
 {self.END}"""
-        self.assertEqual("sysbench_oltp", plugins.recognise(text).kind)
+        self.assertEqual("sysbench_oltp", recognition.recognise(text).kind)
 
     def test_two_reports_are_not_one(self):
         cpu = f"CPU speed:\n    events per second:   100.00\n\n{self.END}"
@@ -389,7 +390,7 @@ Throughput:
             f"69672.85 MiB transferred (6965.59 MiB/sec)\n{self.END}"
         )
         text = cpu + memory
-        tool = plugins.recognise(text)
+        tool = recognition.recognise(text)
         self.assertEqual("sysbench", tool.kind)
         shown = figures(tool, text)
         self.assertEqual(
@@ -401,12 +402,12 @@ Throughput:
             base.BenchmarkOutputError, "2 reports", plugins.load("cpu").parse, cpu * 2
         )
         cut = cpu + memory[: memory.index("95th")]
-        self.assertRaises(base.BenchmarkOutputError, plugins.recognise, cut)
+        self.assertRaises(base.BenchmarkOutputError, recognition.recognise, cut)
 
     def test_a_test_that_is_not_read(self):
         text = f"sysbench 1.0.20 (using bundled LuaJIT)\n{self.END}"
         self.assertRaisesRegex(
-            base.BenchmarkOutputError, "sysbench cpu.memory", plugins.recognise, text
+            base.BenchmarkOutputError, "sysbench cpu.memory", recognition.recognise, text
         )
 
 
@@ -484,7 +485,7 @@ class FioTest(testcase.TestCase):
             ),
         ):
             with self.subTest(text):
-                tool = plugins.recognise(text)
+                tool = recognition.recognise(text)
                 report = tool.report(text)
                 self.assertEqual("fio", tool.kind)
                 self.assertAlmostEqual(bandwidth, figures(tool, text)["read_bandwidth"])
@@ -495,7 +496,7 @@ class FioTest(testcase.TestCase):
 
     def test_the_terse_form_is_named(self):
         text = "3;fio-3.16;job;0;0;3200;1935;483;1653\n"
-        self.assertRaisesRegex(base.BenchmarkOutputError, "terse", plugins.recognise, text)
+        self.assertRaisesRegex(base.BenchmarkOutputError, "terse", recognition.recognise, text)
 
 
 class UnixBenchTest(testcase.TestCase):
@@ -506,7 +507,7 @@ class UnixBenchTest(testcase.TestCase):
 > System Benchmarks Index Score (Partial Only)                         6996.0
 """
         quoted = pasted.decode(text.encode())
-        tool = plugins.recognise(quoted)
+        tool = recognition.recognise(quoted)
         report = tool.report(quoted)
         shown = {reading.metric: reading.value for reading in report.readings}
         self.assertEqual(("unixbench", 2798407.0), (tool.kind, shown["context"]))
@@ -533,7 +534,7 @@ class HimenoTest(testcase.TestCase):
             ),
         ):
             with self.subTest(seconds):
-                tool = plugins.recognise(text)
+                tool = recognition.recognise(text)
                 self.assertEqual("himenobmtxp", tool.kind)
                 self.assertEqual(seconds, tool.report(text).workload["seconds"])
                 cut = text[: text.index("Score")]
@@ -549,7 +550,7 @@ class HimenoTest(testcase.TestCase):
         ):
             with self.subTest(more):
                 text = run.format(3400) + more
-                tool = plugins.load_reader("himenobmtxp")
+                tool = recognition.load_reader("himenobmtxp")
                 self.assertRaisesRegex(base.BenchmarkOutputError, "cut off", tool.parse, text)
                 whole = run.format(3400) + more + second
                 if "Score" not in more:
@@ -578,7 +579,7 @@ class DdTest(testcase.TestCase):
             ),
         ):
             with self.subTest(text):
-                tool = plugins.recognise(text)
+                tool = recognition.recognise(text)
                 self.assertEqual("dd", tool.kind)
                 self.assertAlmostEqual(rate, figures(tool, text)["throughput"])
 
@@ -599,11 +600,11 @@ class DdTest(testcase.TestCase):
         ):
             with self.subTest(operands):
                 text = f"$ dd if=/dev/zero {operands} bs=1M count=1024\n{self.RESULT}"
-                remarks = plugins.load_reader("dd").report(text).remarks
+                remarks = recognition.load_reader("dd").report(text).remarks
                 self.assertEqual(cached, "page_cache" in remarks)
 
     def test_a_rate_that_contradicts_its_bytes_and_seconds(self):
-        tool = plugins.load_reader("dd")
+        tool = recognition.load_reader("dd")
         self.assertAlmostEqual(870.13, figures(tool, self.RESULT)["throughput"], 2)
         for old, new in (("1.234 s", "1234 s"), ("870 MB/s", "870 kB/s")):
             with self.subTest(new):

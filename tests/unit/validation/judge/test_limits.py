@@ -6,7 +6,7 @@ import json
 import pathlib
 import xml.etree.ElementTree as ElementTree
 
-from nova_perf_tuning.validation.bench import base, pasted, plugins
+from nova_perf_tuning.validation.bench import base, pasted, plugins, recognition
 from nova_perf_tuning.validation.judge import budget_file, fleet, quantities, verdict
 from nova_perf_tuning.validation.report import data, junit, ndjson
 from nova_perf_tuning.validation.results import messages, reasons, schema
@@ -347,7 +347,7 @@ class QuantityTest(testcase.TestCase):
         for path in OUTPUTS.iterdir():
             text = pasted.decode(path.read_bytes())
             try:
-                readings = plugins.recognise(text).checked_figures(text)
+                readings = recognition.recognise(text).checked_figures(text)
             except base.BenchmarkOutputError:
                 continue
             for reading in readings:
