@@ -16,9 +16,13 @@ class BrokenTest(testcase.TestCase):
         """Let ``name`` be the only plug-in that other packages bring."""
         entry = metadata.EntryPoint(name, value, group)
         self.useFixture(fixtures.MockPatchObject(metadata, "entry_points", lambda group: [entry]))
-        for cached in (entry_points.imported, registry._classes, runner.load):
-            cached.cache_clear()
-            self.addCleanup(cached.cache_clear)
+        for forget in (
+            entry_points.forget,
+            registry._classes.cache_clear,
+            runner.load.cache_clear,
+        ):
+            forget()
+            self.addCleanup(forget)
         self.log = self.useFixture(fixtures.FakeLogger())
 
     def test_a_setting_that_cannot_be_imported_takes_no_other_along(self):

@@ -69,12 +69,11 @@ def load(kind: str) -> base.Benchmark:
 
     :raises UnknownBenchmarkError: none of that name is installed, or it cannot be imported.
     """
-    known = installed(NAMESPACE)
-    if kind not in known:
+    found: type[base.Benchmark] | None = entry_points.find(NAMESPACE, kind)
+    if found is None:
         text = why_absent(NAMESPACE, "benchmark", kind)
         raise UnknownBenchmarkError(text + similar(kind, load_all()))
-    benchmark: base.Benchmark = known[kind]()
-    return benchmark
+    return found()
 
 
 def similar(name: str, tools: Sequence[base.Benchmark]) -> str:
@@ -104,13 +103,12 @@ def of_label(
     A label begins with the kind. What ``benchmarks`` of the environment says of it counts only
     where that is none of those installed.
     """
-    known = installed(NAMESPACE)
     for kind in (
         label.partition(":")[0],
         benchmarks.get(label, RecordedBenchmark()).kind,
     ):
-        if kind in known:
-            found: type[base.Benchmark] = known[kind]
+        found: type[base.Benchmark] | None = entry_points.find(NAMESPACE, kind)
+        if found is not None:
             return found
     return None
 

@@ -144,8 +144,8 @@ class PluginsTest(testcase.TestCase):
         ):
             with self.subTest(name):
                 broken = metadata.EntryPoint("broken", "nova_perf_tuning.not_there:Kind", group)
-                entry_points.imported.cache_clear()
-                self.addCleanup(entry_points.imported.cache_clear)
+                entry_points.forget()
+                self.addCleanup(entry_points.forget)
                 with mock.patch.object(metadata, "entry_points", return_value=[broken]):
                     caught = self.assertRaises(error, ask, "broken")
                 self.assertIn(f"{name} 'broken' cannot be imported: ", str(caught))
