@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hundreds of random histories of a simulated host.
+"""Many random histories of a simulated host.
 
 It always comes to the plan, nothing else is written, no write is tried without end, and every original comes back.
 """
@@ -78,7 +78,7 @@ INTRUDED = [
 
 class ConvergenceTest(testcase.TestCase):
     @hypothesis.settings(
-        max_examples=300,
+        max_examples=150,
         deadline=None,
         database=None,
         suppress_health_check=list(hypothesis.HealthCheck),

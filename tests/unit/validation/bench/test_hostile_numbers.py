@@ -24,9 +24,9 @@ from tests.unit.validation.bench import test_field_outputs, test_parsers
 
 HOSTILE = ("9" * 400, "1" + "0" * 15, "²", "x" * 131_073, "NaN", "1e999", "-1", "")
 #: So many numbers of each output are replaced, and the words of command lines; fewer where a tool has many outputs.
-_PLACES = 8
+_PLACES = 4
 #: Places of all outputs of a tool together.
-_PLACES_OF_TOOL = 24
+_PLACES_OF_TOOL = 10
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 
 
@@ -188,7 +188,7 @@ class LongOutputsTest(testcase.TestCase):
         for kind, run in self.REPEATED.items():
             tool = recognition.load_reader(kind)
             self.assertTrue(tool.checked_report(base.MOST_RUNS * run).readings)
-            text = base.MAX_CHARACTERS // len(run) * run
+            text = base.MAX_CHARACTERS // 4 // len(run) * run
             for read in (tool.checked_figures, recognition.recognise):
                 with self.subTest(kind):
                     self.assertRaisesRegex(base.BenchmarkOutputError, "at most 200", read, text)

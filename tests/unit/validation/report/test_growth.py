@@ -62,7 +62,7 @@ def seconds(work):
 
 class GrowthTest(testcase.TestCase):
     def test_eight_times_the_arms_do_not_take_twenty_times_as_long(self):
-        few, many = results_of(150), results_of(1200)
+        few, many = results_of(75), results_of(600)
         for what, work in (
             ("summary", summary.summarise),
             ("report", lambda results: report.render(results, summary.summarise(results), [])),
