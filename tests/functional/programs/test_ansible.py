@@ -37,7 +37,7 @@ esac
 """
 
 
-class PlaybooksTest(directories.DirectoryCase):
+class PlaybooksCase(directories.DirectoryCase):
     def setUp(self):
         super().setUp()
         collections = self.directory / "collections/ansible_collections/nova_perf"
@@ -70,6 +70,7 @@ class PlaybooksTest(directories.DirectoryCase):
             "ANSIBLE_REMOTE_TMP": str(self.directory / "tmp"),
             "ANSIBLE_COLLECTIONS_PATH": str(self.directory / "collections"),
             "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_PIPELINING": "1",  # a task takes half of the time
             "LC_ALL": "C.UTF-8",
         }
         argv = [
@@ -111,6 +112,8 @@ class PlaybooksTest(directories.DirectoryCase):
     def hosts(self):
         return [sysroots.content(root) for root in self.roots.values()]
 
+
+class TuneTest(PlaybooksCase):
     def test_check_kill_tune_again_drift_and_rollback(self):
         before, files = self.hosts(), self.written()
         code, output, changed = self.play("tune", "--check", "--limit", "canary")
@@ -144,6 +147,8 @@ class PlaybooksTest(directories.DirectoryCase):
         self.assertFalse(any(path.exists() for path in self.config.values()))
         self.assertEqual({"canary": 0}, self.play("rollback", "--limit", "canary")[2])
 
+
+class ObserveTest(PlaybooksCase):
     def run_agent(self, host, mode):
         """Start an agent on a host and wait for its first pass; return it and what it says of itself."""
         config = self.write_file("agent.conf", f"[agent]\nmode = {mode}\n")
@@ -184,6 +189,8 @@ class PlaybooksTest(directories.DirectoryCase):
         self.assertEqual((2, {"canary": 0}), (code, changed), output)
         self.assertIn("nova-perf-agent keeps canary tuned; to observe instead", output)
 
+
+class RackTest(PlaybooksCase):
     def agent_of(self, host, *, fought):
         """Serve the metrics of an agent of a host; return their address.
 
@@ -260,6 +267,8 @@ class PlaybooksTest(directories.DirectoryCase):
         for _variables, line in refused.values():
             self.assertIn(line, output)
 
+
+class MaintenanceTest(PlaybooksCase):
     def test_only_a_pass_brings_a_host_back_into_service(self):
         log, openstack = (self.directory / name for name in ("log", "openstack"))
         openstack.write_text(OPENSTACK.format(log=log, status="enabled", reason="null"))
