@@ -24,8 +24,8 @@ from nova_perf_tuning.placement import api
 #: A service disabled by this package has a reason that begins so, and only such a one is enabled
 #: again by it.
 REASON_PREFIX: Final = "nova-perf: "
-#: Why Nova itself disables a compute service that it sees for the first time, with ``[compute]
-#: enable_new_services = False`` (Nova, objects.Service.create).
+#: Why Nova itself disables a compute service that it sees for the first time, with ``[DEFAULT]
+#: enable_new_services = False`` of nova-conductor (Nova, db.main.api.service_create).
 NEW_SERVICE: Final = "New compute service disabled due to config option."
 #: An older result is refused; nova-compute's result_max_age is as long unless it is set otherwise.
 MAX_AGE: Final = datetime.timedelta(days=30)
