@@ -1,17 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``perf-metrics``: a table of what Prometheus can read, made by asking the agent's collector."""
+"""``perf-metrics``: a table of what Prometheus can read, made by asking the agent's collector.
+
+``perf-alerts``: a table of the alerts that are shipped.
+"""
 
 import collections
 import datetime
+import pathlib
+import re
 import tempfile
 import types
 from collections.abc import Iterable
 from typing import Any
 
+import yaml
 from code_reference import Generated, table
 
 from nova_perf_tuning.agent import metrics, state
 from nova_perf_tuning.nova import host_result
+
+ALERTS = pathlib.Path(__file__).parents[2] / "etc/prometheus"
+#: The value of a label in a summary.
+_LABEL = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
 
 
 class Metrics(Generated):
@@ -19,6 +29,25 @@ class Metrics(Generated):
 
     def lines(self) -> list[str]:
         return table(["Metric", "Kind", "Labels", "Meaning"], agent_rows(), "34 12 22 32")
+
+
+class Alerts(Generated):
+    """Name, time and meaning of each alert of a file in etc/prometheus."""
+
+    def lines(self) -> list[str]:
+        [file] = self.arguments
+        return table(["Alert", "After", "What it says"], alert_rows(file), "30 10 60")
+
+
+def alert_rows(file: str) -> list[list[str]]:
+    """Return a row for each alert of a file."""
+    document = yaml.safe_load((ALERTS / file).read_text(encoding="utf-8"))
+    rows = []
+    for group in document["groups"]:
+        for rule in group["rules"]:
+            summary = _LABEL.sub(r"*\1*", rule["annotations"]["summary"])
+            rows.append([f"``{rule['alert']}``", rule.get("for", "at once"), f"{summary}."])
+    return rows
 
 
 def agent_rows() -> list[list[str]]:
@@ -64,4 +93,4 @@ def labels(names: Iterable[str]) -> str:
     return ", ".join(f"``{name}``" for name in names)
 
 
-PARTS = {"perf-metrics": Metrics}
+PARTS = {"perf-metrics": Metrics, "perf-alerts": Alerts}
