@@ -76,7 +76,7 @@ def _print(
         print("There is no request: the guest stays as Nova makes it.")
     if missing:
         properties = ", ".join(f"{key}={value}" for key, value in missing.items())
-        command.say("", f"The flavor lacks specs that Nova itself must read: {properties}")
+        command.say("", f"Nova reads no profile: the flavor itself must also have {properties}")
     for finding in warnings:
         command.say(f"Warning: {crosscheck.message(finding)}")
 
