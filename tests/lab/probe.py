@@ -9,6 +9,7 @@ import glob
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -54,7 +55,9 @@ def intrude(kind, cpu, other):
 
 def repeat(command):
     """Start a shell command that is run again and again."""
-    script = f"while :; do {command}; done >/dev/null 2>&1 & echo ready; cat; kill $!"
+    loop = shlex.quote(f"while :; do {command}; done")
+    # Its group is ended: what runs in the loop may have no end.
+    script = f"setsid sh -c {loop} >/dev/null 2>&1 & echo ready; cat; kill -- -$!"
     start(["sh", "-c", script])
 
 
