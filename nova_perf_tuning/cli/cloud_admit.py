@@ -75,7 +75,11 @@ class Admit(cloud_command.CloudCommand):
             default="",
         )
         options.add(
-            parser, "--canary-image", "NAME", "image of the canary guest", default="perf-guest"
+            parser,
+            "--canary-image",
+            "NAME",
+            "image of the canary guest (default: perf-guest)",
+            default="perf-guest",
         )
         options.add(
             parser,
