@@ -84,7 +84,7 @@ class Paths(command.PerfCommand):
             "name",
             metavar="NAME",
             nargs="?",
-            help="file or directory whose path alone is printed",
+            help=f"file or directory whose path alone is printed: {', '.join(_FILES)}",
         )
 
     def take_action(self, args: argparse.Namespace) -> None:
