@@ -40,7 +40,7 @@ TEXTS: Final = {
     ),
     NeedCode.DEDICATED_SET: "nova.conf: [compute] cpu_dedicated_set, the CPUs that guests own",
     NeedCode.SHARED_SET: (
-        "nova.conf: [compute] cpu_shared_set, the CPUs of emulator threads and unpinned vCPUs"
+        "nova.conf: [compute] cpu_shared_set, the CPUs of emulator threads and unpinned vCPUs, some on each node"
     ),
     NeedCode.HUGE_PAGES: (
         "kernel command line: hugepagesz={value} hugepages=N, N pages for the memory of all guests"
