@@ -340,17 +340,17 @@ class StoreTests:
 
     def test_two_fleets_at_once(self):
         """64 pairs of each at a time; the benchmark "fleet" has 1,000 hosts."""
-        runs = [(fleet.run, 300, 3, 64, seed, self.url, ["iperf3"], 2) for seed in (1, 2)]
+        runs = [(fleet.run, 120, 3, 64, seed, self.url, ["iperf3"], 2) for seed in (1, 2)]
         for row in self.in_processes(*runs):
             self.assertEqual((10, 0, 0), (row["found"], row["wrong"], row["undecided"]))
-            self.assertEqual(450, row["done"] + row["failed"])
+            self.assertEqual(180, row["done"] + row["failed"])
         store = run_store.RunStore(self.url)
         self.addCleanup(store.close)
         lines = [
             (line.state, line.hosts, line.pairs, line.alive, line.leftovers)
             for line in store.lines()
         ]
-        self.assertEqual([("complete", 300, 450, False, False)] * 2, lines)
+        self.assertEqual([("complete", 120, 180, False, False)] * 2, lines)
 
 
 class ServerTests(StoreTests):
