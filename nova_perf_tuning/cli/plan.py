@@ -27,12 +27,12 @@ _SHOWN = 20
 _ROLES = {
     "housekeeping": "interrupts and the host's own work",
     "shared": "guests' emulator, I/O and vhost threads; vCPUs that own no CPU",
-    "dedicated": "owned by guests: nothing of the host is placed there",
+    "dedicated": "owned by guests: no host work is placed here",
     "isolated": "kept from the scheduler by the kernel (isolcpus, partitions)",
     "tickless": "no timer tick while one thread runs (nohz_full)",
     "excluded": "owned by nobody, and kept free of services (CPUAffinity=, TuneD); interrupts "
     "stay away as well",
-    "programs": "other programs poll here: nothing of the host is placed there",
+    "programs": "other programs poll here: no host work is placed here",
     "vcpu": "vCPU threads may run here",
     "emulator": "emulator threads may run here",
     "iothread": "I/O threads may run here",
@@ -44,7 +44,7 @@ _ROLES = {
     "new_irq": "interrupts that come later may start here",
     "workqueue": "unbound work of the kernel may run here",
     "kthread": "kernel threads that are bound to no CPU may run here",
-    "overlap": "dedicated CPUs and programs' on which something of the host may run",
+    "overlap": "dedicated CPUs and programs' on which host work can run",
 }
 
 
@@ -57,7 +57,8 @@ class Plan(command.PerfCommand):
         parser.add_argument(
             "--all",
             action="store_true",
-            help="list every setting with its reason, including those that hold, and every warning",
+            help="list every setting with its reason, including those that hold (have the planned "
+            "value already), and every warning",
         )
 
     def take_action(self, args: argparse.Namespace) -> None:
@@ -134,7 +135,9 @@ def _show_sets(plan: planner.Plan) -> None:
             f"{_apart(plan)} (compared: {compared}; 'nova-perf audit' judges the other channels)"
         )
     if plan.sets["overlap"]:
-        command.say(f"NOT OK: on CPUs of guests or programs may run: {'; '.join(_overlaps(plan))}")
+        command.say(
+            f"NOT OK: host work can run on CPUs of guests or programs: {'; '.join(_overlaps(plan))}"
+        )
     if plan.unseen:
         command.say(channels.not_looked_at(plan.unseen))
 
@@ -168,14 +171,14 @@ def _apart(plan: planner.Plan) -> str:
     verdict, when = "OK", ""
     reserved = cpulist.union((plan.sets["dedicated"], plan.sets.get("programs", "")))
     if any(_reaches(setting, reserved) for setting in plan.changes()):
-        when = "once this plan holds, "
+        when = "with this plan applied, "
     if reserved and plan.unseen:
-        verdict = "OK for what was looked at"
+        verdict = "OK as far as checked"
     line = "no CPU is dedicated to a guest"
     if plan.sets["dedicated"]:
-        line = "no host work may run on a guest's dedicated CPU"
+        line = "no host work can run on a guest's dedicated CPU"
     elif plan.sets.get("programs"):
-        line = "no host work may run on a CPU of another program"
+        line = "no host work can run on a CPU of another program"
     return f"{verdict}: {when}{line}"
 
 

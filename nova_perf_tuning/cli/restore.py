@@ -16,8 +16,8 @@ from nova_perf_tuning.host.transaction.restore import RestoreResult
 
 #: What a count of these results is called, where the result itself says too little.
 _WORDS = {
-    RestoreResult.ALREADY.value: "with the original already",
-    RestoreResult.STALE.value: "of an earlier boot",
+    RestoreResult.ALREADY.value: "already original",
+    RestoreResult.STALE.value: "from an earlier boot",
 }
 
 

@@ -35,7 +35,7 @@ class UndoTest(rig.LabCase):
         self.assertNotEqual(0, self.lab.ask("run", "nova-perf status")[0])
         code, said = self.lab.ask("run", f"sh {_SCRIPT}")
         self.assertEqual(0, code, said)
-        self.assertIn(" put back, 0 with the original already, 0 left alone, 0 failed, 0 of", said)
+        self.assertIn(" restored, 0 already original, 0 left alone, 0 failed, 0 whose", said)
         self.assertEqual(before, self.held("g1"))
         self.lab.run(f"mv {_PACKAGE}.gone {_PACKAGE}")
         self.assertEqual({"already"}, set(self.nova_perf("restore")[1]["counts"]))

@@ -106,9 +106,9 @@ def devices_elsewhere(host: Host) -> Iterator[tuple[str, object]]:
     """Yield as evidence that devices of other network namespaces were not looked at."""
     number = host.facts.namespaces
     if number is None:
-        yield "other network namespaces", "unknown; their devices are not looked at"
+        yield "other network namespaces", "unknown; their devices are not checked"
     elif number:
-        yield "other network namespaces", f"{number}; their devices are not looked at"
+        yield "other network namespaces", f"{number}; their devices are not checked"
 
 
 def hosted_by_qemu(host: Host) -> list[Guest]:

@@ -45,7 +45,7 @@ class IrqAffinity(base.Attribute):
             super().write(target, value)
         except OSError as error:
             if error.errno == errno.ENOSPC:
-                raise OSError(error.errno, f"the vectors of CPU {value} are full") from None
+                raise OSError(error.errno, f"CPU {value} has no interrupt vector left") from None
             if error.errno in _MANAGED:
                 raise base.ManagedError(error.errno, _IS_MANAGED) from None
             raise

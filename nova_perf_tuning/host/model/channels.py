@@ -73,7 +73,7 @@ class ChannelRow:
 _IRQ: Final = ("irq_affinity",)
 _THREAD: Final = ("thread_affinity",)
 _CPUS: Final = ("host_cpus",)
-_ELSEWHERE: Final = "devices of other network namespaces are not looked at"
+_ELSEWHERE: Final = "devices of other network namespaces are not checked"
 #: The channels in the order of their numbers, from 1.
 CHANNELS: Final = (
     ChannelRow(
@@ -328,7 +328,7 @@ def not_looked_at(every: Iterable[Unseen]) -> str:
     for each in every:
         titles.setdefault(each.why, []).append(each.title)
     clauses = [f"{', '.join(of_one)} ({why})" for why, of_one in titles.items()]
-    return f"not looked at: {'; '.join(clauses)}"
+    return f"not checked: {'; '.join(clauses)}"
 
 
 def unseen(facts: host_model.HostFacts) -> Iterator[Unseen]:

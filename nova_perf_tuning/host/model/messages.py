@@ -108,9 +108,9 @@ TEXTS: Final[Mapping[NoteCode, str]] = {
         "{who}no housekeeping CPU on {where}: node {node} is used instead, {how}"
     ),
     NoteCode.NODE_WITHOUT_VECTORS: (
-        "{who}the vectors of every housekeeping CPU of {where} are full: {other} is used instead"
+        "{who}no housekeeping CPU of {where} has an interrupt vector left: {other} is used instead"
     ),
-    NoteCode.VECTORS_FULL: "the vectors of {cpus:CPUs} are full: no further interrupt is placed there",
+    NoteCode.VECTORS_FULL: "{cpus:CPUs}: no interrupt vector is left, so no further interrupt is placed there",
     NoteCode.VECTORS_SHORT: (
         "{who}the housekeeping CPUs of {where} have no vector left: interrupts {irqs} go to {cpus:CPUs}"
     ),

@@ -317,7 +317,7 @@ listed() {
 unknown() { not_done "$1 $2" "only 'nova-perf restore' puts this back"; }
 
 finish() {
-    echo "$put put back, $already with the original already, $left left alone, $failed failed," \
-        "$gone of objects that are gone, $earlier of an earlier boot"
+    echo "$put restored, $already already original, $left left alone, $failed failed," \
+        "$gone whose target is gone, $earlier from an earlier boot"
     [ "$left" = 0 ] && [ "$failed" = 0 ]
 }

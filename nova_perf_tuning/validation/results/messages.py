@@ -153,7 +153,7 @@ def _boots(params: _Params) -> str:
     """Return how many boots would decide, and how much longer they take."""
     if "most" in params:
         return (
-            f"More than {params['most']} boots would be needed, if they vary as those measured:"
+            f"More than {params['most']} boots would be needed, if they vary as much as those measured:"
             " the figure is too near to the limit. Measure on a host without other work, or set"
             " another limit."
         )
@@ -165,8 +165,8 @@ def _boots(params: _Params) -> str:
         minutes = max(1, round(params["seconds"] / 60))
         longer = f", {minutes} min longer"
     return (
-        f"About {boots} would decide it (--boots {params['boots']}{longer}), if they vary as those"
-        " measured; on a host without other work fewer may."
+        f"About {boots} would decide it (--boots {params['boots']}{longer}), if they vary as much"
+        " as those measured; on a host without other work fewer may."
     )
 
 

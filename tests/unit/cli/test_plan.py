@@ -157,7 +157,7 @@ class PlanCommandTest(directories.DirectoryCase):
     def test_work_on_dedicated_cpus_is_named(self):
         conf = self.nova_conf(dedicated="0-7")
         out = program.shown(self, "plan", "--sysroot", self.root, *conf)
-        self.assertIn("\nNOT OK: on CPUs of guests or programs may run: ", out)
+        self.assertIn("\nNOT OK: host work can run on CPUs of guests or programs: ", out)
         overlaps = self.plan(*conf)["sets"]
         self.assertTrue(overlaps["overlap"])
         for work in ("emulator", "iothread", "vhost", "irq"):
@@ -175,10 +175,10 @@ class PlanCommandTest(directories.DirectoryCase):
         out = program.shown(self, "plan", "--sysroot", self.root)
         for words in (
             "dedicated, vcpu                                           1,3,5,7  owned by guests",
-            "OK for what was looked at: once this plan holds, no host work may run on a guest's "
+            "OK as far as checked: with this plan applied, no host work can run on a guest's "
             "dedicated CPU (compared: emulator, iothread, vhost, irq, new_irq; 'nova-perf audit' "
             "judges the other channels)",
-            "not looked at: rfs, napi threads, workqueues, kernel threads, tick and timers, "
+            "not checked: rfs, napi threads, workqueues, kernel threads, tick and timers, "
             "rcu callbacks, watchdogs (no data); rps (devices of other network namespaces, if there "
             "are any)",
             "nic-irq-local         4        0,",

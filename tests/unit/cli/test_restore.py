@@ -21,7 +21,7 @@ class RestoreTest(transaction_case.TransactionCase):
         self.run_json(
             "apply", "--from", self.plan([{"kind": "rps", "target": "eth0/rx-0", "value": "00"}])
         )
-        self.assertEqual("1 setting: 1 with the original already\n", self.shown("restore"))
+        self.assertEqual("1 setting: 1 already original\n", self.shown("restore"))
 
     def affinities(self):
         """Return the affinity of each interrupt."""

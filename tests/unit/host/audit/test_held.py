@@ -35,9 +35,9 @@ class HeldTest(testcase.TestCase):
 
     def test_devices_of_other_namespaces_are_said_to_be_unseen(self) -> None:
         for number, value in (
-            ("3\n", "3; their devices are not looked at"),
+            ("3\n", "3; their devices are not checked"),
             ("0\n", None),
-            (None, "unknown; their devices are not looked at"),
+            (None, "unknown; their devices are not checked"),
         ):
             tree = {**hosts.good(), "nova-perf/namespaces": number}
             held = runner.run(hosts.view(tree), strict=True).held

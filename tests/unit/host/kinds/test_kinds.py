@@ -490,7 +490,7 @@ class RefusedInterruptTest(testcase.TestCase):
     def test_full_vectors_and_managed_interrupts_are_called_so(self):
         managed = base.FailureClass.MANAGED, "it is managed by the kernel"
         for number, (failure, words) in (
-            (errno.ENOSPC, (base.FailureClass.NO_ROOM, "the vectors of CPU 3 are full")),
+            (errno.ENOSPC, (base.FailureClass.NO_ROOM, "CPU 3 has no interrupt vector left")),
             (errno.EPERM, managed),
             (errno.EIO, managed),
             (errno.EROFS, (base.FailureClass.PERMANENT, os.strerror(errno.EROFS))),

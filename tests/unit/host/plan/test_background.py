@@ -227,7 +227,7 @@ class UnseenTest(testcase.TestCase):
             channels.Unseen(Channel.NAPI_THREADS, Gap.SOME_DEVICES, 1),
         ]
         self.assertEqual(
-            "not looked at: rps, napi threads (no data of 1 device); workqueues (no data)",
+            "not checked: rps, napi threads (no data of 1 device); workqueues (no data)",
             channels.not_looked_at(every),
         )
 

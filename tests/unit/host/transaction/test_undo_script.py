@@ -52,9 +52,9 @@ class ScriptTest(transaction_case.TransactionCase):
             with self.subTest(shell[0]):
                 self.apply()
                 self.assertNotEqual(self.before, sysroots.content(self.root))
-                self.assertIn("4 put back, 0 with", self.undo(shell=shell)[-1])
+                self.assertIn("4 restored, 0 already original", self.undo(shell=shell)[-1])
                 self.assertEqual(self.before, sysroots.content(self.root))
-                self.assertIn("0 put back, 4 with", self.undo(shell=shell)[-1])
+                self.assertIn("0 restored, 4 already original", self.undo(shell=shell)[-1])
                 self.assertEqual({"already": 4}, self.run_json("restore")["counts"])
                 self.assertFalse(os.path.exists(self.script))
 
@@ -71,23 +71,23 @@ class ScriptTest(transaction_case.TransactionCase):
         self.apply()
         self.put(RPS, "00000000,0000000f")
         self.put(XPS[0], "0000000F".lower())
-        self.assertIn("4 put back", self.undo()[-1])
+        self.assertIn("4 restored", self.undo()[-1])
         self.apply()
         self.put(RPS, "00000000,00000000")
-        self.assertIn("3 put back, 1 with the original already", self.undo()[-1])
+        self.assertIn("3 restored, 1 already original", self.undo()[-1])
 
     def test_values_of_an_earlier_boot_are_left_alone(self):
         self.apply()
         self.put(transaction_case.BOOT_ID, "another")
         now = sysroots.content(self.root)
-        self.assertIn("4 of an earlier boot", self.undo()[-1])
+        self.assertIn("4 from an earlier boot", self.undo()[-1])
         self.assertEqual(now, sysroots.content(self.root))
 
     def test_another_device_of_the_name_is_left_alone(self):
         self.put("sys/class/net/eth0/ifindex", "2")
         self.apply()
         self.put("sys/class/net/eth0/ifindex", "9")
-        self.assertIn("1 put back", self.undo()[-1])
+        self.assertIn("1 restored", self.undo()[-1])
         self.assertEqual("0f", self.held(RPS))
 
     def test_what_outlives_a_boot_is_of_any_device_of_the_name(self):
