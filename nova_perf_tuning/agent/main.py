@@ -96,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
         "--sysroot",
         metavar="DIR",
         default="/",
-        help="root directory of a generated host (default: /, this host)",
+        help="root of a generated host, a synthetic tree of /proc and /sys (default: /, this host)",
     )
     parser.add_argument(
         "--observe",

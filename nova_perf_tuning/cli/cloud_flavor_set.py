@@ -14,7 +14,7 @@ class FlavorSet(cloud_command.CloudShowOne):
 
     The specs of its profile are written out. A new profile replaces the values of the old one;
     values that were set in another way stay. Without options, the command writes the current values
-    of the flavor's profile, and adds other specs that are missing.
+    of the flavor's profile, and adds specs of Nova that these need and the flavor lacks.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

@@ -71,7 +71,7 @@ class Validate(cloud_command.CloudCommand):
             parser,
             "--flavor",
             "NAME",
-            "existing flavor to measure instead of untuned against tuned guests",
+            "existing flavor to measure, in place of comparing untuned with tuned guests",
         )
         options.add(
             parser,
@@ -82,7 +82,7 @@ class Validate(cloud_command.CloudCommand):
         parser.add_argument(
             "--no-guest-tx-offload",
             action="store_true",
-            help="turn off guest TX offload; needed where the datapath loses the guests' TCP, such as Open "
+            help="turn off guest TX offload; needed where the datapath drops the guests' TCP traffic, such as Open "
             "vSwitch in user space on tap devices",
         )
 
@@ -130,7 +130,7 @@ def _add_pairs(parser: argparse.ArgumentParser) -> None:
         parser,
         "--max-loss",
         "SHARE",
-        "largest loss of a host that is allowed against the others; set it to more than twice the "
+        "largest loss allowed for a host relative to the others; set it to more than twice the "
         f"noise of an A/A run (default: {fleet_model.MAX_LOSS}, 15 %%)",
         options.number(0.01, 0.9),
     )
@@ -166,8 +166,8 @@ def _add_storage(parser: argparse.ArgumentParser) -> None:
         "--resume",
         "RUN",
         "continue a run that was interrupted or has died; a complete run is judged and written "
-        "again. Only --time-limit, --max-parallel, --max-loss, --bare-host, budgets and files can "
-        "be given with it",
+        "again. Only --time-limit, --max-parallel, --max-loss, --bare-host, --budget, --junit, "
+        "--output, --database and -f can be given with it",
     )
     options.add(
         parser,

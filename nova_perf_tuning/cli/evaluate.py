@@ -29,8 +29,9 @@ class Evaluate(command.PerfCommand):
     Results of a run over many hosts are judged host by host, as the run itself did. With --arm it
     judges output files of a benchmark instead, for arms that were measured elsewhere.
 
-    Exit code: 0 PASS (all intervals inside their budgets), 1 FAIL (one wholly outside, or a run
-    beyond the limit on a maximum), 2 INCONCLUSIVE (more trials are needed), 3 INVALID or error.
+    Exit code: 0 PASS (all intervals are inside their budgets); 1 FAIL (an interval is wholly outside
+    its budget, or a run exceeds a limit on a maximum such as latency_max); 2 INCONCLUSIVE (more
+    trials are needed); 3 INVALID or error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -45,8 +46,8 @@ class Evaluate(command.PerfCommand):
             parser,
             "--budget",
             "FILE",
-            f"overhead budgets (YAML; default: '{budget_file.SHIPPED}', those shipped with this program, for "
-            "RESULTS.json, and none for --arm)",
+            f"overhead budgets (YAML, or '{budget_file.SHIPPED}': those shipped with this program; default: "
+            f"'{budget_file.SHIPPED}' for RESULTS.json, none with --arm)",
         )
         result_options.add_host_group(parser)
         result_options.add_flavor(parser)

@@ -15,7 +15,7 @@ _VCPUS = 4
 
 
 class Explain(command.PerfCommand):
-    """Show what a flavor's specs become: Nova's own hw:* specs, domain XML, settings of the host.
+    """Show what a flavor's specs become: Nova's own hw:* specs, domain XML, and settings of the host.
 
     The output ends with the command that creates the flavor, and with what a host needs to run its
     guests. The command reads nothing from this machine and changes nothing. If specs contradict

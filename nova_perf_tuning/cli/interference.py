@@ -17,9 +17,10 @@ _VCPU_HEAD = ("guest", "vCPU", "CPUs", "preempted", "waited ms")
 
 
 class Interference(command.PerfCommand):
-    """Watch for some seconds which work of the host runs on guests' CPUs, by channel and source.
+    """Watch for a few seconds, and show which host work runs on guests' CPUs, by channel and source.
 
-    It watches this host and changes nothing. Kernel counters show which interrupts, softirqs and
+    A channel is a way by which host work reaches a CPU, such as interrupts or RPS. The command
+    watches this host and changes nothing. Kernel counters show which interrupts, softirqs and
     threads ran. A thread that can also run on other CPUs is sampled, so its count is a lower bound.
     With --trace, the kernel also records every event on these CPUs during that time, in a separate
     trace that is removed afterwards.

@@ -72,7 +72,7 @@ def locations() -> dict[str, tuple[pathlib.Path, str]]:
 
 
 class Paths(command.PerfCommand):
-    """Show where the files of this package are: templates, profiles, units, the DevStack plugin.
+    """Show where the files of this package are: templates, profiles, units, and the DevStack plugin.
 
     With NAME it prints only the path of that file, for scripts.
 

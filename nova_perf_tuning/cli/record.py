@@ -10,9 +10,9 @@ from nova_perf_tuning.host.input import record
 class Record(command.PerfCommand):
     """Record this host in a file that other commands can read with --sysroot on any machine.
 
-    The file describes CPUs, NUMA nodes, PCI and network devices, queues and interrupts. It also has the CPU sets of
-    nova.conf, the options of the kernel's command line that isolate CPUs, and the names, pins, devices, perf: requests
-    and threads of guests.
+    The file describes CPUs, NUMA nodes, PCI and network devices, queues and interrupts. It also contains the CPU sets
+    of nova.conf, the options of the kernel's command line that isolate CPUs, and the names, pins, devices, perf:
+    requests and threads of guests.
 
     It does not contain command lines, environments, MAC or IP addresses, UUIDs, serial numbers, disks, or titles and
     owners of guests. Names of network devices and libvirt's names of guests are kept.
@@ -20,7 +20,7 @@ class Record(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "file", metavar="FILE.tar.xz", help="file to write; it appears whole or not at all"
+            "file", metavar="FILE.tar.xz", help="file to write (atomically: whole or not at all)"
         )
 
     def take_action(self, args: argparse.Namespace) -> None:

@@ -22,7 +22,7 @@ from nova_perf_tuning.printing import counted
 
 
 class Status(command.PerfCommand):
-    """Show what has drifted, how many settings are applied, and what the agent does.
+    """Show what has drifted, how many settings are applied, and what the agent is doing.
 
     If settings have drifted, it names running programs that are known to write such values
     (irqbalance, tuned, numad, bpftune). Then it shows the state of nova-perf-agent, in full with

@@ -26,6 +26,11 @@ from nova_perf_tuning.specs import profiles, vocabulary
 DRIVER = "perf_tuning.PerfTuningLibvirtDriver"
 SHIM = "nova.virt.perf_tuning"
 
+#: Of ``--help``.
+_WHAT = (
+    "Check whether this node's installation of nova-perf-tuning is ready, before a Nova service is "
+    "restarted or upgraded. It changes nothing."
+)
 #: Said of what needs Nova where there is none; the first row says what to do.
 NO_NOVA = "Not checked: there is no Nova in this environment, see the first row."
 
@@ -176,7 +181,11 @@ class _Conf(cfg.ConfigOpts):
         # All options and subcommands are known by now.
         parser: Any = self._oparser
         arguments.strict(parser)
+        parser.description = _WHAT
+        if parser._subparsers is not None:  # oslo.config prints a group without a name
+            parser._subparsers.title = "commands"
         for command in arguments.subparsers(parser):
+            command.description = _WHAT
             for action in command._actions:
                 if action.dest == "check":  # a word of any kind to oslo.upgradecheck
                     action.choices = ("check",)

@@ -94,14 +94,14 @@ class Validate(command.PerfCommand):
             action="store_true",
             help="measure the noise floor: both pairs of guests are untuned, so every difference "
             "is noise (an A/A run). Run it once per host, and after a change of hardware or kernel, "
-            "with the benchmarks and --seconds that you will judge. The floor is kept in "
+            "with the benchmarks and --seconds of the runs that you will judge. The floor is kept in "
             f"{NOISE_FILE}; a tighter budget is refused",
         )
         parser.add_argument(
             "--ablation",
             action="store_true",
             help="also run guests that lack one extra spec at a time, and report which specs pay "
-            "off and which can be removed. Each spec adds a pair of guests and their time. With "
+            "off and which can be removed. Each spec adds a pair of guests and the time to measure them. With "
             "--budget the run ends after half of its boots only if every spec is decided too",
         )
         collectors_here = ", ".join(plugins.installed(collectors.NAMESPACE))

@@ -14,9 +14,10 @@ from nova_perf_tuning.printing import counted
 class Verify(command.PerfCommand):
     """Check whether the applied settings still hold.
 
-    States of a setting: holds, drifted, gone, pending, unreadable. A drifted setting was changed by
-    another program. A setting is gone if its object, such as a guest's thread, no longer exists. A
-    pending interrupt moves the next time it fires.
+    States of a setting: holds, drifted, gone, pending, unreadable. A setting holds while it has the
+    value that was applied. A drifted setting was changed by another program. A setting is gone if
+    its object, such as a guest's thread, no longer exists. A pending interrupt moves the next time
+    it fires.
 
     Exit code: 0 all hold, 1 drift or settings of an earlier boot, 3 error.
     """

@@ -27,7 +27,7 @@ _MOST_COMPARED: Final = 3000
 
 
 class Xml(command.PerfCommand):
-    """Print a domain's XML with the request written into it, and change nothing.
+    """Print a domain's XML with the tuning that its flavor requests, and change nothing.
 
     Without --profile, --spec and --image-property the request comes from the domain's metadata:
     from this project's element, or else from Nova's. Anything left out is named on stderr; --diff

@@ -27,7 +27,7 @@ def add_host_group(parser: argparse.ArgumentParser) -> None:
 
 
 def add_flavor(parser: argparse.ArgumentParser) -> None:
-    options.add(parser, "--flavor", "NAME", "flavor to judge, for budgets with 'flavor'")
+    options.add(parser, "--flavor", "NAME", "name of the flavor, to match 'flavor' in the budgets")
 
 
 def add_junit(parser: argparse.ArgumentParser) -> None:
