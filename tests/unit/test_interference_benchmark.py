@@ -291,9 +291,9 @@ class ResultsTest(testcase.TestCase):
         table = json.loads(RESULTS.read_text(encoding="utf-8"))["table"]
         text = " ".join((RESULTS.parents[3] / "README.rst").read_text(encoding="utf-8").split())
         for channel, words in (
-            ("rps", "calculated about {} % slower beside 80,000 packets"),
-            ("rps_flood", "about {} % beside 230,000"),
-            ("emulator", "about {} % beside an emulator thread"),
+            ("rps", "calculated about {} % slower when RPS spread 80,000 packets"),
+            ("rps_flood", "about {} % slower at 230,000"),
+            ("emulator", "about {} % slower beside an emulator thread"),
         ):
             with self.subTest(channel):
                 # None of these moves what this load does, so they are one state.
