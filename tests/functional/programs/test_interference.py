@@ -200,7 +200,6 @@ class ChannelTest(InterferenceCase):
 class TraceTest(InterferenceCase):
     def start(self):
         """Start a trace that is long enough to be ended, and return it and its name."""
-        before = instances()
         argv = [*MOUNTED, *program.COMMAND, "interference", "--seconds", "60", "--trace"]
         process = subprocess.Popen(
             [*argv, "--cpus", str(CPU)],
@@ -210,14 +209,14 @@ class TraceTest(InterferenceCase):
         )
         self.addCleanup(patience.finish, process)
         self.addCleanup(process.kill)
-        names = patience.until(lambda: self.both(before), "there is a trace, and one of senders")
-        for name in names:
-            self.assertIn(f"-{process.pid}-", name)
+        names = patience.until(
+            lambda: self.both(process.pid), "there is a trace, and one of senders"
+        )
         return process, names
 
-    def both(self, before):
-        """Return the two instances that are there beside those before, once both are."""
-        names = instances() - before
+    def both(self, pid):
+        """Return the two instances of a process, once both are there; other tests may have their own."""
+        names = {name for name in instances() if f"-{pid}-" in name}
         return names if len(names) == 2 else None
 
     def test_it_is_removed_by_signals(self):
