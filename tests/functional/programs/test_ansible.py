@@ -70,7 +70,6 @@ class PlaybooksCase(directories.DirectoryCase):
             "ANSIBLE_REMOTE_TMP": str(self.directory / "tmp"),
             "ANSIBLE_COLLECTIONS_PATH": str(self.directory / "collections"),
             "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_PIPELINING": "1",  # a task takes half of the time
             "LC_ALL": "C.UTF-8",
         }
         argv = [
