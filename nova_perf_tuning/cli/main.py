@@ -120,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nova-perf`` with ``argv`` (default: the process's own) and return its exit code."""
     if argv is None:
         argv = sys.argv[1:]
-        # Looking for garbage while modules are loaded takes a sixth of a short command's time.
+        # Python would look for garbage many times while modules are loaded, and a command is short.
         gc.set_threshold(_OBJECTS)
     given = list(argv)
     streams.prepare()
