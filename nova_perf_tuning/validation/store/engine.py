@@ -235,9 +235,37 @@ def connect(url: str | None = None, *, make: bool = True) -> sa.Engine:
             event.listen(engine, "begin", _begin_sqlite)
         if parsed.get_driver_name() == "psycopg":
             event.listen(engine, "do_connect", _connect_psycopg)
+        if is_sqlite:
+            _make_tables(engine)
         if not _is_current(engine):
             _upgrade(engine, shown)
     return engine
+
+
+def _make_tables(engine: sa.Engine) -> None:
+    """Make the tables in a SQLite database that has none: one transaction, without Alembic.
+
+    Alembic takes as long to load as the rest of a command; its cookbook has this way ("Building an
+    Up to Date Database from Scratch"). The other databases commit at each table, or have several
+    writers.
+    """
+    with engine.connect() as connection:
+        if sa.inspect(connection).get_table_names():
+            return
+    version = sa.Table(
+        "alembic_version",
+        sa.MetaData(),
+        sa.Column("version_num", sa.String(32), nullable=False),
+        sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+    )
+    nobody = {"id": 1, "owner": "", "seen_at": datetime.datetime(2000, 1, 1), "stopped": ""}
+    with engine.execution_options(**_WRITER).begin() as connection:
+        if sa.inspect(connection).get_table_names():  # another process was first
+            return
+        metadata.create_all(connection)
+        connection.execute(admission_control.insert(), nobody)
+        version.create(connection)
+        connection.execute(version.insert(), {"version_num": HEAD})
 
 
 def _is_current(engine: sa.Engine) -> bool:

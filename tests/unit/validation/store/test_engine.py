@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The database of runs: made, migrated, refused with one line; tables and migrations say the same."""
 
+import contextlib
 import os
 import pathlib
 import sqlite3
@@ -11,11 +12,18 @@ from unittest import mock
 import fixtures
 import psycopg
 import pymysql
-from alembic import script
+import sqlalchemy as sa
+from alembic import command, script
 from sqlalchemy import exc
 
 from nova_perf_tuning.validation.store import engine
 from tests.support import directories
+
+
+def _statements(path):
+    """Return what makes a database anew, in order."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return sorted(connection.iterdump())
 
 
 class EngineTest(directories.DirectoryCase):
@@ -54,6 +62,15 @@ class EngineTest(directories.DirectoryCase):
     def test_the_newest_revision_is_that_of_the_migrations(self):
         migrations = pathlib.Path(engine.__file__).parent / "migrations"
         self.assertEqual(engine.HEAD, script.ScriptDirectory(migrations).get_current_head())
+
+    def test_new_tables_are_those_of_the_migrations(self):
+        """Of SQLite they are made at once, of the others by Alembic: the same tables and rows."""
+        self.connect().dispose()
+        migrated = f"{self.path}.migrated"
+        other = sa.create_engine(f"sqlite:///{migrated}")
+        self.addCleanup(other.dispose)
+        engine.migrate(other, command.upgrade, "head")
+        self.assertEqual(_statements(migrated), _statements(self.path))
 
     def test_a_current_database_is_only_read(self):
         self.connect().dispose()
