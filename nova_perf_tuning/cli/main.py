@@ -109,7 +109,10 @@ class PerfApp(app.App):
         self, factory: type[cliff_command.Command], name: str
     ) -> tuple[cliff_command.Command, argparse.ArgumentParser]:
         """Make a command; return it and the parser of its arguments."""
-        instance = factory(self, getattr(self, "options", None), cmd_name=name)
+        # Without a name cliff looks for no hooks of other packages: nobody has any, and a search in
+        # all packages takes as long as the rest of a short command where its cache is cold.
+        instance = factory(self, getattr(self, "options", None))
+        instance.cmd_name = name
         parser = instance.get_parser(f"{self.NAME} {name}")
         if not isinstance(instance, command.OptionsCommand):  # cliff's own: help and complete
             arguments.strict(parser)
@@ -118,11 +121,18 @@ class PerfApp(app.App):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nova-perf`` with ``argv`` (default: the process's own) and return its exit code."""
-    if argv is None:
-        argv = sys.argv[1:]
-        # Python would look for garbage many times while modules are loaded, and a command is short.
-        gc.set_threshold(_OBJECTS)
-    given = list(argv)
+    if argv is not None:
+        return _run(list(argv))
+    # Python would look for garbage many times while modules are loaded, and several times more at
+    # the end; a command is short.
+    gc.set_threshold(_OBJECTS)
+    code = _run(sys.argv[1:])
+    gc.freeze()
+    return code
+
+
+def _run(given: list[str]) -> int:
+    """Run the program with these arguments and return its exit code, whatever happens."""
     streams.prepare()
     if isinstance(sys.stdout, io.TextIOWrapper):  # names from other machines' files may be no text
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -39,9 +39,16 @@ class HistoryTest(directories.DirectoryCase):
         self.assertIn("no run of this kind is in the database", out)
 
     def test_short_histories_load_no_statistics(self):
-        """What takes long to load and is not needed: statistics, parsers of XML, readers of other tools' outputs."""
+        """What takes long to load and is not needed: statistics, XML, migrations, readers of other tools' outputs."""
         bench = "nova_perf_tuning.validation.bench"
-        absent = ("numpy", "scipy", "lxml", f"{bench}.recognition", f"{bench}.netperf_classic")
+        absent = (
+            "numpy",
+            "scipy",
+            "lxml",
+            "alembic",
+            f"{bench}.recognition",
+            f"{bench}.netperf_classic",
+        )
         code = f"import sys; sys.modules.update(dict.fromkeys({absent}))\n"
         code += "from nova_perf_tuning.cli import main; sys.exit(main.main(sys.argv[1:]))"
         words = [sys.executable, "-c", code, "history", "--add", self.results]
