@@ -18,6 +18,7 @@ from nova_perf_tuning.agent import (
     findings,
     forecast,
     journal_session,
+    own_cpus,
     reconcile,
     rewrite_limit,
     service,
@@ -161,7 +162,12 @@ def run(
                 host, journal, limit, extra=daemons.ban, memory=memory
             )
             stack.enter_context(journal.agent())
-        agent = service.Service(reconciler, poller, options, run_dir, daemons, notifier, sysroot)
+        own: own_cpus.OwnCpus | None = None
+        if live and not is_observer:
+            own = own_cpus.OwnCpus()
+        agent = service.Service(
+            reconciler, poller, options, run_dir, daemons, notifier, sysroot, own
+        )
         stack.callback(agent.close)
         for source in _sources(root, live):
             agent.add(source)

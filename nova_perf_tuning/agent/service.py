@@ -13,11 +13,12 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import cpulist, errors
 from nova_perf_tuning.agent import (
     cause,
     conditions,
     findings,
+    own_cpus,
     reconcile,
     schedule,
     sources,
@@ -44,6 +45,7 @@ class Service:
     :param timing: has the intervals of group ``[agent]``.
     :param daemons: other programs on this host.
     :param sysroot: the recorded host that ``run_dir`` belongs to, out of which no link leads; empty: this host.
+    :param own: where this process runs; None: anywhere.
     """
 
     def __init__(
@@ -55,7 +57,9 @@ class Service:
         daemons: findings.CompetingDaemons,
         notifier: state.Notifier | None = None,
         sysroot: str = "",
+        own: own_cpus.OwnCpus | None = None,
     ) -> None:
+        self._own = own
         self._reconciler = reconciler
         self._poller = poller
         self._run_dir = run_dir
@@ -223,6 +227,8 @@ class Service:
         devices = any(_places_devices(guest) for guest in done.facts.guests)
         causes = self._schedule.succeeded(time.monotonic(), devices=devices)
         self._last = done
+        if self._own is not None:
+            self._own.follow(cpulist.parse(done.plan.sets.get("housekeeping", "")))
         if any(setting.kind == host_model.IrqTarget.kind for setting in done.drifted):
             self._daemons.moved()
         self.stats.passes[min(causes)] += 1

@@ -233,6 +233,17 @@ def move_kernel_thread(tid: int, cpus: Iterable[int]) -> None:
     os.sched_setaffinity(tid, cpus)
 
 
+def move_own_threads(cpus: Iterable[int]) -> None:
+    """Let all threads of this process, and those that they will start, run on ``cpus`` only.
+
+    :raises OSError: EINVAL: none of the CPUs is online and inside the cpuset of this process.
+    """
+    chosen = frozenset(cpus)
+    for tid in os.listdir("/proc/self/task"):
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(int(tid), chosen)
+
+
 def status_fields(tid: int, *names: bytes) -> list[bytes]:
     """Return these fields of a thread's status (proc(5)); raises OSError where it has ended."""
     # Guests have hundreds of threads: bytes are searched, lines are not split.

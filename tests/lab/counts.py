@@ -320,7 +320,8 @@ class Counting:
 def grown(before: Reading, after: Reading) -> dict[str, Any]:
     """Return what happened between two readings, by CPU.
 
-    :return: ``window_s``, ``interrupts``, ``softirqs``, ``wakeups``, ``migrations``, ``packets``.
+    :return: ``window_s``, ``interrupts``, ``softirqs``, ``wakeups``, ``migrations``, ``packets``;
+        ``others_on_guests_cpus``: name of a thread of no kind -> its wakeups there.
     """
     old = {row["name"]: row["counts"] for row in before["interrupts"]}
     interrupts = []
@@ -334,10 +335,14 @@ def grown(before: Reading, after: Reading) -> dict[str, Any]:
         if more:
             softirqs[name] = more
     wakeups: dict[str, dict[str, int]] = {}
+    others: collections.Counter[str] = collections.Counter()
     for event in ("sched_wakeup", "sched_wakeup_new"):
         for cpu, thread, count in _more(before[event], after[event]):
-            kinds = wakeups.setdefault(kind_of(str(thread)), {})
+            kind = kind_of(str(thread))
+            kinds = wakeups.setdefault(kind, {})
             kinds[str(cpu)] = kinds.get(str(cpu), 0) + count
+            if kind == "other" and int(cpu) in GUEST_CPUS:
+                others[str(thread)] += count
     migrations: dict[str, int] = collections.Counter()
     for thread, _origin, _destination, count in _more(
         before["sched_migrate_task"], after["sched_migrate_task"]
@@ -352,6 +357,7 @@ def grown(before: Reading, after: Reading) -> dict[str, Any]:
         "interrupts": interrupts,
         "softirqs": softirqs,
         "wakeups": wakeups,
+        "others_on_guests_cpus": dict(others.most_common()),
         "migrations": dict(migrations),
         "packets": packets,
     }
