@@ -89,10 +89,14 @@ class Counts(Generated):
             f"{min(guests)} to {max(guests)} guests started and stopped."
         )
         lines = [*wrapped(text, "", ""), ""]
-        for result in results["policies"]:
-            if result["note"]:
-                title = POLICIES[result["policy"]]
-                lines += wrapped(f"{title}: {result['note']}", "* ", "  ")
+        notes = {result["policy"]: result["note"] for result in results["policies"]}
+        for policy, title in POLICIES.items():
+            note = notes.get(policy, "").removeprefix("irqbalance ")
+            if policy == "tuned":  # what its log says, one after the other
+                number = len(note.split("; "))
+                note = f"logs {number} kinds of warnings and errors, which are in the file"
+            if note:
+                lines += wrapped(f"{title}: {note}", "* ", "  ")
         return [*lines, ""]
 
 
