@@ -269,8 +269,14 @@ def _contradictions(policy: AdmissionPolicy) -> list[str]:
     faults += _budget_faults(policy.groups)
     for number, group in enumerate(policy.groups):
         place = f"groups.{number} ({group.name})"
-        for word in sorted(_TRIALS_OWN.intersection(group.validate)):
-            faults.append(f"{place}: validate: a trial sets {word} itself; leave it out")
+        given = {word.partition("=")[0] for word in group.validate}
+        for option in sorted(_TRIALS_OWN.intersection(given)):
+            faults.append(f"{place}: validate: a trial sets {option} itself; leave it out")
+        if "--flavor" in given:
+            faults.append(
+                f"{place}: validate: guests of a trial must require its trait, and an existing"
+                " flavor does not; leave out --flavor"
+            )
         if names.index(group.name) != number:
             faults.append(f"{place}: another group has this name; give each its own")
         if group.share > _LARGE_SHARE and not group.allow_whole_group:

@@ -98,3 +98,15 @@ class PolicyTest(directories.DirectoryCase):
                 moment = datetime.datetime.fromisoformat(f"2026-11-{day}T{time}")
                 self.assertEqual(is_open, read.is_open(moment))
         self.assertTrue(policy.AdmissionPolicy([]).is_open(moment))
+
+    def test_options_that_a_trial_cannot_have(self):
+        for words, fault in (
+            ("[--hosts, a]", "sets --hosts itself"),
+            ("[--budget=b.yaml]", "sets --budget itself"),
+            ("[--flavor, bench]", "leave out --flavor"),
+            ("[--flavor=bench]", "leave out --flavor"),
+        ):
+            with self.subTest(words=words):
+                line = self.refused(f"schema: 1\ngroups: [{{name: a, validate: {words}}}]\n")
+                self.assertIn(fault, line)
+        self.load("schema: 1\ngroups: [{name: a, validate: [--profile, balanced]}]\n")
