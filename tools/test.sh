@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sets up whatever is missing on a fresh Debian 12 machine and runs every test.
 #
-#   tools/test.sh                    everything but debian and the long ones: lab, live, and most of cloud
-#   tools/test.sh unit [REGEX]       one part: lint, docs, unit, programs, functional, nova, package, debian, benchmarks, cloud, lab, live, demo
+#   tools/test.sh                    everything but debian and the long ones: lab, live, long, most of cloud
+#   tools/test.sh unit [REGEX]       one part: lint, docs, unit, programs, functional, nova, package, debian, benchmarks, cloud, lab, live, long,
+#                                    demo
 #   tools/test.sh --nova 33 [REGEX]  the Nova suites on one release: 34 (the default run takes it), 33, 32, 31 or all
 #
 # Independent parts run side by side on two cores; what measures, and the cloud, run alone. The last line
@@ -263,6 +264,12 @@ run_live() {
     stestr_run live tests/live 1 "$regex"
 }
 
+# What boots the full guest image, or builds images: ten minutes.
+run_long() {
+    say "databases, Samba and cyclictest in guests; an image with a tool of one's own"
+    stestr_run long tests/long 1 "$regex"
+}
+
 # On a machine with other work its verdict may be open, which is no fault of the tree.
 demo_decides() {
     local code=0
@@ -289,7 +296,7 @@ if [[ ${1:-} == --nova ]]; then
 fi
 part=${1:-all} regex=${2:-}
 case $part in
-    all | lint | docs | unit | programs | functional | nova | package | debian | benchmarks | cloud | lab | live | demo) ;;
+    all | lint | docs | unit | programs | functional | nova | package | debian | benchmarks | cloud | lab | live | long | demo) ;;
     *) echo "test.sh: no part '$part'; see tools/test.sh --help" >&2; exit 3 ;;
 esac
 "$top/tools/prepare.sh" --profile test --extras validation,libvirt,test,docs,lint,cloud,agent --venv "$venv"

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every benchmark that only the full guest image carries: databases, Samba, cyclictest."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from tests.functional.validate import test_every_benchmark
+from tests.support import rig
+
+
+class FullImageTest(test_every_benchmark.EveryBenchmarkCase):
+    variant = "full"
+    short: Final[Mapping[str, str]] = {
+        "cyclictest": "",
+        "oltp": "tables=1,rows=100,threads=1",
+        "smb": "megabytes=1,runs=3",
+        "tpcc": "scale=100,threads=1,seconds={seconds}",
+    }
+
+    def test_each_runs_in_guests_and_on_the_host_and_is_reported(self) -> None:
+        rig.build_image("--full")
+        self.run_each()
