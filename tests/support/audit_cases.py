@@ -327,7 +327,7 @@ CASES: dict[str, Case] = {
         "2 of 0-3 (nvme0q1)",
         holds=_nvme(2, "0-3"),
         message=(
-            "1 interrupt of nvme0 on CPU 2, owned by guests or programs: I/O of CPUs 0-1 interrupts them"
+            "1 interrupt of nvme0 on CPU 2, which guests or programs own: I/O of CPUs 0-1 interrupts them"
         ),
     ),
     "nic-irq-on-cpu0": Case(
@@ -349,7 +349,7 @@ CASES: dict[str, Case] = {
         "warning",
         "2 (eth0-TxRx-0)",
         message=(
-            "1 interrupt of eth0 (25000 Mbit/s) on CPU 2, owned by guests or programs, or isolated for them"
+            "1 interrupt of eth0 (25000 Mbit/s) on CPU 2, which guests or programs own or the host isolates for them"
         ),
     ),
     "nic-irq-one-cpu": Case(

@@ -116,9 +116,7 @@ class Irqbalance(HostRule):
             why = "IRQBALANCE_BANNED_CPULIST is empty: a release after 1.9.5 then bans no CPU, not even isolated ones"
             return why, Level.INFO, "take the variable out"
         if banned:
-            why = (
-                f"{name} leaves {cpulist.named(taken - banned)} open, owned by guests or isolated"
-            )
+            why = f"{name} leaves {cpulist.named(taken - banned)} open, which guests own or the host isolates"
             return why, None, _ban(host, name, taken | banned)
         why = "irqbalance runs without a ban: what is placed by hand is moved again within ten seconds"
         if environment.exported:  # and it is no list

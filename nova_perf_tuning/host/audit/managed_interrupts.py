@@ -80,8 +80,8 @@ class ManagedOnDedicated(HostRule):
         others = (queues & host.sets.online) - host.sets.reserved
         return self.finding(
             evidence,
-            f"{counted(len(irqs), 'interrupt')} of {device} on {cpulist.named(owned)}, owned by guests or "
-            f"programs: I/O of {cpulist.named(others)} interrupts them",
+            f"{counted(len(irqs), 'interrupt')} of {device} on {cpulist.named(owned)}, which guests or "
+            f"programs own: I/O of {cpulist.named(others)} interrupts them",
             subject=device,
         )
 

@@ -85,7 +85,7 @@ class ManagedTest(testcase.TestCase):
         )
         self.assertEqual(["nvme0", "nvme1"], self.subjects(report))
         self.assertEqual(
-            "2 interrupts of nvme0 on CPUs 2-3, owned by guests or programs: I/O of CPUs 0-1 "
+            "2 interrupts of nvme0 on CPUs 2-3, which guests or programs own: I/O of CPUs 0-1 "
             "interrupts them",
             report.findings[0].why,
         )
