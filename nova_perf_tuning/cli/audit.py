@@ -75,7 +75,7 @@ class Audit(command.PerfCommand):
         parser.add_argument(
             "--all",
             action="store_true",
-            help="also list the CPU sets and the rules that hold (find no fault; with the values they read), do "
+            help="also list the CPU sets, and the rules that found nothing (with the values they read), do "
             "not apply here, or lack data",
         )
         parser.add_argument("--list", action="store_true", help="list the rules and check nothing")

@@ -21,10 +21,10 @@ class Publish(cloud_command.CloudLister):
     hosts, every host in it is published, or only that of --host. With --budget its trials are
     judged now; otherwise the recorded verdicts are published. The column Judged says which.
 
-    CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* are set in Placement, where flavors require them
-    (trait:CUSTOM_PERF_VALIDATED=required). Traits set this way do not expire by themselves. If
-    nova-compute sets a host's traits from a result file, run 'nova-perf publish' on that host
-    first: this command refuses to change its traits.
+    CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* are set on the host's resource provider in
+    Placement, so that flavors can require them (trait:CUSTOM_PERF_VALIDATED=required). Traits set
+    this way do not expire by themselves. If nova-compute sets a host's traits from a result file,
+    run 'nova-perf publish' on that host first: this command refuses to change its traits.
 
     A result that is INVALID, too old or from another host is refused, and the exit code is 3. Other
     hosts in RESULT are still published. An interrupted run is refused as a whole. Publishing the

@@ -45,7 +45,7 @@ class Validate(cloud_command.CloudCommand):
             parser,
             "--budget",
             "FILE",
-            "overhead budgets to judge the run by (YAML; 'default': those shipped)",
+            "overhead budgets to judge the run against (YAML; 'default': those shipped)",
         )
         result_options.add_host_group(parser)
         result_options.add_junit(parser)
@@ -82,8 +82,8 @@ class Validate(cloud_command.CloudCommand):
         parser.add_argument(
             "--no-guest-tx-offload",
             action="store_true",
-            help="turn off guest TX offload; needed where the datapath drops the guests' TCP traffic, such as Open "
-            "vSwitch in user space on tap devices",
+            help="turn off guest TX offload; needed where the datapath drops the guests' TCP traffic, such as "
+            "userspace Open vSwitch on tap devices",
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:

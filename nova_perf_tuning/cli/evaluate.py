@@ -24,7 +24,7 @@ from nova_perf_tuning.validation.results.reasons import Reason
 
 
 class Evaluate(command.PerfCommand):
-    """Judge recorded results by overhead budgets, without running anything.
+    """Judge recorded results against overhead budgets, without running anything.
 
     Results of a run over many hosts are judged host by host, as the run itself did. With --arm it
     judges output files of a benchmark instead, for arms that were measured elsewhere.

@@ -89,7 +89,7 @@ def _print_finished(create: Sequence[str], of_host: Sequence[host_needs.Need]) -
         command.say(f"      {part} \\")
     command.say(f"      {create[-1]}")
     if of_host:
-        command.say("", "A host needs for its guests:")
+        command.say("", "To run its guests, a host needs:")
         for need in of_host:
             command.say(f"  {need.text}")
 

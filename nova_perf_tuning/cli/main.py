@@ -21,10 +21,10 @@ NAMESPACE = "nova_perf_tuning.cli"
 _OBJECTS = 100_000
 _FIRST_STEPS = """\
 nova-perf tunes a KVM compute host for its guests, and measures what that gains.
-  nova-perf audit     what keeps guests on this host slow, with remedies
+  nova-perf audit     what slows guests down on this host, with remedies
   nova-perf plan      where interrupts and threads belong, with reasons; changes nothing
   nova-perf apply     writes the plan; 'nova-perf restore' undoes it
-  nova-perf validate  measures tuned and untuned guests beside the bare host
+  nova-perf validate  compares tuned and untuned guests with the bare host
   nova-perf --help    all commands and options
 """
 
@@ -77,6 +77,7 @@ class PerfApp(app.App):
         # Words that are not for all commands are left to the parser of the command, which refuses
         # what is unknown.
         self.parser.allow_abbrev = False
+        self.parser.usage = "%(prog)s [OPTIONS] COMMAND [ARGUMENTS]"
         self.parser.error = functools.partial(arguments.refuse, self.NAME)  # type: ignore[method-assign]
 
     def run(self, argv: list[str]) -> int:

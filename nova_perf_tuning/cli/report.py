@@ -63,7 +63,7 @@ class Report(command.PerfCommand):
             help="HTML file (default: report.html in the directory of the results; required with --arm)",
         )
         options.add(
-            parser, "--budget", "FILE", "show the verdict by these overhead budgets (YAML)"
+            parser, "--budget", "FILE", "judge the results against these overhead budgets (YAML)"
         )
         options.add(
             parser,

@@ -46,7 +46,7 @@ class Validate(command.PerfCommand):
     runs the benchmarks in all arms, in random order. It repeats this over several boots, and
     measures how much host CPU the guests use. It writes results.json and report.html. Those of an
     earlier run are renamed to results.previous.json and report.previous.html first. At the end it
-    removes or restores everything that it made or changed, also after Ctrl-C and SIGTERM.
+    removes or restores everything that it made or changed, even after Ctrl-C or SIGTERM.
 
     Exit code with --budget: 0 PASS, 1 FAIL, 2 INCONCLUSIVE, 3 INVALID or error; without: 0 or 3.
     Interrupted by Ctrl-C: 130; terminated by SIGTERM: 143.
@@ -73,7 +73,7 @@ class Validate(command.PerfCommand):
             parser,
             "--budget",
             "FILE",
-            "overhead budgets to judge the run by (YAML; 'default': those shipped); the run ends "
+            "overhead budgets to judge the run against (YAML; 'default': those shipped); the run ends "
             "after half of its boots if the verdict is clear",
         )
         result_options.add_host_group(parser)
@@ -95,7 +95,7 @@ class Validate(command.PerfCommand):
             help="measure the noise floor: both pairs of guests are untuned, so every difference "
             "is noise (an A/A run). Run it once per host, and after a change of hardware or kernel, "
             "with the benchmarks and --seconds of the runs that you will judge. The floor is kept in "
-            f"{NOISE_FILE}; a tighter budget is refused",
+            f"{NOISE_FILE}; a budget below it is then refused",
         )
         parser.add_argument(
             "--ablation",

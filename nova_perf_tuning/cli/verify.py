@@ -19,7 +19,9 @@ class Verify(command.PerfCommand):
     its object, such as a guest's thread, no longer exists. A pending interrupt moves the next time
     it fires.
 
-    Exit code: 0 all hold, 1 drift or settings of an earlier boot, 3 error.
+    Exit code: 0 nothing has drifted (interrupts may be pending, and threads may have ended); 1
+    drift, another object is gone, or settings of an earlier boot; 3 error, or a setting cannot be
+    read.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

@@ -63,8 +63,9 @@ between CPUs for each burst, so leave it off where NICs have enough queues.
         "leave_interrupts",
         default=[],
         help="""
-Interrupts and devices that are left alone, one pattern per line: a name of a handler (``nvme*``), a network device
-(``eth2``) or a PCI address (``0000:3b:00.*``), with ``*`` for any text and ``?`` for a character.
+Interrupts and devices that are left alone, one pattern per line: the name of an interrupt in /proc/interrupts
+(``mlx5_comp*``), a network device (``eth2``) or a PCI address (``0000:3b:00.*``), with ``*`` for any text and ``?`` for
+a character.
 
 Interrupts that match stay where they are. A pattern that names a network device, or its PCI address, leaves its
 queues' masks (XPS and RPS) and its NAPI threads alone, too.
@@ -135,7 +136,7 @@ With ``leave`` an upgrade or a restart disturbs no guest, and ``nova-perf restor
         help="""
 How many times in a row the agent rewrites a value that another program keeps changing before it pauses.
 
-Every five minutes without a change allow one more write. When no writes are left, the agent tries again after 20
+Every five minutes without a change earn it one more write. When no writes are left, the agent tries again after 20
 seconds, then 40, up to ten minutes, and reports which program may be writing. A change that an event explains (a
 driver that was loaded, a guest or this agent that has just started) counts as a fifth of a write. If too large, two
 programs take turns and burn CPU. If too small, values stay wrong for a while after several resets by a driver.

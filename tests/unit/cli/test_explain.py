@@ -69,7 +69,7 @@ class ExplainCommandTest(testcase.TestCase):
             self, "explain", "--spec", "perf:profile=compute", "--spec", "hw:mem_page_size=1GB"
         )
         _, _, end = text.partition("The finished flavor; fill in memory, disk and name:\n")
-        command, _, needs = end.partition("\nA host needs for its guests:\n")
+        command, _, needs = end.partition("\nTo run its guests, a host needs:\n")
         words = shlex.split(command)
         self.assertEqual(("openstack", "NAME"), (words[0], words[-1]))
         self.assertIn("hugepagesz=1G", needs)
