@@ -291,7 +291,7 @@ class ResultsTest(testcase.TestCase):
         table = json.loads(RESULTS.read_text(encoding="utf-8"))["table"]
         text = " ".join((RESULTS.parents[3] / "README.rst").read_text(encoding="utf-8").split())
         for channel, words in (
-            ("rps", "calculated about {} % slower when RPS spread 80,000 packets"),
+            ("rps", "ran about {} % slower when RPS spread 80,000 packets"),
             ("rps_flood", "about {} % slower at 230,000"),
             ("emulator", "about {} % slower beside an emulator thread"),
         ):
