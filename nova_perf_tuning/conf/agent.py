@@ -136,7 +136,7 @@ With ``leave`` an upgrade or a restart disturbs no guest, and ``nova-perf restor
         help="""
 How many times in a row the agent rewrites a value that another program keeps changing before it pauses.
 
-Every five minutes without a change earns it one more write. When no writes are left, the agent tries again after 20
+Every five minutes without a change earns one more write. When no writes are left, the agent tries again after 20
 seconds, then 40, up to ten minutes, and reports which program may be writing. A change that an event explains (a
 driver that was loaded, a guest or this agent that has just started) counts as a fifth of a write. If too large, two
 programs take turns and burn CPU. If too small, values stay wrong for a while after several resets by a driver.
