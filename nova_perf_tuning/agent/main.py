@@ -83,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
         "while guests, NICs and CPUs come and go. With --observe, only report what would be moved. "
         "All originals are saved in the journal; [agent] on_stop decides whether they are put back "
         "when the agent stops.\n\nExit code: 0 stopped by SIGTERM; 1 not everything could be put "
-        "back; 3 the agent cannot work, and says why.",
+        "back; 3 the agent cannot work; the message says why.",
         formatter_class=arguments.HelpFormatter,
     )
     parser.add_argument(

@@ -18,8 +18,8 @@ class Capacity(command.PerfCommand):
     Vhost workers, emulators and interrupts use these CPUs. The results of 'nova-perf validate' show
     how much CPU a unit of work costs outside the guest's own vCPUs. Each guest is assumed to do
     --rate units of work per second, by default as many as the measured guest did. For planning, use
-    the number that belongs to the upper end of the interval of the cost. The number is calculated,
-    not tested: run that many guests before you rely on it.
+    the number for the upper end of the cost's interval. The number is calculated, not tested: run
+    that many guests before you rely on it.
 
     Example: nova-perf capacity results.json --benchmark iperf3 --rate 0.5 --shared 0-3
     """

@@ -15,7 +15,7 @@ from nova_perf_tuning.validation.results import messages
 
 
 class Publish(cloud_command.CloudLister):
-    """Set the traits that hosts have earned in a validation, or remove them.
+    """Set the traits that hosts have earned in validation, or remove them.
 
     RESULT is the result file of one host, or the results.json of a validation. For a run over many
     hosts, every host in it is published, or only that of --host. With --budget its trials are

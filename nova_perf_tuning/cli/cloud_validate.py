@@ -71,7 +71,7 @@ class Validate(cloud_command.CloudCommand):
             parser,
             "--flavor",
             "NAME",
-            "existing flavor to measure, in place of comparing untuned with tuned guests",
+            "existing flavor to measure, instead of comparing untuned with tuned guests",
         )
         options.add(
             parser,

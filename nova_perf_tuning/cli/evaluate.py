@@ -26,7 +26,7 @@ from nova_perf_tuning.validation.results.reasons import Reason
 class Evaluate(command.PerfCommand):
     """Judge recorded results against overhead budgets, without running anything.
 
-    Results of a run over many hosts are judged host by host, as the run itself did. With --arm it
+    Results of a run over many hosts are judged host by host, as in the run itself. With --arm it
     judges output files of a benchmark instead, for arms that were measured elsewhere.
 
     Exit code: 0 PASS (all intervals are inside their budgets); 1 FAIL (an interval is wholly outside

@@ -21,11 +21,11 @@ NAMESPACE = "nova_perf_tuning.cli"
 _OBJECTS = 100_000
 _FIRST_STEPS = """\
 nova-perf tunes a KVM compute host for its guests, and measures what that gains.
-  nova-perf audit     what slows guests down on this host, with remedies
-  nova-perf plan      where interrupts and threads belong, with reasons; changes nothing
+  nova-perf audit     shows what slows guests down on this host, with remedies
+  nova-perf plan      shows where interrupts and threads belong, and why; changes nothing
   nova-perf apply     writes the plan; 'nova-perf restore' undoes it
   nova-perf validate  compares tuned and untuned guests with the bare host
-  nova-perf --help    all commands and options
+  nova-perf --help    lists all commands and options
 """
 
 

@@ -20,7 +20,9 @@ class Record(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "file", metavar="FILE.tar.xz", help="file to write (atomically: whole or not at all)"
+            "file",
+            metavar="FILE.tar.xz",
+            help="file to write; it is written completely or not at all",
         )
 
     def take_action(self, args: argparse.Namespace) -> None:

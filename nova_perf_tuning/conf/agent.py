@@ -33,8 +33,8 @@ all. After a change restart the agent: it first logs what it is about to write.
         default=[],
         help="""
 Files of nova-compute from which ``[compute] cpu_dedicated_set``, ``cpu_shared_set`` and ``[libvirt]
-cpu_power_management`` are taken; later files win. A file that does not exist is ignored. If not set, the agent looks
-where RHOSO, kolla-ansible, OpenStack-Ansible or packages keep them; ``nova-perf status`` shows which it found. If
+cpu_power_management`` are taken; later files override earlier ones. A missing file is ignored. If not set, the agent
+looks where RHOSO, kolla-ansible, OpenStack-Ansible or packages keep them; ``nova-perf status`` shows which it found. If
 this host has none that can be read, name a file of your own with these options.
 
 The symptom of a wrong path is "dedicated: none" in ``nova-perf plan``, and interrupts on CPUs that a guest gets

@@ -93,7 +93,7 @@ def add_files(parser: argparse.ArgumentParser) -> None:
         parser,
         "--nova-config",
         "FILE",
-        "nova.conf to read CPU sets and other options from; later files win (default: where RHOSO, "
+        "nova.conf to read CPU sets and other options from; later files override earlier ones (default: where RHOSO, "
         "kolla-ansible and packages put it)",
     )
     parser.add_argument("--no-nova-config", action="store_true", help="do not read nova.conf")
