@@ -81,7 +81,7 @@ xz -dc "$top/tests/benchmarks/aa_guests.json.xz" >"$work/results.json"
 grep -q '</html>' "$work/report.html" || fail "no report from the extra validation"
 "$work/clean/bin/python" -c "from importlib.util import find_spec as f; assert f('nova.virt.libvirt') and f('nova.virt.perf_tuning')"
 "$work/clean/bin/nova-perf" paths >"$work/paths"
-for name in heat metadefs profiles budgets devstack image systemd irqbalance dashboard alerts sample tmpfiles.d; do
+for name in heat metadefs profiles budgets devstack image systemd admission irqbalance dashboard alerts sample tmpfiles.d; do
     path=$("$work/clean/bin/nova-perf" paths "$name")
     [[ $path == "$(readlink -f "$work/clean")"/* && -e $path ]] || fail "nova-perf paths $name: $path"
 done

@@ -13,6 +13,7 @@ _TOP: Final = pathlib.Path(nova_perf_tuning.__file__).parent.parent
 _OWN: Final = "nova_perf_tuning"
 _SHARE: Final = "share/nova-perf-tuning"
 _UNIT: Final = "nova-perf-agent.service"
+_ADMISSION: Final = "nova-perf-admission.service"
 _POLICY: Final = "irqbalance-policy-nova-perf"
 
 #: Name -> what it is for, where it is in the source tree, and where pip or a distribution puts it
@@ -33,6 +34,11 @@ _FILES: Final[dict[str, tuple[str, str, str | None]]] = {
     "devstack": ("the DevStack plugin", "devstack", f"{_SHARE}/devstack"),
     "image": ("how the benchmark image is built and uploaded", "tools/image", f"{_SHARE}/image"),
     "systemd": ("the agent's unit", f"etc/systemd/{_UNIT}", f"lib/systemd/system/{_UNIT}"),
+    "admission": (
+        "the unit that keeps hosts admitted",
+        f"etc/systemd/{_ADMISSION}",
+        f"{_SHARE}/admission/{_ADMISSION}",
+    ),
     "irqbalance": (
         "policy script for irqbalance",
         f"etc/irqbalance/{_POLICY}",

@@ -15,6 +15,7 @@ FILES = {
     "devstack": "plugin.sh",
     "image": "build",
     "systemd": "",
+    "admission": "",
     "irqbalance": "",
     "dashboard": "nova-perf-agent.json",
     "alerts": "nova-perf-alerts.yaml",
