@@ -55,8 +55,16 @@ class Publish(cloud_command.CloudLister):
         parser.add_argument(
             "--withdraw", action="store_true", help="remove all CUSTOM_PERF_* traits"
         )
+        parser.add_argument(
+            "--force",
+            action="store_true",
+            help="with --withdraw: also remove traits that nova-compute set; use it only where the "
+            "driver is gone, because a running driver sets them again",
+        )
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:
+        if parsed_args.force and not parsed_args.withdraw:
+            raise options.OptionError("--force is for --withdraw; without it, leave it out")
         results, judged = self._results(parsed_args)
         known = hosts.list_hosts(self.connection)
         rows = []
@@ -82,7 +90,7 @@ class Publish(cloud_command.CloudLister):
         if result is not None:
             hosts.check(result, host)
             wanted, verdict = traits.wanted(result), result.verdict
-        shown, added, removed = hosts.set_traits(self.connection, host, wanted)
+        shown, added, removed = hosts.set_traits(self.connection, host, wanted, managed=args.force)
         service = hosts.ServiceChange.NONE
         if args.disable_on_fail and verdict in ("PASS", "FAIL", ""):
             service = hosts.set_service(self.connection, host, result)

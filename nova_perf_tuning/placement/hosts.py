@@ -192,10 +192,15 @@ def check(result: host_result.HostResult, host: ComputeHost) -> None:
 
 
 def set_traits(
-    cloud: connection.Connection, host: ComputeHost, wanted: frozenset[str]
+    cloud: connection.Connection,
+    host: ComputeHost,
+    wanted: frozenset[str],
+    *,
+    managed: bool = False,
 ) -> tuple[frozenset[str], ...]:
     """Bring a host's ``CUSTOM_PERF_*`` traits to ``wanted``, unless nova-compute makes them.
 
+    :param managed: those too that nova-compute has made, with the trait that says so: its driver is gone.
     :returns: those that it has now, those that were added, those that were removed.
     """
     if not host.provider_id:
@@ -213,22 +218,24 @@ def set_traits(
         reraise=True,
     )
     with api.one_line(f"traits of host {host.name}"):
-        put: tuple[frozenset[str], ...] = retrying(_put, cloud, host, wanted)
+        put: tuple[frozenset[str], ...] = retrying(_put, cloud, host, wanted, managed)
         return put
 
 
 def _put(
-    cloud: connection.Connection, host: ComputeHost, wanted: frozenset[str]
+    cloud: connection.Connection, host: ComputeHost, wanted: frozenset[str], managed: bool
 ) -> tuple[frozenset[str], ...]:
     path = f"/resource_providers/{host.provider_id}/traits"
     provider = placement(cloud, path)
     present = frozenset(provider["traits"])
     ours = frozenset(trait for trait in present if traits.is_outcome(trait))
-    added, removed = wanted - ours, ours - wanted - {traits.MANAGED}
-    if (added or removed) and traits.MANAGED in ours:
+    kept = frozenset[str]() if managed else {traits.MANAGED}
+    added, removed = wanted - ours, ours - wanted - kept
+    if (added or removed) and traits.MANAGED in ours and not managed:
         raise errors.CloudError(
             f"nova-compute of host {host.name} makes its traits from a result file there"
-            " ([nova_perf_tuning] result_file) and would undo this; replace or remove that file instead"
+            " ([nova_perf_tuning] result_file) and would undo this; replace or remove that file"
+            " instead; if the driver is gone there, add --force to --withdraw"
         )
     if added or removed:
         for trait in sorted(added):

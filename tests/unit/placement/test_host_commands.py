@@ -185,6 +185,15 @@ class PublishTest(openstack_program.ProgramTestCase):
                 self.assertIn("result_file", self.refused(*arguments))
         self.assertEqual(before, self.host["traits"])
 
+    def test_traits_of_a_driver_that_is_gone(self):
+        self.host["traits"] |= {MANAGED, VALIDATED}
+        self.cloud.traits |= self.host["traits"]
+        line = self.refused("publish", "--force", self.write_result())
+        self.assertIn("--force is for --withdraw", line)
+        self.assert_traits(MANAGED, VALIDATED)
+        self.assertEqual([MANAGED, VALIDATED], self.withdraw("--force")["Removed"])
+        self.assert_traits()
+
     def test_results_that_do_not_count(self):
         self.cloud.add_host("cmp2")
         for words, fields in {
