@@ -7,7 +7,7 @@ import datetime
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.agent import forecast, state
@@ -19,6 +19,10 @@ from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.transaction import apply, verify
 from nova_perf_tuning.host.transaction.journal import JOURNAL, Entry, ForbiddenError
 from nova_perf_tuning.printing import counted
+
+_DAY_S: Final = 86400.0
+#: From that many seconds of observation on, a rate is shown.
+_RATE_S: Final = 3600.0
 
 
 class Status(command.PerfCommand):
@@ -56,13 +60,13 @@ class Status(command.PerfCommand):
             agent = agent_state(args)
         except state.UnreadableError as error:
             unreadable = error
-        changes: list[forecast.DueChange] | None = None
+        past: _Past | None = None
         if args.since is not None:
-            changes = _changes(args)
+            past = _past(args)
         if args.format == "json":
             document = {**journal, "agent": _agent_as_json(agent, unreadable)}
-            if changes is not None:
-                document["forecast"] = [_change_as_json(change) for change in changes]
+            if past is not None:
+                document["forecast"] = [_change_as_json(change) for change in past.changes]
             command.print_json(document)
         else:
             _print_journal(journal, args.all)
@@ -70,39 +74,53 @@ class Status(command.PerfCommand):
                 command.say(f"agent: its state cannot be read: {unreadable}")
             else:
                 command.say(*agent_lines(agent))
-            if changes is not None:
-                _print_changes(changes, args.since, args.all)
+            if past is not None:
+                _print_past(past, args.all)
         if journal["journal_fault"]:
             return int(errors.ExitCode.INCONCLUSIVE)
         return int(errors.ExitCode.PASS)
 
 
-def _changes(args: argparse.Namespace) -> list[forecast.DueChange]:
-    """Return what an observer would have written in the time that was asked for."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Past:
+    """What an observer would have written in the time that was asked for.
+
+    :ivar begin: when that time began, or when the observer made its first pass, if later; :ivar
+        seconds: since then.
+    """
+
+    changes: Sequence[forecast.DueChange]
+    begin: float
+    seconds: float
+
+
+def _past(args: argparse.Namespace) -> _Past:
     inside = ""
     if args.sysroot != "/":
         inside = os.path.realpath(args.sysroot)
     path = os.path.join(journal_options.directory(args), forecast.FILE)
-    begin = time.time() - args.since
+    now = time.time()
+    begin = now - args.since
+    everything = forecast.read(path, inside)
     chosen: list[forecast.DueChange] = []
-    for change in forecast.read(path, inside):
+    for change in everything:
         if change.until is None or change.until >= begin:
             chosen.append(change)
-    return chosen
+    first = min((change.since for change in everything), default=now)
+    begin = max(begin, first)
+    return _Past(chosen, begin, now - begin)
 
 
-def _print_changes(
-    changes: Sequence[forecast.DueChange], seconds: float, everything: bool
-) -> None:
+def _print_past(past: _Past, everything: bool) -> None:
     """Print the rules first, with how often and since when, then the changes that are still due.
 
     :param everything: print all changes, not the first few.
     """
-    if not changes:
+    if not past.changes:
         command.say("forecast: nothing would have been written in that time")
         return
     by_rule: dict[str, list[forecast.DueChange]] = {}
-    for change in changes:
+    for change in past.changes:
         by_rule.setdefault(change.rule, []).append(change)
     rows: list[dict[str, object]] = []
     for rule, members in sorted(by_rule.items()):
@@ -110,23 +128,27 @@ def _print_changes(
         oldest = ""
         if due:
             oldest = _local(min(due))
-        a_day = len(members) / seconds * 86400.0
+        # What the first pass found is no news, and a rate needs some time.
+        a_day: str | None = None
+        if past.seconds >= _RATE_S:
+            new = [change for change in members if change.since > past.begin]
+            a_day = f"{len(new) / past.seconds * _DAY_S:.1f}"
         rows.append(
             {
                 "rule": rule,
                 "due": len(due),
                 "in all": len(members),
-                "a day": f"{a_day:.1f}",
+                "new a day": a_day,
                 "oldest due since": oldest,
             }
         )
     command.say("forecast: what the agent would write")
-    command.print_rows(("rule", "due", "in all", "a day", "oldest due since"), rows)
+    command.print_rows(("rule", "due", "in all", "new a day", "oldest due since"), rows)
     head = ("rule", "kind", "target", "held", "value", "since", "until")
     most = None
     if not everything:
         most = journal_options.SHOWN
-    command.print_rows(head, [_change_as_json(change) for change in changes], most=most)
+    command.print_rows(head, [_change_as_json(change) for change in past.changes], most=most)
 
 
 def _change_as_json(change: forecast.DueChange) -> dict[str, object]:

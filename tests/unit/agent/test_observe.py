@@ -90,6 +90,30 @@ class ObserverTest(testcase.TestCase):
         shown = program.shown(self, "status", "--since", "7d", "--sysroot", self.root)
         self.assertIn("forecast: what the agent would write", shown)
         self.assertIn("nic-irq-local", shown)
+        self.assertEqual({"-"}, self.rates("7d"))
+
+    def rates(self, since):
+        """Return what status shows as new changes a day, of all rules."""
+        shown = program.shown(self, "status", "--since", since, "--sysroot", self.root)
+        table = shown.partition("new a day")[2].partition("\nrule ")[0]
+        return {line.split()[3] for line in table.splitlines()[1:] if line.startswith("nic")}
+
+    def test_a_rate_is_of_the_time_observed_and_of_what_is_new(self):
+        """A week that is asked for says nothing of an observer that began two hours ago; nor does its first pass."""
+        now = time.time()
+        self.now = now - 7200
+        watcher = self.observer()
+        watcher.reconcile()
+        self.assertEqual({"0.0"}, self.rates("7d"))
+        due = list(watcher.forecast.due.values())
+        self.now = now - 3600
+        watcher.forecast.update([])
+        self.now = now - 1800
+        self.observer().reconcile()
+        rules = collections.Counter(change.rule for change in due)
+        expected = {f"{count * 12:.1f}" for rule, count in rules.items() if rule.startswith("nic")}
+        self.assertEqual(expected, self.rates("7d"))
+        self.assertEqual({"-"}, self.rates("50m"))
 
 
 class FileTest(directories.DirectoryCase):
