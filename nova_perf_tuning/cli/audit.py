@@ -88,7 +88,8 @@ class Audit(command.PerfCommand):
             _list_rules(args, chosen)
             return None
         sysroots = host_options.sysroots(args)
-        if len(sysroots) > 1:
+        from_directory = any(path not in sysroots for path in args.sysroot or ["/"])
+        if len(sysroots) > 1 or from_directory:  # a directory may begin with one report
             return _several(args, sysroots, chosen)
         args = argparse.Namespace(**{**vars(args), "sysroot": sysroots[0]})
         output.check([args.junit], [*host_options.files(args), args.kernel_log])

@@ -2,6 +2,7 @@
 """``nova-perf report``: the HTML report or a summary of recorded results."""
 
 import argparse
+import collections
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
@@ -219,7 +220,7 @@ def _audits_in(file: str) -> list[tuple[str, Any]]:
     """Return host and audit of each host in a file; those that could not be read are warned of."""
     document = schema.load_json(file, _MAX_AUDIT)
     if not isinstance(document, dict) or "hosts" not in document:
-        return [(os.path.basename(file).removesuffix(".json"), document)]
+        return [(_stem(file), document)]
     schema.check("hosts", document, file, "nova_perf_tuning.host.audit")
     found: list[tuple[str, Any]] = []
     for host in document["hosts"]:
@@ -230,17 +231,26 @@ def _audits_in(file: str) -> list[tuple[str, Any]]:
     return found
 
 
+def _stem(file: str) -> str:
+    """Return a file's name without its directory and .json."""
+    return os.path.basename(file).removesuffix(".json")
+
+
 def _report_audits(files: Sequence[str], path: str) -> None:
     output.check([path], files)
     atomic_write.check(path)
+    found = [(file, host, audit) for file in files for host, audit in _audits_in(file)]
+    times = collections.Counter(host for _file, host, _audit in found)
     audits: dict[str, Any] = {}
-    for file in files:
-        for host, audit in _audits_in(file):
-            if host in audits:
-                raise options.OptionError(
-                    f"--audits {file}: '{host}' is given twice; call each file after its host"
-                )
-            schema.check("report", audit, file, "nova_perf_tuning.host.audit")
-            audits[host] = audit
+    for file, host, audit in found:
+        name = host
+        if times[host] > 1:  # such as before and after
+            name = f"{host} ({_stem(file)})"
+        if name in audits:
+            raise options.OptionError(
+                f"--audits {file}: '{host}' is given twice; give the files different names"
+            )
+        schema.check("report", audit, file, "nova_perf_tuning.host.audit")
+        audits[name] = audit
     results_file.write_atomically(path, report.render_audits(audits))
     command.say(path)

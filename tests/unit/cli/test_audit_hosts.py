@@ -45,6 +45,11 @@ class AuditOfHostsTest(testcase.TestCase):
         reports = [host["report"]["findings"] for host in document["hosts"]]
         self.assertEqual(reports[1], reports[2])
 
+    def test_a_directory_of_one_host_is_a_directory(self) -> None:
+        shutil.rmtree(self.bad)
+        document = program.document(self, "audit", "--sysroot", self.place)
+        self.assertEqual(["good"], [host["host"] for host in document["hosts"]])
+
     def test_hosts_of_one_name_are_shown_by_path(self) -> None:
         other = os.path.join(self.place, "rack2", "good")
         shutil.copytree(self.good, other, symlinks=True)

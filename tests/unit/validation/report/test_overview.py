@@ -138,6 +138,21 @@ class AuditsTest(directories.DirectoryCase):
     def write(self, name, document):
         return self.write_file(f"{name}.json", json.dumps(document))
 
+    def test_before_and_after_of_hosts_are_told_apart(self):
+        files = []
+        for week, kinds in (("monday", (1, 2)), ("friday", (0, 0))):
+            hosts = [
+                {"host": f"compute{number}", "sysroot": "/", "report": self.documents[kind]}
+                for number, kind in enumerate(kinds)
+            ]
+            files.append(self.write(week, {"hosts": hosts}))
+        out = str(self.directory / "week.html")
+        program.shown(self, "report", "--audits", *files, "-o", out)
+        page = (self.directory / "week.html").read_text()
+        self.assertIn("<title>Audit of 4 hosts</title>", page)
+        for name in ("compute0 (monday)", "compute1 (monday)", "compute0 (friday)"):
+            self.assertIn(name, page)
+
     def test_hosts_of_the_same_outcome_are_one_row_the_worst_first(self):
         kinds = (0, 1, 0, 2, 0, 0, 0)
         files = [
