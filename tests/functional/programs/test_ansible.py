@@ -243,6 +243,7 @@ class RackTest(PlaybooksCase):
         old.chmod(0o755)
         refused = {
             "typed": ({"perf_host_rps": "perhaps"}, "perf_host_rps"),
+            "units": ({"perf_host_manage_units": True}, "units are of the host that runs"),
             "misspelt": ({"perf_nova_pyton": "x"}, "no role has such a variable: perf_nova_pyton"),
             "bare": (
                 {"perf_host_libvirt": ["/nowhere"]},
