@@ -351,6 +351,11 @@ def _as_json(
     if observation.state is base.State.DRIFTED:
         who = verify.likely_writer(entry.kind, daemons, files)
         detail = f"holds {observation.current}; may have been written by {who}"
+        if observation.current == entry.original:
+            detail = (
+                f"holds its original, {entry.original}, again; put back by undo.sh or {who}; 'nova-perf"
+                " restore' removes it from the journal"
+            )
     elif entry.state == "intended":
         detail = detail or "apply was cut short here: apply again or restore"
     return {

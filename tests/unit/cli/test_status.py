@@ -119,6 +119,15 @@ class StatusTest(StateCase):
             "holds 3c; may have been written by an unknown program", details["eth0/rx-0"]
         )
 
+    def test_what_the_script_put_back_is_said(self):
+        original = pathlib.Path(self.root, RPS).read_text().strip()
+        self.run_json("apply", "--from", self.some_plan())
+        self.put(RPS, original)
+        details = {row["target"]: row["detail"] for row in self.run_json("status")["settings"]}
+        self.assertIn(
+            f"holds its original, {original}, again; put back by undo.sh", details["eth0/rx-0"]
+        )
+
     def test_only_decimal_numbers_are_processes(self):
         self.run_json("apply", "--from", self.some_plan())
         self.put(RPS, "3c")
