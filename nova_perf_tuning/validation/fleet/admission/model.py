@@ -41,7 +41,7 @@ class Cause(enum.StrEnum):
     # Nothing happens, since
     SETTLED = "nothing_to_do"
     MEASURING = "measuring"
-    NO_CELL = "no_cell_mapping"
+    NO_HOST_MAPPING = "no_host_mapping"
     BY_OTHERS = "disabled_by_others"
     DOWN = "service_down"
     NO_FINGERPRINT = "fingerprint_unknown"
@@ -140,7 +140,7 @@ class SeenHost:
     """What the cloud shows of a host now.
 
     :ivar group: name of its group in the policy; empty: the policy is not about it.
-    :ivar mapped: it has a cell mapping, so that Nova shows its hypervisor and resource provider.
+    :ivar mapped: it has a host mapping, so that Nova shows its hypervisor and resource provider.
     :ivar fingerprint: of kernel, firmware, QEMU, libvirt, Nova and plan; empty: unknown.
     :ivar boot: id of its boot; empty: unknown.
     :ivar published: it carries the trait of a verdict. :ivar isolated: it is in an aggregate that

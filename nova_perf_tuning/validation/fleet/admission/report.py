@@ -43,7 +43,7 @@ CAUSE_TEXTS: Final[Mapping[Cause, str]] = {
     Cause.UNDECIDED: "no verdict in any attempt",
     Cause.SETTLED: "nothing to do",
     Cause.MEASURING: "measured now",
-    Cause.NO_CELL: "no cell mapping yet: nova-manage cell_v2 discover_hosts",
+    Cause.NO_HOST_MAPPING: "no host mapping yet: nova-manage cell_v2 discover_hosts",
     Cause.BY_OTHERS: "disabled by somebody else",
     Cause.DOWN: "nova-compute is down",
     Cause.NO_FINGERPRINT: (

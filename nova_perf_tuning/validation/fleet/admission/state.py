@@ -58,7 +58,7 @@ def next_step(moment: Moment, seen: SeenHost, record: HostRecord | None) -> Admi
     A move with :attr:`Action.OPEN_TRIAL` is a wish: :mod:`.capacity` decides which are granted.
     """
     if not seen.mapped:
-        return Cause.NO_CELL
+        return Cause.NO_HOST_MAPPING
     if record is None:
         return _adopted(moment, seen)
     if record.state not in _KNOWN:

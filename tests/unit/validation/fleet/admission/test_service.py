@@ -223,7 +223,7 @@ class PassTest(ServiceCase):
     def test_a_host_without_a_cell_is_not_new_yet(self):
         self.add("new", mapped=False, **NEW)
         report = self.passes()
-        self.assertEqual("no_cell_mapping", report.decision.holds["new"])
+        self.assertEqual("no_host_mapping", report.decision.holds["new"])
         self.assertNotIn("new", self.states())
 
     def test_schedulers_that_do_not_isolate(self):
