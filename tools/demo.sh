@@ -12,11 +12,11 @@
 #
 # It starts a cloud and makes a flavor with a profile. It shows Nova's API refuse a bad one, and a picture of the plan
 # (plan.svg). Guests that Heat launches measure both hosts. A limit on the CPU time of its guests makes host2 sick: it is
-# found, gets no trait and leaves service. A flavor that requires the trait lands on host1.
+# found, gets no trait and leaves service. Guests of a flavor that requires the trait land on host1.
 # The fault is taken away, host2 passes, a guest moves there by live migration, and the cloud is removed.
 #
 # With --local a busy thread on the last CPU stands for a guest that owns it, and CPU 0 floods a pair of veth with
-# packets. RPS deals them out over both CPUs, as tuning guides set it. It shows the plan with its picture (as-found.svg),
+# packets. RPS spreads them over both CPUs, as tuning guides recommend. It shows the plan with its picture (as-found.svg),
 # and measures the guest without packets, as found, after nova-perf apply, and after nova-perf restore. Guest and packets
 # run before other programs (nice -20). Both write report.html and results.json.
 #

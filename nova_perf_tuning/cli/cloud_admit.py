@@ -10,7 +10,7 @@ _INTERVAL_S: Final = 60.0
 
 
 class Admit(cloud_command.CloudCommand):
-    """Validate compute hosts by a policy, and admit those that pass.
+    """Validate compute hosts according to a policy, and admit those that pass.
 
     A new host, which Nova registers as disabled, is put into an aggregate that only the guests of
     its trial can use. Then it is enabled and measured. After a PASS it is admitted; after a FAIL it

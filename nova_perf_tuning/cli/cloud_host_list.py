@@ -35,7 +35,7 @@ class HostList(cloud_command.CloudLister):
             "URL of the agents' metrics, as for 'openstack perf admit'",
         )
         options.add(
-            parser, "--database", "URL", "database of the admission, as for 'openstack perf admit'"
+            parser, "--database", "URL", "admission database, as for 'openstack perf admit'"
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Rows:

@@ -12,7 +12,9 @@ class HostShow(cloud_command.CloudShowOne):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "host", metavar="HOST", help="name of a host or hypervisor, with or without its domain"
+            "host",
+            metavar="HOST",
+            help="name of a host or hypervisor, with or without its DNS domain",
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_command.Shown:

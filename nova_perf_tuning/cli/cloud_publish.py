@@ -24,7 +24,8 @@ class Publish(cloud_command.CloudLister):
     CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* are set on the host's resource provider in
     Placement, so that flavors can require them (trait:CUSTOM_PERF_VALIDATED=required). Traits set
     this way do not expire by themselves. If nova-compute sets a host's traits from a result file,
-    run 'nova-perf publish' on that host first: this command refuses to change its traits.
+    run 'nova-perf publish' on that host instead: this command refuses to change its traits. Once
+    they match, --disable-on-fail can still disable or enable the service.
 
     A result that is INVALID, too old or from another host is refused, and the exit code is 3. Other
     hosts in RESULT are still published. An interrupted run is refused as a whole. Publishing the

@@ -31,7 +31,7 @@ class Evaluate(command.PerfCommand):
 
     Exit code: 0 PASS (all intervals are inside their budgets); 1 FAIL (an interval is wholly outside
     its budget, or a run exceeds a limit on a maximum such as latency_max); 2 INCONCLUSIVE (more
-    trials are needed); 3 INVALID or error.
+    boots may decide; over many hosts, more trials); 3 INVALID or error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ class Explain(command.PerfCommand):
     """Show what a flavor's specs become: Nova's own hw:* specs, domain XML, and settings of the host.
 
     The output ends with the command that creates the flavor, and with what a host needs to run its
-    guests. The command reads nothing from this machine and changes nothing. If specs contradict
+    guests. The command reads no settings of this host and changes nothing. If specs contradict
     each other, it ends with an error that says what to change.
 
     Example: nova-perf explain --spec perf:profile=network-throughput

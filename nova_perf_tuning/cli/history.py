@@ -19,8 +19,8 @@ class History(command.PerfCommand):
     """Show how the figures of hosts changed from run to run.
 
     Figures are compared only if benchmark, parameters, arm, profile, extra specs, CPU, memory,
-    accelerator and guest size are the same. --add and 'openstack perf validate' add runs to the
-    database.
+    accelerator, guest size and collectors are the same. --add and 'openstack perf validate' add
+    runs to the database.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

@@ -14,8 +14,8 @@ class Record(command.PerfCommand):
     of nova.conf, the options of the kernel's command line that isolate CPUs, and the names, pins, devices, perf:
     requests and threads of guests.
 
-    It does not contain command lines, environments, MAC or IP addresses, UUIDs, serial numbers, disks, or titles and
-    owners of guests. Names of network devices and libvirt's names of guests are kept.
+    It does not contain command lines of processes, environments, MAC or IP addresses, UUIDs, serial numbers, disks, or
+    titles and owners of guests. Names of network devices and libvirt's names of guests are kept.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

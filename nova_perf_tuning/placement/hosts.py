@@ -162,7 +162,7 @@ def mixed(known: Sequence[ComputeHost]) -> dict[str, list[str]]:
 
 
 def choose(known: Sequence[ComputeHost], name: str) -> ComputeHost:
-    """Return the host with this name of service or hypervisor, with or without its domain."""
+    """Return the host with this name of service or hypervisor, with or without its DNS domain."""
     fitting = [host for host in known if name in (host.name, host.node)]
     if not fitting:
         for host in known:

@@ -349,7 +349,7 @@ CASES: dict[str, Case] = {
         "warning",
         "2 (eth0-TxRx-0)",
         message=(
-            "1 interrupt of eth0 (25000 Mbit/s) on CPU 2, which guests or programs own or the host isolates for them"
+            "1 interrupt of eth0 (25000 Mbit/s) on CPU 2, which are owned by guests or programs, or isolated for them"
         ),
     ),
     "nic-irq-one-cpu": Case(

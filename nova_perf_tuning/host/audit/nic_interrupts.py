@@ -345,9 +345,7 @@ class OnDedicated(_AvoidingRule):
         return host.sets.reserved | host.sets.quiet
 
     def where(self, host: Host, nic: host_model.Nic, cpus: frozenset[int]) -> str:
-        return (
-            f"on {cpulist.named(cpus)}, which guests or programs own or the host isolates for them"
-        )
+        return f"on {cpulist.named(cpus)}, which are owned by guests or programs, or isolated for them"
 
     def judged(
         self, host: Host, nic: host_model.Nic, carriers: Carriers
