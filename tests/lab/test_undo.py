@@ -42,6 +42,7 @@ class UndoTest(rig.LabCase):
         print(f"NOTE: lab, kernel {self.lab.release}: undone without the package: {said.strip()}")
 
     def test_the_script_undoes_at_every_write_boundary(self):
+        self.await_guest()  # its driver takes queues into use until then, and their masks appear
         self.put_library()
         command = f"cd /opt/perf/tree && LD_PRELOAD={_LIBRARY} python3 -m tests.lab.killed {_LIBRARY} /run/lab/killed"
         code, out = self.lab.ask("run", f"mkdir -p /run/lab/killed && {command}", 3000)
