@@ -264,7 +264,7 @@ run_live() {
     stestr_run live tests/live 1 "$regex"
 }
 
-# What boots the full guest image, or builds images: ten minutes.
+# What boots the full guest image, or builds images: five minutes.
 run_long() {
     say "databases, Samba and cyclictest in guests; an image with a tool of one's own"
     stestr_run long tests/long 1 "$regex"

@@ -6,6 +6,7 @@ import time
 import types
 from unittest import mock
 
+from nova_perf_tuning import cpulist
 from nova_perf_tuning.agent import cause, findings, metrics, rewrite_limit, service, sources
 from nova_perf_tuning.cli import status
 from nova_perf_tuning.host.model import messages
@@ -45,6 +46,17 @@ class PassedThroughTest(agent_bench.LoopCase):
         with self.assertLogs(service.LOG, "WARNING"):
             self.until(agent, lambda: self.reconciler.limit.held_back(time.monotonic()))
         self.assertLessEqual(sum(agent.stats.passes.values()) - passes, 6)
+
+
+class OwnCpusTest(agent_bench.LoopCase):
+    def test_the_agent_follows_the_housekeeping_cpus_of_each_pass(self):
+        followed = []
+        agent = self.serve(own=types.SimpleNamespace(follow=followed.append))
+        planned = self.host.plan(self.host.facts()).sets["housekeeping"]
+        self.assertEqual([cpulist.parse(planned)], followed)
+        self.assertNotEqual(frozenset(), followed[0])
+        agent.make_pass({cause.LOOK})
+        self.assertEqual(2, len(followed))
 
 
 class TimersTest(agent_bench.LoopCase):
