@@ -65,6 +65,7 @@ class Finding:
         (:class:`nova_perf_tuning.host.model.host_model.Setting`).
     :ivar safe: ``--all-safe`` applies it; a safe rule may find a host where it is not.
     :ivar plain: the remedy in domain XML, where it is not that of the rule.
+    :ivar pending: what the remedy would write is written, and comes into force later by itself.
     """
 
     rule: str
@@ -77,6 +78,7 @@ class Finding:
     settings: tuple[Any, ...] = ()
     safe: bool = False
     plain: str = ""
+    pending: bool = False
 
     @property
     def appliable(self) -> bool:

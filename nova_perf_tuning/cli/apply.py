@@ -216,10 +216,13 @@ def _proposed(args: argparse.Namespace) -> _Wanted:
         warnings += [note for note in host.plan.warnings if note.code in notes.REFUSALS]
     proposed: dict[tuple[str, str], host_model.Setting] = {}
     for finding in report.findings:
+        if finding.pending:
+            continue
         # A rule that is safe may find a host where its own remedy is not.
         if not finding.settings:
+            about = f"{finding.rule} ({finding.subject})" if finding.subject else finding.rule
             remedy = " ".join(finding.remedy.split())
-            warnings.append(Note.of(NoteCode.RULE_MANUAL, rule=finding.rule, remedy=remedy))
+            warnings.append(Note.of(NoteCode.RULE_MANUAL, rule=about, remedy=remedy))
         elif finding.safe or finding.rule in args.rule:
             for setting in finding.settings:
                 proposed[setting.kind, setting.target] = setting

@@ -292,7 +292,7 @@ def as_json(report: rules.Report, warnings: Sequence[notes.Note] = ()) -> dict[s
 
 def _finding(finding: rules.Finding) -> dict[str, Any]:
     fields = dataclasses.asdict(finding)
-    del fields["plain"]
+    del fields["plain"], fields["pending"]
     fields["level"] = finding.level.value
     fields["appliable"] = finding.appliable
     fields["safe"] = finding.appliable and finding.safe

@@ -190,12 +190,13 @@ class NicInterruptRule(HostRule):
         remedy = judged.by_hand
         if wrong.isdisjoint(setting.target for setting in settings):
             settings = []
-        if host.has_planned("irq_affinity", wrong):
+        pending = host.has_planned("irq_affinity", wrong)
+        if pending:
             remedy = _PENDING
         if settings:
             remedy = f"nova-perf apply --rule {self.id}{GIVEN}  # 'nova-perf plan --all{GIVEN}' shows the target CPUs"
         speed = f"{nic.speed_mbps} Mbit/s" if nic.speed_mbps else "speed unknown"
-        return self.finding(
+        found = self.finding(
             self.evidence(host, nic, irqs, counts),
             f"{counted(len(irqs), 'interrupt')} of {nic.name} ({speed}) {judged.where}",
             remedy,
@@ -204,6 +205,7 @@ class NicInterruptRule(HostRule):
             level=judged.level,
             safe=not judged.moved,
         )
+        return dataclasses.replace(found, pending=pending and not settings)
 
 
 class _AvoidingRule(NicInterruptRule):

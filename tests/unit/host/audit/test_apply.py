@@ -51,6 +51,13 @@ class EveryRuleTest(audit_cases.ApplyCase):
         self.command("restore")
         self.assertEqual(self.before, hosts.content(self.root))
 
+    def test_what_only_waits_for_an_interrupt_is_no_warning(self) -> None:
+        self.grow(hosts.changed(hosts.good(), audit_cases.CASES["nic-irq-on-dedicated"].changes))
+        self.command("apply", "--all-safe")
+        result = self.command("apply", "--all-safe")
+        codes = {note["code"] for note in result["notes"]}  # type: ignore[attr-defined]
+        self.assertNotIn("rule_manual", codes)
+
     def test_contradicting_options_are_refused(self) -> None:
         self.grow(hosts.good())
         for arguments, word in (
