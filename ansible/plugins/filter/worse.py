@@ -52,10 +52,10 @@ def worse(
     found: list[str] = []
     last = after[1]["text"]
     if _series(last, "nova_perf_up").get("") != 1.0:
-        found.append("the agent cannot work")
+        found.append("the agent cannot work: nova-perf status on the host says why")
     degraded = _series(last, "nova_perf_condition")
     if degraded.get('{condition="Degraded",status="True"}') == 1.0:
-        found.append("the agent is degraded")
+        found.append("the agent is degraded: nova-perf status on the host says why")
     for name, meaning, allowed in COUNTERS:
         rate_before, rate_after = _rate(before, name), _rate(after, name)
         if rate_after > rate_before * float(factor) + allowed:

@@ -115,8 +115,9 @@ class PlaybooksCase(directories.DirectoryCase):
 class TuneTest(PlaybooksCase):
     def test_check_kill_tune_again_drift_and_rollback(self):
         before, files = self.hosts(), self.written()
-        code, output, changed = self.play("tune", "--check", "--limit", "canary")
+        code, output, changed = self.play("tune", "--check", "--diff", "--limit", "canary")
         self.assertEqual((0, files), (code, self.written()), output)
+        self.assertIn("canary: 9 of 9 settings: ", output)
         self.assertIn("irq_affinity irq:24: 0-7 -> ", output)
         self.assertNotEqual(0, changed["canary"], output)
         process = self.start("tune", "--limit", "canary")
@@ -125,6 +126,7 @@ class TuneTest(PlaybooksCase):
         process.communicate(timeout=patience.LIMIT_S)
         code, output, changed = self.play("tune")
         self.assertEqual((0, {"canary", "other"}), (code, set(changed)), output)
+        self.assertNotIn("irq_affinity irq:24", output)
         self.assertNotEqual(before, self.hosts())
         self.assertEqual({"canary": 0}, self.play("tune", "--limit", "canary")[2])
         # By another program, and back by the rollback.
@@ -137,6 +139,7 @@ class TuneTest(PlaybooksCase):
         self.assertIn(drift, self.play("tune", "--check", "--limit", "canary")[1])
         code, output, changed = self.play("tune")
         self.assertIn(drift, output)
+        self.assertIn("playbook rollback with --limit canary", " ".join(output.split()))
         self.assertEqual((2, {"canary"}), (code, set(changed)), output)
         code, output, changed = self.play("rollback", canary={"perf_host_force": True})
         self.assertEqual((0, before), (code, self.hosts()), output)
@@ -388,6 +391,9 @@ class GateTest(testcase.TestCase):
 
     def test_an_agent_that_cannot_work_is_worse(self):
         good = self.window()
-        self.assertEqual(["the agent cannot work"], self.worse(good, self.window(up=0.0), 1.5))
+        why = "nova-perf status on the host says why"
+        self.assertEqual(
+            [f"the agent cannot work: {why}"], self.worse(good, self.window(up=0.0), 1.5)
+        )
         degraded = self.window(degraded=1.0)
-        self.assertEqual(["the agent is degraded"], self.worse(good, degraded, 1.5))
+        self.assertEqual([f"the agent is degraded: {why}"], self.worse(good, degraded, 1.5))
