@@ -73,6 +73,13 @@ class Validate(cloud_command.CloudCommand):
             "NAME",
             "existing flavor to measure, instead of comparing untuned with tuned guests",
         )
+        options.add_repeated(
+            parser,
+            "--common-spec",
+            "KEY=VALUE",
+            "extra spec of Nova for untuned guests, too, such as hw:cpu_policy=dedicated where hosts have "
+            "only cpu_dedicated_set, or no untuned guest fits",
+        )
         options.add(
             parser,
             "--require-trait",

@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import atomic_write, errors
@@ -20,7 +20,7 @@ from nova_perf_tuning.cli.options import flavor as flavor_options
 from nova_perf_tuning.cli.options import results as result_options
 from nova_perf_tuning.cli.options import validate as validate_options
 from nova_perf_tuning.printing import counted, one_line
-from nova_perf_tuning.specs import crosscheck
+from nova_perf_tuning.specs import crosscheck, vocabulary
 from nova_perf_tuning.validation.fleet import fleet_results, fleet_validation
 from nova_perf_tuning.validation.heat import heat_pair, host_cpu
 from nova_perf_tuning.validation.judge import budget_file, fleet
@@ -337,9 +337,9 @@ def _arms(args: argparse.Namespace, vcpus: int) -> tuple[fleet_model.FleetArm, .
             raise options.OptionError(
                 "--require-trait: an existing flavor has its specs; leave out one of the two"
             )
-        if args.profile or args.spec:
+        if args.profile or args.spec or args.common_spec:
             raise options.OptionError(
-                "--flavor: an existing flavor has its specs; leave out --profile and --spec"
+                "--flavor: an existing flavor has its specs; leave out --profile, --spec and --common-spec"
             )
         if len(set(args.flavor)) < len(args.flavor):
             raise options.OptionError("--flavor: the same flavor is given twice; name it once")
@@ -352,7 +352,7 @@ def _arms(args: argparse.Namespace, vcpus: int) -> tuple[fleet_model.FleetArm, .
     wanted, _ = validate_options.tuned_request(args, vcpus)
     specs = {**flavor_options.extra_specs(args.spec), **wanted.extra_specs()}
     native = crosscheck.needed_native(wanted, specs, {}, vcpus)
-    both = {}
+    both = _common_specs(args, {**native, **specs})
     if args.require_trait:
         if not _TRAIT(args.require_trait):
             raise options.OptionError(
@@ -363,6 +363,22 @@ def _arms(args: argparse.Namespace, vcpus: int) -> tuple[fleet_model.FleetArm, .
         fleet_model.FleetArm("untuned", extra_specs=both),
         fleet_model.FleetArm("tuned", extra_specs={**native, **specs, **both}),
     )
+
+
+def _common_specs(args: argparse.Namespace, specs: Mapping[str, str]) -> dict[str, str]:
+    """Return the extra specs of both arms; ``specs``: those of tuned guests."""
+    common = options.pairs("--common-spec", args.common_spec)
+    for key, value in common.items():
+        if not key.startswith(vocabulary.NATIVE_PREFIX):
+            raise options.OptionError(
+                f"--common-spec {vocabulary.shown(key)}: only Nova's own specs, such as hw:cpu_policy, may be of "
+                "both kinds of guests; give it with --spec"
+            )
+        if specs.get(key, value) != value:
+            raise options.OptionError(
+                f"--spec and --common-spec give {vocabulary.shown(key)} different values; leave one out"
+            )
+    return common
 
 
 def cpu_faults(environment: Environment) -> list[str]:

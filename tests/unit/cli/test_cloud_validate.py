@@ -86,6 +86,16 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         self.assertEqual({True, False}, {bool(alone) for _, _, alone in boots})
         self.assertTrue({int(number) for _, number, _ in boots} <= set(range(1, 7)), boots)
 
+    def test_specs_of_both_kinds_of_guests(self):
+        """Hosts with only dedicated CPUs take no other guest, an untuned one neither."""
+        common = ("--common-spec", "hw:cpu_policy=dedicated")
+        self.validate("--hosts", "all", "--profile", "network-throughput", *common)
+        arms = self.results().environment.arms
+        self.assertEqual({"hw:cpu_policy": "dedicated"}, arms["untuned"].request)
+        tuned = arms["tuned"].request
+        self.assertEqual("dedicated", tuned["hw:cpu_policy"])
+        self.assertEqual("network-throughput", tuned["perf:profile"])
+
     def test_two_hosts_by_themselves(self):
         """Each is a pair with itself; what ran on a host alone tells a slow one, and what holds it back."""
         cloud = fleet_case.SimulatedCloud(simulation.Cloud(bad={"h001": 0.4}), count=2)
@@ -337,6 +347,18 @@ class MistakesTest(openstack_program.ProgramTestCase):
                 "it is not a URL with {host}",
             ),
             (("--hosts", "a", "--flavor", "m1", "--profile", "compute"), "leave out --profile"),
+            (("--hosts", "a", "--flavor", "m1", "--common-spec", "hw:x=1"), "leave out --profile"),
+            (
+                ("--hosts", "a", "--common-spec", "perf:vif_queues=2"),
+                "only Nova's own specs, such as hw:cpu_policy",
+            ),
+            (
+                (
+                    *("--hosts", "a", "--spec", "hw:cpu_policy=shared"),
+                    *("--common-spec", "hw:cpu_policy=dedicated"),
+                ),
+                "give hw:cpu_policy different values",
+            ),
             (("--hosts", "a", "--flavor", "m1", "--flavor", "m1"), "given twice"),
             (
                 ("--hosts", "a", "--flavor", "m1", "--flavor", "host"),

@@ -149,6 +149,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
         for name, *value in (
             ("--hosts", "all"), ("--peers", "2"), ("--blocks", "3"), ("--seconds", "3"),
             ("--benchmark", "cpu"), ("--flavor", "x"), ("--spec", "perf:vif_queues=2"), ("--profile", "compute"),
+            ("--common-spec", "hw:cpu_policy=dedicated"),
             ("--image", "x"), ("--guest-ram", "256"), ("--guest-vcpus", "2"), ("--external-network", "x"),
             ("--slot-time", "90s"), ("--host-group", "x"), ("--no-guest-tx-offload",), ("--network", "x"),
             ("--pair-time-limit", "33m"), ("--boot-time", "3m"), ("--agent-metrics", ""),
