@@ -26,6 +26,7 @@ from nova_perf_tuning.validation.fleet.admission import (
 )
 from nova_perf_tuning.validation.fleet.admission.model import Action, AdmissionState, Cause
 from nova_perf_tuning.validation.heat import host_cpu
+from nova_perf_tuning.validation.store import engine
 
 #: Moves that begin a measurement.
 _BEGIN: Final = (Action.NONE, Action.OPEN_TRIAL, Action.MEASURE_AGAIN)
@@ -53,10 +54,13 @@ class AdmitRun:
         """Do what the options ask for, and return the exit code."""
         args = self._args
         with contextlib.closing(store.AdmissionStore(args.database)) as kept:
+            database = engine.without_password(args.database)
             if args.stop is not None:
                 kept.stop(args.stop or "stopped by a person")
+                command.say(f"paused until --go: admission that uses {database}")
             elif args.go:
                 kept.stop("")
+                command.say(f"goes on: admission that uses {database}")
             elif args.again:
                 kept.ask(args.again)
             elif args.transitions:

@@ -34,6 +34,7 @@ class AdmitTest(openstack_program.ProgramTestCase):
     def test_the_kill_switch(self):
         done = self.run_openstack("perf", "admit", "--database", self.url, "--stop", "storage")
         self.assertEqual((0, ""), (done.code, done.err))
+        self.assertIn(self.url, done.out)
         words = ("--database", self.url, "--policy", self.policy, "--canary-flavor", "tiny")
         words += ("--interval", "1s")
         self.assertIn("admission is stopped: storage", self.refused("admit", *words))
