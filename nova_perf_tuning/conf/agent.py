@@ -170,7 +170,7 @@ and its address.
 Port on which the agent serves metrics; 0 for none. 9751 is a good value if it is free.
 
 The agent answers only on ``metrics_address``: ``curl http://127.0.0.1:9751/metrics``. Metrics need the package
-``prometheus_client`` (``pip install nova-perf-tuning[agent]``). The agent cannot use ports below 1024.
+``prometheus_client``, which the extra ``agent`` brings. The agent cannot use ports below 1024.
 """,
     ),
 ]
