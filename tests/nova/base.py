@@ -82,6 +82,26 @@ class PerfTestCase(testcase.SubTests, base.ServersTestBase):
             self.start_compute(hostname=name, host_info=info)
         return [self.computes[name] for name in names or ("compute1",)]
 
+    def steps(self, *steps):
+        """Run parts of a test, each with what the one before left; each reports by itself."""
+        for step in steps:
+            with self.subTest(step.__name__):
+                step()
+
+    def together(self, *checks):
+        """Run checks one after the other on the same services, which cost more than a guest does.
+
+        Each reports by itself, and each finds no guest. A check sets the options that it needs.
+        """
+        for check in checks:
+            with self.subTest(check.__name__):
+                check()
+            for server in self.api.get_servers(detail=False):
+                self._delete_server(server)
+            self.notifier.reset()
+            for kept in (self.xml_of_nova, self.domains.defined, self.domains.attached):
+                kept.clear()
+
     def copy_no_disks(self):
         """Let migrations copy nothing, which needs a second machine; return the mock in place of it."""
         copied = "nova.virt.libvirt.driver.LibvirtDriver.migrate_disk_and_power_off"
@@ -108,6 +128,7 @@ class PerfTestCase(testcase.SubTests, base.ServersTestBase):
 
     def attach_volume(self, server, volume):
         """Attach a volume of Nova's fixture and wait for it."""
+        self.notifier.reset()  # of an earlier volume
         self.api.post_server_volume(server["id"], {"volumeAttachment": {"volumeId": volume}})
         self._wait_for_volume_attach(server["id"], volume)
         self.notifier.wait_for_versioned_notifications("instance.volume_attach.end")

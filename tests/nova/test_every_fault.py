@@ -70,6 +70,9 @@ class EveryFaultTestCase(base.PerfTestCase):
         self.flags(hw_machine_type=["x86_64=q35"], group="libvirt")
         self.points = self.useFixture(fault_points.FaultPoints())
 
+    def refuse(self):
+        self.flags(on_error="fail", group="nova_perf_tuning")
+
     def ignore(self):
         self.flags(on_error="ignore", group="nova_perf_tuning")
 
@@ -121,7 +124,11 @@ class EachFunctionTest(EveryFaultTestCase):
         args, kwargs = self.arguments("_get_guest_config")
         return self.driver._get_guest_config(*args, **kwargs).to_xml()
 
-    def test_fault_anywhere_while_writing_a_domain_refuses_it(self):
+    def test_fault_anywhere_in_one_guest(self):
+        self.steps(self.writing_a_domain, self.plugging_devices)
+
+    def writing_a_domain(self):
+        """A fault anywhere refuses the domain, or it is Nova's."""
         failed = set()
         for name in self.each(self.written):
             failed.add(name)
@@ -151,7 +158,9 @@ class EachFunctionTest(EveryFaultTestCase):
         self.driver._check_discard_for_attach_volume(conf, instance)
         return conf.to_xml()
 
-    def test_fault_anywhere_while_plugging_refuses_the_device(self):
+    def plugging_devices(self):
+        """A fault anywhere refuses the device, or it is Nova's."""
+        self.refuse()
         self.attach_volume(self.server, self.cinder.SWAP_OLD_VOL)
         for plug in (self.interface, self.disk):
             with self.subTest(plug):
@@ -284,7 +293,23 @@ class OneHostPathsTest(PathTestCase):
             self._shelve_server(self.server)
         self.make_directory(self.server)
 
-    def test_on_error_fail_refuses_and_the_instance_survives(self):
+    def test_paths_that_write_the_domain(self):
+        self.steps(self.fail_refuses_and_the_instance_survives, self.ignore_starts_it_untuned)
+
+    def test_other_paths(self):
+        # The last one deletes the guest.
+        self.steps(
+            self.guests_that_ask_nothing,
+            self.hot_plug_survives_faults,
+            self.nothing_of_ours_is_needed,
+        )
+
+    def unplug(self, port, volume):
+        self._detach_interface(self.server, port)
+        self.api.delete_server_volume(self.server["id"], volume)
+        self._wait_for_volume_detach(self.server["id"], volume)
+
+    def fail_refuses_and_the_instance_survives(self):
         for path, (body, state, _) in WRITING.items():
             with self.subTest(path):
                 self.prepare(path)
@@ -295,7 +320,7 @@ class OneHostPathsTest(PathTestCase):
                     self._unshelve_server(self.server)
                 self.assert_whole_again(self.server, path)
 
-    def test_on_error_ignore_starts_the_guest_untuned(self):
+    def ignore_starts_it_untuned(self):
         self.ignore()
         for path, (body, _, state) in WRITING.items():
             with self.subTest(path):
@@ -311,7 +336,7 @@ class OneHostPathsTest(PathTestCase):
                         self._unrescue_server(self.server)
                 self.assert_whole_again(self.server, path)
 
-    def test_nothing_of_ours_is_needed(self):
+    def nothing_of_ours_is_needed(self):
         """Soft reboot, suspend, resume, stop, shelve, unrescue, detach and delete; on_error is fail."""
         port, volume = self.new_port(), self.cinder.SWAP_OLD_VOL
         self._attach_interface(self.server, port)
@@ -325,16 +350,14 @@ class OneHostPathsTest(PathTestCase):
             self._suspend_server(self.server)
             self._resume_server(self.server)
             self.assert_tuned(self.domain(self.server), interfaces=2)
-            self._detach_interface(self.server, port)
-            self.api.delete_server_volume(self.server["id"], volume)
-            self._wait_for_volume_detach(self.server["id"], volume)
+            self.unplug(port, volume)
             self.assert_tuned(self.domain(self.server))
             self._stop_server(self.server)
             self._shelve_server(self.server)
             self._delete_server(self.server)
         self.assertFalse(self.has_domain(self.server, "compute1"))
 
-    def test_hot_plug_survives_faults(self):
+    def hot_plug_survives_faults(self):
         port, volume = self.new_port(), self.cinder.SWAP_OLD_VOL
         interface = {"interfaceAttachment": {"port_id": port}}
         attachment = {"volumeAttachment": {"volumeId": volume}}
@@ -361,10 +384,11 @@ class OneHostPathsTest(PathTestCase):
                 (2, 3),
                 tuple(len(domain.findall(f"devices/{tag}")) for tag in ("interface", "disk")),
             )
-        self._detach_interface(self.server, port)
+        self.unplug(port, volume)
         self.assert_whole_again(self.server, "plugging")
+        self.refuse()
 
-    def test_guests_that_ask_nothing(self):
+    def guests_that_ask_nothing(self):
         """Everything of ours fails, on_error is fail: their whole life is as with Nova's driver."""
         with self.points.failing():
             other = self.boot({}, vcpus=2, networks=[{"port": self.new_port()}])

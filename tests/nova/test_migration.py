@@ -87,15 +87,26 @@ class LiveMigrationTest(LiveMigrationTestCase):
                     path,
                 )
 
-    def test_values_in_force_beat_changed_configuration(self):
+    def test_between_two_hosts(self):
+        # The last one leaves a host with Nova's driver.
+        self.together(
+            self.without_request_as_nova_writes_it,
+            self.values_in_force_beat_changed_configuration,
+            self.guest_of_before_migrates_as_it_runs,
+            self.expander_buses_arrive_as_they_are,
+            self.to_a_host_without_the_driver,
+        )
+
+    def values_in_force_beat_changed_configuration(self):
         self.boot_on_a(base.TUNED | {"perf:vif_rx_queue_size": "512"})
         self.flags(rx_queue_size=256, max_queues=1, group="libvirt")
         driver = self.migrate().find("devices/interface/driver")
         self.assertEqual(
             {"name": "vhost", "queues": "2", "rx_queue_size": "512"}, dict(driver.attrib)
         )
+        self.reset_flags("rx_queue_size", "max_queues", group="libvirt")
 
-    def test_expander_buses_arrive_as_they_are(self):
+    def expander_buses_arrive_as_they_are(self):
         """They name the guest's cell, which stays, and no node of a host."""
         self.flags(hw_machine_type=["x86_64=q35"], group="libvirt")
         self.boot_on_a(base.PLAIN | {"perf:pci_topology": "numa"})
@@ -106,7 +117,7 @@ class LiveMigrationTest(LiveMigrationTestCase):
         self.assertTrue([text for text in controllers[0] if b"pcie-expander-bus" in text])
         self.assertEqual(*controllers)
 
-    def test_guest_of_before_migrates_as_it_runs(self):
+    def guest_of_before_migrates_as_it_runs(self):
         """Booted without the hook, its flavor has a request: the running guest's devices are what counts."""
         self.restart_with(base.NOVAS_DRIVER)
         self.boot_on_a(base.TUNED)
@@ -119,7 +130,7 @@ class LiveMigrationTest(LiveMigrationTestCase):
         self._reboot_server(self.server, hard=True)
         self.assert_tuned(self.domain(self.server, "host_b"), emulator="4")
 
-    def test_to_a_host_without_the_driver(self):
+    def to_a_host_without_the_driver(self):
         self.flags(compute_driver=base.NOVAS_DRIVER)
         self.restart_compute_service("host_b")
         self.dest = self.computes["host_b"]
@@ -128,7 +139,7 @@ class LiveMigrationTest(LiveMigrationTestCase):
         self.assert_tuned(domain, emulator=domain.find("cputune/emulatorpin").get("cpuset"))
         self.assertEqual("5-7", domain.find("cputune/emulatorpin").get("cpuset"))
 
-    def test_without_request_as_nova_writes_it(self):
+    def without_request_as_nova_writes_it(self):
         self.boot_on_a(base.PLAIN)
         self.migrate()
         self.assertEqual([self.arrived_xml], self.rewritten)
@@ -139,7 +150,10 @@ class OtherCpusTest(LiveMigrationTestCase):
 
     dedicated_b, shared_b = "2,3,6,7", "1,5"
 
-    def test_floating_guest(self):
+    def test_between_two_hosts(self):
+        self.together(self.floating_guest, self.guest_on_two_nodes_with_a_volume)
+
+    def floating_guest(self):
         """Nova has the shared CPUs of a host in the XML, and renews them; what is asked stays."""
         specs = {
             "hw:vif_multiqueue_enabled": "true",
@@ -154,7 +168,7 @@ class OtherCpusTest(LiveMigrationTestCase):
         self.assertEqual(["1", "2"], sorted(domain.xpath("devices/disk/driver/@iothread")))
         self.assertEqual(specs["perf:iothreads"], self.request(domain)["perf:iothreads"])
 
-    def test_guest_on_two_nodes_with_a_volume(self):
+    def guest_on_two_nodes_with_a_volume(self):
         self.boot_on_a(base.TUNED | {"hw:numa_nodes": "2"}, vcpus=4)
         self.attach_volume(self.server, self.cinder.SWAP_OLD_VOL)
         self.assert_tuned(self.domain(self.server, "host_a"), emulator="0,4")

@@ -88,17 +88,26 @@ class ConfigurationTest(OperatorTestCase):
         self.assert_tuned(self.domain(server))
 
 
-class RequestsTestCase(OperatorTestCase):
+class RequestsTest(OperatorTestCase):
+    """What users ask, and what a fault of ours ends in, beside what test_every_fault looks at: words and counts."""
+
     def setUp(self):
         super().setUp()
         self.start()
 
+    def test_on_one_host(self):
+        self.together(
+            self.image_of_a_stranger,
+            self.image_against_flavor,
+            self.many_queues_of_all_nics_together,
+            self.what_an_image_asks_never_counts_as_a_failure_of_the_host,
+            self.refused_interface_leaves_no_device_on_the_host,
+        )
+
     def failed_builds(self):
         return int(self.computes["compute1"].manager.rt.stats["compute1"].get("failed_builds", 0))
 
-
-class RequestsTest(RequestsTestCase):
-    def test_image_against_flavor(self):
+    def image_against_flavor(self):
         """The flavor wins, at boot and when a rebuild brings the contradiction."""
         contradicts = self.image(uuids.contradicts, CONTRADICTS)
         server = self.boot(base.TUNED, image_uuid=contradicts)
@@ -111,7 +120,7 @@ class RequestsTest(RequestsTestCase):
         self._rebuild_server(server, contradicts)
         self.assert_tuned(self.domain(server))
 
-    def test_many_queues_of_all_nics_together(self):
+    def many_queues_of_all_nics_together(self):
         specs = {
             "hw:vif_multiqueue_enabled": "true",
             "perf:vif_queues": "2",
@@ -123,7 +132,7 @@ class RequestsTest(RequestsTestCase):
                 self.boot(specs, vcpus=2, networks=networks)
                 self.assertEqual(expected, len(self.log_lines("16 queue pairs of 8 virtio NICs")))
 
-    def test_image_of_a_stranger(self):
+    def image_of_a_stranger(self):
         """What an image's owner writes fails no build, and ends as lines with nothing that moves a cursor."""
         for number, properties in enumerate(
             (
@@ -151,10 +160,6 @@ class RequestsTest(RequestsTestCase):
         )
         self.assertEqual(0, self.failed_builds())
 
-
-class InternalFaultTest(RequestsTestCase):
-    """What a fault of ours ends in, beside what test_every_fault looks at: words and counts."""
-
     def inject(self, where):
         """Make one function of ours fail from now on; use as a context to end it."""
 
@@ -170,7 +175,7 @@ class InternalFaultTest(RequestsTestCase):
             "internal error, RuntimeError: injected (request: perf:iothreads=2)", message
         )
 
-    def test_what_an_image_asks_never_counts_as_a_failure_of_the_host(self):
+    def what_an_image_asks_never_counts_as_a_failure_of_the_host(self):
         """Nova weighs hosts by their failed builds: an image's owner must not push others' guests away."""
         image = self.image(uuids.image, {"hw_perf_iothreads": "2", "hw_perf_vif_queues": "9999"})
         with self.inject("guest.storage.write"):
@@ -178,7 +183,7 @@ class InternalFaultTest(RequestsTestCase):
         self.assertIn("RuntimeError: injected", self.untuned_reason(domain))
         self.assertEqual(0, self.failed_builds())
 
-    def test_refused_interface_leaves_no_device_on_the_host(self):
+    def refused_interface_leaves_no_device_on_the_host(self):
         """Nova has made the tap device by then, and takes it away for errors of libvirt only."""
         server = self.boot(base.TUNED)
         taken = []
@@ -188,10 +193,8 @@ class InternalFaultTest(RequestsTestCase):
             raise OSError("no such device")
 
         port = self.new_port()
-        self.useFixture(
-            fixtures.MonkeyPatch("nova.virt.libvirt.vif.LibvirtGenericVIFDriver.unplug", unplug)
-        )
-        with self.inject("guest.network.write"):
+        left = fixtures.MonkeyPatch("nova.virt.libvirt.vif.LibvirtGenericVIFDriver.unplug", unplug)
+        with left, self.inject("guest.network.write"):
             body = {"interfaceAttachment": {"port_id": port}}
             self.assertRaises(
                 base.client.OpenStackApiException, self.api.attach_interface, server["id"], body

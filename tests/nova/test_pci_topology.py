@@ -58,24 +58,29 @@ class PciTopologyTest(base.PerfTestCase):
             cells[pci_topology.host_address(device)] = expander.findtext("target/node")
         return cells
 
-    def test_devices_are_on_the_bus_of_their_cell(self):
+    def test_on_one_host(self):
         self.start_with("compute1", num_pci=2, num_pfs=0, num_vfs=0)
+        self.together(
+            self.devices_are_on_the_bus_of_their_cell,
+            self.the_image_may_ask_for_it,
+            self.other_machines_are_left_alone,
+        )
+
+    def devices_are_on_the_bus_of_their_cell(self):
         server = self.boot(SPECS, vcpus=4)
         expected = {"0000:81:00.0": "0", "0000:81:01.0": "1"}
         self.assertEqual(expected, self.cells(self.domain(server)))
         self._reboot_server(server, hard=True)
         self.assertEqual(expected, self.cells(self.domain(server)))
 
-    def test_the_image_may_ask_for_it(self):
+    def the_image_may_ask_for_it(self):
         image = self.image(uuids.pci_topology, {"hw_perf_pci_topology": "numa"})
-        self.start_with("compute1", num_pci=2, num_pfs=0, num_vfs=0)
         specs = {key: value for key, value in SPECS.items() if not key.startswith("perf:")}
         server = self.boot(specs, vcpus=4, image_uuid=image)
         self.assertEqual(2, len(self.cells(self.domain(server))))
 
-    def test_other_machines_are_left_alone(self):
+    def other_machines_are_left_alone(self):
         self.flags(hw_machine_type=["x86_64=pc"], group="libvirt")
-        self.start_with("compute1", num_pci=2, num_pfs=0, num_vfs=0)
         domain = self.domain(self.boot(SPECS, vcpus=4))
         self.assertEqual([], domain.xpath("devices/controller[@type='pci']"))
         self.assertIn("the machine type is pc, expander", self.stdlog.logger.output)

@@ -61,9 +61,12 @@ class ResultTestCase(base.PerfTestCase):
 
 
 class TraitsTest(ResultTestCase):
-    def test_appear_and_expire(self):
+    def test_on_one_host(self):
         self.publish(result("compute1"))
         self.start()
+        self.together(self.appear_and_expire, self.bad_files_cost_the_traits_and_nothing_else)
+
+    def appear_and_expire(self):
         earned = {"CUSTOM_PERF_VALIDATED", "CUSTOM_PERF_BUDGET_NET_10G"}
         self.assertEqual(earned, self.traits_of("compute1"))
         self.assertEqual("97.5", self.stats_of("compute1"))
@@ -87,9 +90,7 @@ class TraitsTest(ResultTestCase):
         self.assertEqual({"CUSTOM_PERF_BUDGET_B"}, self.traits_of("compute1"))
         self.assertEqual("40", self.stats_of("compute1"))
 
-    def test_bad_files_cost_the_traits_and_nothing_else(self):
-        self.publish(result("compute1"))
-        self.start()
+    def bad_files_cost_the_traits_and_nothing_else(self):
         for bad in (
             "{",
             "[]",
@@ -140,17 +141,14 @@ class OwnerTest(ResultTestCase):
         self.computes[host].manager.rt.reportclient.clear_provider_cache()
         self._run_periodics()
 
-    def test_without_a_file_the_api_decides(self):
+    def test_without_a_file_and_with_one(self):
         self.flags(result_file=os.path.join(self.directory, "none.json"), group="nova_perf_tuning")
         self.start()
         self.set_by_api("compute1", traits.VALIDATED, "CUSTOM_PERF_BUDGET_A", "CUSTOM_ELSE")
         self.assertEqual({traits.VALIDATED, "CUSTOM_PERF_BUDGET_A"}, self.traits_of("compute1"))
         self.assertNotIn(traits.MANAGED, self.all_of("compute1"))
 
-    def test_a_file_takes_over_and_takes_its_traits_with_it(self):
-        self.flags(result_file=os.path.join(self.directory, "none.json"), group="nova_perf_tuning")
-        self.start()
-        self.set_by_api("compute1", "CUSTOM_PERF_BUDGET_A", "CUSTOM_ELSE")
+        # A file takes over, and takes its traits with it.
         self.publish(result("compute1", budgets={}))
         self.refresh("compute1")
         self.assertEqual({traits.VALIDATED}, self.traits_of("compute1"))
