@@ -152,6 +152,14 @@ class BoardsTest(directories.DirectoryCase):
             line.split()[-1] for line in ALERTS.read_text().splitlines() if "- alert:" in line
         }
         self.assertEqual(shipped, {name for name, *_rest in cases})
+        # By the rules' own interval, and what takes days by the hour.
+        for interval, days in (("5m", False), ("1h", True)):
+            with self.subTest(interval):
+                chosen = [case for case in cases if (case[1] in ("30h", "750h")) is days]
+                self.evaluate(chosen, interval)
+
+    def evaluate(self, cases, interval):
+        """Let promtool evaluate alerts over faulty and healthy series."""
         tests = []
         for name, when, faulty, healthy in cases:
             labels = f'{{alertname="{name}",alertstate="firing"}}'
@@ -159,7 +167,9 @@ class BoardsTest(directories.DirectoryCase):
             tests.append(promtool.case(healthy, when, f"absent(ALERTS{labels})", labels))
         path = self.write_file(
             "alerts.json",
-            json.dumps({"rule_files": [str(ALERTS)], "evaluation_interval": "5m", "tests": tests}),
+            json.dumps(
+                {"rule_files": [str(ALERTS)], "evaluation_interval": interval, "tests": tests}
+            ),
         )
         done = patience.run(["promtool", "test", "rules", path])
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
