@@ -2,15 +2,13 @@
 """The contract of the store of admission, for each kind of database: unit tests have SQLite."""
 
 import datetime
-import subprocess
-import sys
 from unittest import mock
 
 from alembic import command
 
 from nova_perf_tuning.validation.fleet.admission import model, store
 from nova_perf_tuning.validation.store import engine, owner
-from tests.support import databases
+from tests.support import databases, patience
 
 NOW = datetime.datetime(2026, 11, 30, 12)
 VERDICT = model.TrialVerdict("PASS", "A", NOW, {"net": "PASS"})
@@ -29,6 +27,11 @@ RECORD = model.HostRecord(
     fingerprint="B",
     begun=NOW,
 )
+
+
+def migrated(url):
+    """Connect once, which migrates the store."""
+    engine.connect(url).dispose()
 
 
 class StoreContract:
@@ -121,17 +124,14 @@ class StoreContract:
         """Each DDL statement is a transaction of its own in MariaDB."""
         connected = engine.connect(self.url)
         self.addCleanup(connected.dispose)
-        program = (
-            f"import sys; from {engine.__name__} import connect; connect(sys.argv[1]).dispose()"
-        )
         for revision in ("base", "0001_runs"):
             engine.migrate(connected, command.downgrade, revision)
             running = [
-                subprocess.Popen(
-                    [sys.executable, "-c", program, self.url], stderr=subprocess.PIPE, text=True
-                )
-                for _ in range(4)
+                databases.processes().Process(target=migrated, args=(self.url,)) for _ in range(4)
             ]
-            said = [process.communicate()[1] for process in running]
-            self.assertEqual([0] * 4, [process.returncode for process in running], said)
+            for process in running:
+                process.start()
+            for process in running:
+                process.join(patience.LIMIT_S)
+            self.assertEqual([0] * 4, [process.exitcode for process in running])
         self.assertEqual({}, self.opened().records())

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import glob
 import itertools
+import multiprocessing
 import os
 import pathlib
 import pwd
@@ -41,6 +42,19 @@ def execute(url, text, **values):
     with engine.connect() as connection:
         result = connection.execute(sa.text(text), values)
         return result.scalars().all() if result.returns_rows else []
+
+
+@functools.cache
+def processes():
+    """Return the context of processes that share no connection with this one, and have the stores imported."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        [
+            "tests.functional.database.test_store",
+            "nova_perf_tuning.validation.fleet.admission.store",
+        ]
+    )
+    return context
 
 
 @functools.cache

@@ -4,7 +4,6 @@
 import concurrent.futures
 import dataclasses
 import datetime
-import multiprocessing
 import os
 import pathlib
 import socket
@@ -103,9 +102,7 @@ class StoreTests:
         return store, plan
 
     def in_processes(self, *calls):
-        with concurrent.futures.ProcessPoolExecutor(
-            2, multiprocessing.get_context("spawn")
-        ) as pool:
+        with concurrent.futures.ProcessPoolExecutor(2, databases.processes()) as pool:
             return [future.result() for future in [pool.submit(*call) for call in calls]]
 
     def test_stored_run_comes_back_whole(self):
