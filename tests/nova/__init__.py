@@ -9,6 +9,6 @@ import nova.tests.functional  # noqa: F401
 
 # Each test builds Nova's API anew: 1400 patterns of routes and schemas, of which re keeps 512.
 re._MAXCACHE = 100_000
-# Nova's modules are a million objects that stay; the collector need not look through them.
+# Nova's modules are many objects that stay; the collector need not look through them.
 gc.freeze()
 gc.set_threshold(100_000, 20, 100)

@@ -11,11 +11,14 @@ from nova.tests.functional.api import client
 from nova.tests.functional.libvirt import base
 from nova.virt.libvirt import driver as nova_driver
 
+from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.guest import parsing
 from tests.nova import libvirt_fixture
 from tests.support import testcase
 
 __all__ = ["client"]
+# The driver registers them when it is first loaded; a test sets some before.
+options.register_opts(base.CONF)
 OUR_DRIVER = "perf_tuning.PerfTuningLibvirtDriver"
 NOVAS_DRIVER = "libvirt.LibvirtDriver"
 
