@@ -116,10 +116,14 @@ class ClosedOpenstackTest(openstack_program.ProgramTestCase):
             "perf",
             "host",
         )
-        for words in ("list",), ("show", "nowhere"):
-            for closed in (">&-", ">/dev/full"):
-                with self.subTest((words, closed)):
-                    done = run(closed, *command, *words)
-                    self.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")))
-                    is_lost = "standard output: " in done.stderr
-                    self.assertEqual(words == ("list",), is_lost, done.stderr)
+        # An error has no output, so that one way to lose it is enough.
+        for closed, *words in (
+            (">&-", "list"),
+            (">/dev/full", "list"),
+            (">&-", "show", "nowhere"),
+        ):
+            with self.subTest((words, closed)):
+                done = run(closed, *command, *words)
+                self.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")))
+                is_lost = "standard output: " in done.stderr
+                self.assertEqual(words == ["list"], is_lost, done.stderr)
