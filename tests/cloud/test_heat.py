@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import http.server
 import json
-import os
 import pathlib
 import secrets
 import threading
@@ -19,6 +18,7 @@ from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.heat import heat_pair, host_cpu, stacks
 from nova_perf_tuning.validation.measure import fleet_model, overhead
 from tests.cloud import base
+from tests.support import contention
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 HEAT = TOP / "heat"
@@ -33,15 +33,21 @@ KINDS = (
     ("network", "security_groups"),
     ("orchestration", "stacks"),
 )
-#: Emulated guests on a busy machine are slow to boot and to start a program; turns are long enough for that.
-BUSY = os.getloadavg()[0] > 2 * (os.cpu_count() or 1)
-SLOT_S = 45 if BUSY else 0  # 0: what the benchmarks ask for
-SETTINGS = fleet_model.GuestSettings(
-    image=base.IMAGE, ram_mib=192, guest_tx_offload=False, slot_s=SLOT_S, boot_s=90 if BUSY else 25
-)
+SETTINGS = fleet_model.GuestSettings(image=base.IMAGE, ram_mib=192, guest_tx_offload=False)
+#: Of a turn of two short benchmarks, in seconds, on an idle machine: the half of it that does not depend on the
+#: machine (sleeps, the slot's margins), and the half that grows with what other processes take of it.
+TURN_S = 8
+#: What four emulated guests and their networks need on an idle machine until they are ready, in seconds. Those that
+#: are late do not fail: they warm up in a slot of their own.
+BOOT_S = 60
 ONE = (fleet_model.FleetArm("only"),)
 #: Of a pair, in seconds; what works ends long before.
 LIMIT_S = 1800.0
+
+
+def slot_s(busy_s=TURN_S):
+    """Return the length of a turn whose emulated programs take ``busy_s`` on an idle machine."""
+    return round(TURN_S + busy_s * min(5.0, contention.slowness()))
 
 
 def jobs(*texts):
@@ -57,7 +63,8 @@ class HeatCase(base.CloudTest):
         )
 
     def launcher(self, **changes):
-        settings = dataclasses.replace(SETTINGS, **changes)
+        paced = {"slot_s": slot_s(), "boot_s": BOOT_S * min(3.0, contention.slowness())}
+        settings = dataclasses.replace(SETTINGS, **(paced | changes))
         launcher = heat_pair.HeatPairLauncher(settings, api.Api(self.connect))
         self.addCleanup(launcher.cleanup, self.run_id)
         return launcher
@@ -224,7 +231,7 @@ class PairTest(HeatCase):
     def test_the_plain_client_shows_figures(self):
         pairs = json.dumps([{"client": self.hosts[0], "server": self.hosts[-1]}])
         quick = ("-e", str(HEAT / "environments" / "quick.yaml"))
-        with self.validation(*quick, pairs=pairs, slot_seconds=SLOT_S or 25) as name:
+        with self.validation(*quick, pairs=pairs, slot_seconds=slot_s(17)) as name:
             shown = base.on_host("host1", "openstack", "stack", "show", "-f", "json", name)
         self.assertIn("throughput ", shown)
         self.assertIn("IO/s, median of 1", shown)
@@ -238,7 +245,7 @@ class SchedulerTest(HeatCase):
             pairs=json.dumps([{}] * pairs),
             benchmarks='[{"benchmark": "cpu", "parameters": {"seconds": "1"}}]',
             server_group_policy=policy,
-            slot_seconds=SLOT_S or 12,
+            slot_seconds=slot_s(4),
             ram=192,
             trials=1,
         ) as name:
@@ -292,8 +299,9 @@ class FailureTest(HeatCase):
             wait=True,
         )
         self.addCleanup(self.cloud.image.delete_image, blank.id)
-        launcher = self.launcher(image=blank.name, slot_s=5, boot_s=90 if BUSY else 40)
-        plan = self.plan("cpu:seconds=1", time_limit_s=300 if BUSY else 150)
+        slowness = min(3.0, contention.slowness())
+        launcher = self.launcher(image=blank.name, slot_s=5, boot_s=40 * slowness)
+        plan = self.plan("cpu:seconds=1", time_limit_s=150 * slowness)
         outcome = launcher.measure(self.pair(), plan)
         [error] = outcome.errors
         self.assertIs(fleet_model.ErrorClass.NO_SIGNAL, error.kind, error.reason)
