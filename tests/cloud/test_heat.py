@@ -91,7 +91,7 @@ class HeatCase(base.CloudTest):
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
                 lines = [
-                    f'nova_perf_guest_host_cpu_seconds_total{{guest="{guest.instance_name}",class="{kind}"}} '
+                    f'nova_perf_guest_host_cpu_seconds_total{{guest="{name}",class="{kind}"}} '
                     f"{time.time() / number}"
                     for name in list(names)
                     for number, kind in enumerate(overhead.CLASSES, 1)
