@@ -223,7 +223,7 @@ run_benchmark_fleet() {
 }
 
 # What every run shows of the cloud; all of tests/cloud takes an hour.
-cloud_core='ServicesTest|test_guests_on_both|test_live_migration|test_api_refuses|TraitTest|engine_accepts|test_two_arms'
+cloud_core='ServicesTest|test_guests_on_both|test_api_refuses|TraitTest|engine_accepts|test_two_arms'
 run_cloud_core() {
     local regex=$cloud_core
     run_cloud

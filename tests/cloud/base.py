@@ -112,6 +112,10 @@ class CloudTest(testcase.TestCase):
 
     def boot(self, flavor: Any, host: str | None = None, *, expect: str = "ACTIVE") -> Any:
         """Start a guest, on ``host`` if that is given, and return it once it has the status expected."""
+        return self.settled(self.begin_boot(flavor, host), expect)
+
+    def begin_boot(self, flavor: Any, host: str | None = None) -> Any:
+        """Ask for a guest, on ``host`` if that is given, and return it at once; :meth:`settled` waits for it."""
         where = {"availability_zone": f"nova:{host}"} if host else {}
         server = self.cloud.compute.create_server(
             name=self.prefix,
@@ -121,7 +125,7 @@ class CloudTest(testcase.TestCase):
             **where,
         )
         self.addCleanup(self._delete, server)
-        return self.settled(server, expect)
+        return server
 
     def settled(self, server: Any, expect: str, host: str | None = None) -> Any:
         """Return a guest once nothing is being done to it and it is as expected; a failure when it never is."""
