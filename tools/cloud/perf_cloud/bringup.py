@@ -118,7 +118,7 @@ class Bringup:
         def ready() -> bool:
             for name in running:
                 processes.demand(self._cloud, name)
-            missing[0] = readiness.lacking(len(self._hosts), self._since)
+            missing[0] = readiness.lacking(len(self._hosts), self._since, self._started)
             return not missing[0]
 
         try:
