@@ -31,7 +31,7 @@ from nova_perf_tuning.validation.launch import base, local, network
 _RUN: Final = "/usr/lib/perf/run-job"
 _KILL: Final = "/usr/lib/perf/kill-job"
 #: libvirt waits this long for one answer.
-_ANSWER_S: Final = 30
+_ANSWER_S = 30
 #: How long a program may take to go away after SIGKILL, and a server to come to rest after its
 #: start.
 _DEATH_S = 60.0
@@ -74,16 +74,19 @@ class AgentChannel:
         command: str,
         read: Callable[[Any], _Answer],
         arguments: object = None,
-        timeout_s: int = _ANSWER_S,
+        timeout_s: int | None = None,
     ) -> _Answer:
         """Send one command and return what ``read`` makes of the answer.
 
+        :param timeout_s: libvirt waits this long; None: the usual.
         :raises LaunchError: no agent, no answer in time, an error, or an answer that cannot be
             read.
         """
         request: dict[str, object] = {"execute": command}
         if arguments:
             request["arguments"] = arguments
+        if timeout_s is None:
+            timeout_s = _ANSWER_S
         try:
             answer = libvirt_qemu.qemuAgentCommand(self._domain, json.dumps(request), timeout_s, 0)
         except libvirt.libvirtError as error:

@@ -4,6 +4,7 @@
 import json
 import os
 import time
+from unittest import mock
 
 import libvirt as libvirt_binding
 from lxml import etree
@@ -11,7 +12,7 @@ from lxml import etree
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest import probe
 from nova_perf_tuning.specs import request
-from nova_perf_tuning.validation.launch import base, libvirt
+from nova_perf_tuning.validation.launch import base, guest, libvirt
 from tests.support import patience, rig
 
 TUNED = request.Request(
@@ -272,6 +273,8 @@ class PairTest(rig.GuestCase):
         pair = self.launcher.boot(base.Arm("hanging", request.Request()))
         self.launcher.activate("hanging")
         name = pair.client.name
+        # An agent that runs answers at once; one that does not is told after this time.
+        self.enterContext(mock.patch.object(guest, "_ANSWER_S", 8))
         # The agent that would answer is stopped, so this very command gets no answer either.
         with self.assertRaisesRegex(
             base.LaunchError, "(?s)agent.*last lines of its console:\n.*user space after"
