@@ -13,14 +13,15 @@ LOG = logging.getLogger(__name__)
 
 
 @functools.cache
-def _declared(group: str) -> Mapping[str, metadata.EntryPoint]:
+def declared(group: str) -> Mapping[str, metadata.EntryPoint]:
+    """Return name -> entry point of a group; looking through all packages takes longer than most commands."""
     return {entry.name: entry for entry in sorted(metadata.entry_points(group=group))}
 
 
 @functools.cache
 def _import(group: str, name: str) -> tuple[Any, str]:
     """Return what an entry point leads to, and an empty text; or None and its fault, which is logged."""
-    entry = _declared(group)[name]
+    entry = declared(group)[name]
     try:
         return entry.load(), ""
     except Exception as error:  # other packages' code raises anything; the others still work
@@ -35,7 +36,7 @@ def find(group: str, name: str) -> Any:
 
     No other is imported, so that a command loads only what it needs.
     """
-    if name not in _declared(group):
+    if name not in declared(group):
         return None
     found, _fault = _import(group, name)
     return found
@@ -47,7 +48,7 @@ def imported(group: str) -> tuple[Mapping[str, Any], Mapping[str, str]]:
     The log names each fault once.
     """
     found, faults = {}, {}
-    for name in _declared(group):
+    for name in declared(group):
         loaded, fault = _import(group, name)
         if fault:
             faults[name] = fault
@@ -58,5 +59,5 @@ def imported(group: str) -> tuple[Mapping[str, Any], Mapping[str, str]]:
 
 def forget() -> None:
     """Look for plug-ins anew at the next call: packages may have come or gone."""
-    _declared.cache_clear()
+    declared.cache_clear()
     _import.cache_clear()

@@ -13,7 +13,7 @@ from importlib import metadata
 from cliff import app, commandmanager
 from cliff import command as cliff_command
 
-from nova_perf_tuning import arguments, errors, printing, streams
+from nova_perf_tuning import arguments, entry_points, errors, printing, streams
 from nova_perf_tuning.cli import command
 
 NAMESPACE = "nova_perf_tuning.cli"
@@ -38,8 +38,8 @@ class Commands(commandmanager.CommandManager):
 
     def load_commands(self, namespace: str) -> None:
         self.group_list.append(namespace)
-        for entry in metadata.entry_points(group=namespace):
-            self.commands[entry.name.replace("_", " ")] = entry
+        for name, entry in entry_points.declared(namespace).items():
+            self.commands[name.replace("_", " ")] = entry
 
     def find_command(self, argv: list[str]) -> tuple[type[cliff_command.Command], str, list[str]]:
         """Return the class of a command, its name and its arguments; cliff would complete the beginning of a name.
