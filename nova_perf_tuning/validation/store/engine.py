@@ -30,12 +30,17 @@ metadata: Final = sa.MetaData()
 #: The newest revision of the tables.
 HEAD: Final = "0003_admission"
 
+
+def _clock(expression: str) -> sa.TextualSelect:
+    return sa.text(f"SELECT {expression} AS now").columns(now=sa.DateTime)
+
+
 #: A database's own time, in UTC: dialect -> query.
 _CLOCKS: Final = {
-    "sqlite": "SELECT CURRENT_TIMESTAMP AS now",
-    "mysql": "SELECT UTC_TIMESTAMP() AS now",
-    "mariadb": "SELECT UTC_TIMESTAMP() AS now",
-    "postgresql": "SELECT clock_timestamp() AT TIME ZONE 'UTC' AS now",
+    "sqlite": _clock("CURRENT_TIMESTAMP"),
+    "mysql": _clock("UTC_TIMESTAMP()"),
+    "mariadb": _clock("UTC_TIMESTAMP()"),
+    "postgresql": _clock("clock_timestamp() AT TIME ZONE 'UTC'"),
 }
 
 #: ``state``: ``running``, ``interrupted`` (can be resumed), ``complete``. ``owner``: which process
@@ -366,7 +371,7 @@ def now(connection: sa.Connection) -> datetime.datetime:
 
     SQLite has that of this machine.
     """
-    query = sa.text(_CLOCKS[connection.dialect.name]).columns(now=sa.DateTime)
+    query = _CLOCKS[connection.dialect.name]
     moment: datetime.datetime = connection.execute(query).scalar_one()
     return moment
 
