@@ -4,6 +4,7 @@
 import ast
 import json
 import pathlib
+import re
 import time
 from unittest import mock
 
@@ -37,6 +38,8 @@ UNBOUNDED = {
     "safe_load_all",
     "JSONDecoder",
 }
+#: A file without it calls none of them.
+_PARSING = re.compile(r"\b(json|yaml|jsonutils)\s*\.")
 #: The only files that may call them.
 PARSERS = {"bounded_json.py", "specs/profiles.py"}
 DEEP = '{"a": ' * 65 + "1" + "}" * 65
@@ -44,8 +47,10 @@ DEEP = '{"a": ' * 65 + "1" + "}" * 65
 
 def unbounded_calls(path):
     """Return the places of a source file that use a parser of the json or yaml package themselves."""
-    found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    found, text = [], path.read_text(encoding="utf-8")
+    if not _PARSING.search(text):
+        return found
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             if node.value.id in ("json", "yaml", "jsonutils") and node.attr in UNBOUNDED:
                 found.append(f"{path.relative_to(PACKAGE)}:{node.lineno}")

@@ -56,14 +56,21 @@ LOOKED_AT = {
 }
 
 
+def _called(function):
+    """Return the name by which a function is called, without where it is from."""
+    return getattr(function, "attr", None) or getattr(function, "id", "")
+
+
 def bounds_of(path):
     """Return the names of bounds by which a source file cuts: of slices and of islice()."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    found, text = set(), path.read_text(encoding="utf-8")
+    if not _BOUND.search(text):
+        return found
+    for node in ast.walk(ast.parse(text)):
         ends = []
         if isinstance(node, ast.Slice) and node.upper is not None:
             ends = [node.upper]
-        elif isinstance(node, ast.Call) and "islice" in ast.unparse(node.func):
+        elif isinstance(node, ast.Call) and _called(node.func) == "islice":
             ends = node.args[1:]
         names = [ast.unparse(end).rpartition(".")[2] for end in ends]
         found |= {name for name in names if _BOUND.fullmatch(name)}

@@ -89,23 +89,33 @@ TIME_AND_THREADS = {"datetime", "queue", "selectors", "signal", "threading", "ti
 READERS = {"specs/profiles.py"}
 
 
-@functools.cache
+class Source:
+    """What a module does, wherever in it.
+
+    :ivar imports: dotted name of everything that it imports. :ivar calls: functions that it calls by a plain name.
+    :ivar attributes: of anything.
+    """
+
+    def __init__(self, path):
+        self.imports, self.calls, self.attributes = [], set(), set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                self.imports += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                self.imports += [f"{node.module}.{alias.name}" for alias in node.names]
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                self.calls.add(node.func.id)
+            elif isinstance(node, ast.Attribute):
+                self.attributes.add(node.attr)
+
+
+@functools.cache  # not the trees, which would slow down every garbage collection of later tests
 def modules():
-    """Return (path relative to the package, syntax tree) of every module."""
+    """Return (path relative to the package, what it does) of every module."""
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        found.append((path.relative_to(PACKAGE).as_posix(), tree))
+        found.append((path.relative_to(PACKAGE).as_posix(), Source(path)))
     return found
-
-
-def imports(tree):
-    """Yield the dotted name of everything that a module imports, wherever in it."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def package(relative):
@@ -119,11 +129,11 @@ def package(relative):
 class LayersTest(testcase.TestCase):
     def test_imports_point_left_to_right(self):
         wrong = []
-        for relative, tree in modules():
+        for relative, source in modules():
             here = package(relative)
             if here == "__init__":
                 continue
-            for name in imports(tree):
+            for name in source.imports:
                 there = package(name.removeprefix("nova_perf_tuning.").replace(".", "/"))
                 if not name.startswith("nova_perf_tuning.") or there not in RANK or there == here:
                     continue
@@ -137,30 +147,30 @@ class LayersTest(testcase.TestCase):
     def test_no_modules_import_each_other_in_a_circle(self):
         """Imports inside functions count, too."""
         graph = {}
-        trees = {
-            path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): tree
-            for path, tree in modules()
+        sources = {
+            path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): source
+            for path, source in modules()
         }
-        for here, tree in trees.items():
-            found = {name.removeprefix("nova_perf_tuning.") for name in imports(tree)}
+        for here, source in sources.items():
+            found = {name.removeprefix("nova_perf_tuning.") for name in source.imports}
             graph[here] = {
-                name if name in trees else name.rpartition(".")[0] for name in found
+                name if name in sources else name.rpartition(".")[0] for name in found
             } - {here}
         graphlib.TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
 
     def test_the_two_wings_meet_in_the_verdict_alone(self):
         wrong = [
             f"{relative} imports {name}"
-            for relative, tree in modules()
+            for relative, source in modules()
             if relative.startswith("validation/")
-            for name in imports(tree)
+            for name in source.imports
             if name.startswith(("nova_perf_tuning.nova", "nova_perf_tuning.agent"))
             and name not in VERDICT
         ]
         self.assertEqual([], wrong)
 
     def test_every_package_has_a_rank(self):
-        packages = {package(relative) for relative, _tree in modules()} - {
+        packages = {package(relative) for relative, _source in modules()} - {
             "__init__",
             "validation/__init__",
         }
@@ -169,31 +179,26 @@ class LayersTest(testcase.TestCase):
     def test_pure_packages_and_rules_touch_no_system(self):
         """Rules of the audit read through their host alone."""
         wrong = []
-        for relative, tree in modules():
+        for relative, source in modules():
             if not relative.startswith((*PURE, "host/audit")) or relative in READERS:
                 continue
             wrong += [
                 f"{relative} imports {name}"
-                for name in imports(tree)
+                for name in source.imports
                 if name.split(".")[0] in FORBIDDEN
             ]
-            wrong += [
-                f"{relative} calls open()"
-                for node in ast.walk(tree)
-                if isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Name)
-                and node.func.id == "open"
-            ]
+            if "open" in source.calls:
+                wrong.append(f"{relative} calls open()")
         self.assertEqual([], wrong)
 
     def test_schedules_know_no_clock_no_thread_and_no_system(self):
         """What they import of their own package is such a module, too."""
         wrong = []
-        for relative, tree in modules():
+        for relative, source in modules():
             if relative not in SCHEDULES:
                 continue
             room = f"nova_perf_tuning.{package(relative).replace('/', '.')}."
-            for name in imports(tree):
+            for name in source.imports:
                 neighbour = name.removeprefix(room).split(".")[0]
                 known = [pathlib.Path(module).stem for module in SCHEDULES]
                 is_impure = name.split(".")[0] in FORBIDDEN | TIME_AND_THREADS
@@ -205,18 +210,15 @@ class LayersTest(testcase.TestCase):
         """Its binding needs a compiler, so an installation without its extra reads and tunes hosts."""
         users = {
             relative
-            for relative, tree in modules()
-            if {"libvirt", "libvirt_qemu"} & set(imports(tree))
+            for relative, source in modules()
+            if {"libvirt", "libvirt_qemu"} & set(source.imports)
         }
         self.assertEqual({"validation/launch/guest.py", "validation/launch/libvirt.py"}, users)
 
     def test_one_door_for_affinities(self):
         """Only host/privileged.py moves threads."""
         users = {
-            relative
-            for relative, tree in modules()
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Attribute) and node.attr == "sched_setaffinity"
+            relative for relative, source in modules() if "sched_setaffinity" in source.attributes
         }
         self.assertEqual({"host/privileged.py"}, users)
 

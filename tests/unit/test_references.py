@@ -47,17 +47,21 @@ class Index:
         self.names: set[str] = set()
         self.imports: dict[str, dict[str, str]] = {}
         self.classes: dict[str, list[ast.ClassDef]] = {}
+        self.docstrings: dict[str, list[str]] = {}
         for path in PACKAGE.rglob("*.py"):
             self._add(module_name(path), ast.parse(path.read_text(encoding="utf-8")))
 
     def _add(self, module: str, tree: ast.Module) -> None:
         self.names.add(module)
-        imported = {}
+        imported, docstrings = {}, []
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
                 for alias in node.names:
                     imported[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+            elif isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                docstrings.append(ast.get_docstring(node) or "")
         self.imports[module] = imported
+        self.docstrings[module] = docstrings
         self.classes[module] = []
         for node in tree.body:
             self._define(module, node)
@@ -119,15 +123,16 @@ def module_name(path: pathlib.Path) -> str:
     return ".".join(part for part in parts if part != "__init__")
 
 
-def prose(path: pathlib.Path) -> Iterator[str]:
-    """Yield the comments and docstrings of a module."""
+def comments(path: pathlib.Path) -> Iterator[str]:
+    """Yield the comments of a module, if any line with one may name something."""
     source = path.read_text(encoding="utf-8")
+    lines = [line.partition("#")[2] for line in source.splitlines()]
+    kinds = (ROLE, DOTTED, FILE, PLACE)
+    if not any(kind.search(line) for line in lines for kind in kinds):
+        return
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.string
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            yield ast.get_docstring(node) or ""
 
 
 def tree() -> set[str]:
@@ -165,7 +170,7 @@ class ReferencesTest(testcase.TestCase):
         wrong, seen = [], 0
         for path in sorted(PACKAGE.rglob("*.py")):
             module = module_name(path)
-            for text in prose(path):
+            for text in (*comments(path), *index.docstrings[module]):
                 for _role, reference in ROLE.findall(text):
                     seen += 1
                     if not index.has(module, reference):

@@ -15,7 +15,10 @@ ADDING = "cli/options/__init__.py"
 
 def helps(path):
     """Yield the line and the expression of each help text of a module."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    text = path.read_text(encoding="utf-8")
+    if "help=" not in text and "options.add" not in text:
+        return
+    for node in ast.walk(ast.parse(text)):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue
         if node.func.attr not in ADDERS:
