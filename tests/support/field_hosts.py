@@ -7,9 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import yaml
-
 from nova_perf_tuning import cpulist
+from tests.support import answers
 from tests.support import audit_hosts as hosts
 
 FIELD = pathlib.Path(__file__).parents[1] / "field"
@@ -35,8 +34,7 @@ class Case:
 
     @functools.cached_property
     def answer(self) -> Mapping[str, Any]:
-        text = (self.directory / "answer.yaml").read_text(encoding="utf-8")
-        answer: Mapping[str, Any] = yaml.safe_load(text)
+        answer: Mapping[str, Any] = answers.load(self.directory / "answer.yaml")
         return answer
 
     def right(self, fact: str) -> Mapping[str, str]:

@@ -58,7 +58,7 @@ class CommentedTests(testcase.TestCase):
 
     def test_a_comment_beside_a_result_stays_one(self):
         """What somebody keeps of an earlier run is not one of the runs of the text."""
-        text = pasted.decode(test_field_outputs.case("outputs11/323")[0])
+        text = pasted.decode(test_field_outputs.output("outputs11/323"))
         older = textwrap.indent(text.replace("158 Mbits", "140 Mbits"), "# ")
         for both in (f"{text}\n{older}", f"{older}\n{text}", f"{older}\nand now:\n{text}"):
             _kind, report = read(both)
@@ -85,7 +85,7 @@ class CommentedTests(testcase.TestCase):
             "outputs10/305",
             "outputs10/308",
         ):
-            text = pasted.decode(test_field_outputs.case(case)[0])
+            text = pasted.decode(test_field_outputs.output(case))
             tool = recognition.recognise(text)
             for sign in ("#", "//"):
                 with self.subTest(case=case, sign=sign):
@@ -242,5 +242,5 @@ usec/tran             %
 
     def test_words_of_other_tools(self):
         for case in ("outputs11/328", "outputs11/331"):
-            text = pasted.decode(test_field_outputs.case(case)[0])
+            text = pasted.decode(test_field_outputs.output(case))
             self.assertFalse(recognition.load_reader("netperf").printed(text))

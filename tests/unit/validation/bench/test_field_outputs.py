@@ -5,14 +5,13 @@ Each case of ``tests/field/outputs*`` that was answered rightly stays so: its fi
 the answer, or its refusal says why.
 """
 
+import functools
 import pathlib
 import random
 
-import yaml
-
 from nova_perf_tuning import errors
 from nova_perf_tuning.validation.bench import base, pasted, recognition
-from tests.support import testcase
+from tests.support import answers, testcase
 from tests.unit.validation.bench import (
     outputs2,
     outputs5,
@@ -417,13 +416,24 @@ NEVER = {
 }
 
 
-def case(name):
-    """Return the bytes of a case's output, and its answer."""
+def _answer_file(name):
     folder, number = name.split("/")
-    [answer] = (FIELD / folder).glob(f"{number}-*.answer.yaml")
-    stem = answer.name.removesuffix(".answer.yaml")
-    [output] = [path for path in (FIELD / folder).glob(f"{stem}.*") if path != answer]
-    return output.read_bytes(), yaml.safe_load(answer.read_text(encoding="utf-8"))
+    [found] = (FIELD / folder).glob(f"{number}-*.answer.yaml")
+    return found
+
+
+@functools.cache  # many tests read them all
+def output(name):
+    """Return the bytes of a case's output."""
+    known = _answer_file(name)
+    stem = known.name.removesuffix(".answer.yaml")
+    [found] = [path for path in known.parent.glob(f"{stem}.*") if path != known]
+    return found.read_bytes()
+
+
+def answer(name):
+    """Return the answer of a case."""
+    return answers.load(_answer_file(name))
 
 
 def normal(value, unit):
@@ -433,12 +443,11 @@ def normal(value, unit):
 class AnswersTest(testcase.TestCase):
     def test_figures_are_those_of_the_answer(self):
         for name, (kind, metrics) in READ.items():
-            data, answer = case(name)
-            text = pasted.decode(data)
+            text = pasted.decode(output(name))
             tool = recognition.recognise(text)
             self.assertEqual(kind, tool.kind, name)
             shown = {reading.metric: reading for reading in tool.report(text).readings}
-            for figure in answer.get("figures", ()):
+            for figure in answer(name).get("figures", ()):
                 metric = metrics.get(figure["name"])
                 if metric is None:
                     self.assertIn(figure["name"], LEFT_OUT.get(name, ()), name)
@@ -470,14 +479,14 @@ class AnswersTest(testcase.TestCase):
 
     def test_what_must_be_said_beside_figures(self):
         for name, code in REMARKS.items():
-            text = pasted.decode(case(name)[0])
+            text = pasted.decode(output(name))
             with self.subTest(name):
                 tool = recognition.recognise(text)
                 self.assertIn(code, recognition.report(tool, text).remarks)
 
     def test_what_must_be_named_and_what_must_not_be_a_figure(self):
         for name in {*NAMED, *WORKLOAD, *NEVER}:
-            text = pasted.decode(case(name)[0])
+            text = pasted.decode(output(name))
             report = recognition.recognise(text).report(text)
             said = "\n".join(report.left_out)
             for word in NAMED.get(name, ()):
@@ -493,7 +502,7 @@ class AnswersTest(testcase.TestCase):
 
     def test_refusals_say_why(self):
         for name, words in REFUSED.items():
-            data, _answer = case(name)
+            data = output(name)
             error = self.assertRaises(
                 errors.PerfTuningError, recognition.recognise, pasted.decode(data)
             )
@@ -503,7 +512,7 @@ class AnswersTest(testcase.TestCase):
 
     def test_several_runs_have_no_judged_figure(self):
         for name, (_kind, _metrics) in READ.items():
-            text = pasted.decode(case(name)[0])
+            text = pasted.decode(output(name))
             judged = [
                 item for item in recognition.recognise(text).report(text).readings if item.primary
             ]
@@ -514,7 +523,7 @@ class AnswersTest(testcase.TestCase):
         """Wherever a paste ends, its figures are those of the whole one, or there are none."""
         source = random.Random(7)
         for name, (kind, _metrics) in READ.items():
-            data, _answer = case(name)
+            data = output(name)
             text = pasted.decode(data)
             tool = recognition.load_reader(kind)
             whole = {round(reading.value, 9) for reading in tool.report(text).readings}
@@ -540,7 +549,7 @@ class AnswersTest(testcase.TestCase):
     def test_quotes_prefixes_and_other_encodings(self):
         """More forms, on some of the outputs: test_pasted."""
         for number, (name, (kind, _metrics)) in enumerate(READ.items()):
-            data, _answer = case(name)
+            data = output(name)
             tool = recognition.load_reader(kind)
             text = pasted.decode(data)
             whole = tool.report(text)

@@ -330,7 +330,7 @@ T: 0 (148604) P:98 I:1000 C:    998 Min:     10 Act:   17 Avg:   12 Max:      13
 
 class OslatTest(testcase.TestCase):
     def test_which_buckets_are_interruptions(self):
-        data, _answer = test_field_outputs.case("outputs2/56")
+        data = test_field_outputs.output("outputs2/56")
         report, _figures = shown(pasted.decode(data), "oslat")
         self.assertIn("above that of 2 µs", report.remarks["interruptions"])
         self.assertEqual("SCHED_FIFO:1", report.workload["priority"])
@@ -359,7 +359,7 @@ runtime:    10.5 10.5 (sec)
         self.assertIn("no unit", refusal(self, cut))
 
     def test_reports_one_after_the_other(self):
-        today = pasted.decode(test_field_outputs.case("outputs2/56")[0])
+        today = pasted.decode(test_field_outputs.output("outputs2/56"))
         for text in (today + today, self.OLD + self.OLD, today + self.OLD):
             report, figures = shown(text, "oslat")
             with self.subTest(text[-20:]):
@@ -369,7 +369,7 @@ runtime:    10.5 10.5 (sec)
 
     def test_buckets_that_are_missing_or_wrapped(self):
         """Interruptions are counted in all of them."""
-        text = pasted.decode(test_field_outputs.case("outputs2/56")[0])
+        text = pasted.decode(test_field_outputs.output("outputs2/56"))
         whole = shown(text, "oslat")[1]
         without = {name: value for name, value in whole.items() if name != "interruptions"}
         self.assertNotEqual(whole, without)

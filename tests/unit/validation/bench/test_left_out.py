@@ -34,7 +34,7 @@ def named(metric, said):
 class LeftOutTest(testcase.TestCase):
     def reports(self):
         for name, (kind, _metrics) in test_field_outputs.READ.items():
-            data, _answer = test_field_outputs.case(name)
+            data = test_field_outputs.output(name)
             text = pasted.decode(data)
             yield name, kind, text, recognition.recognise(text).checked_report(text)
 

@@ -19,7 +19,7 @@ class NamesOfReadersTest(testcase.TestCase):
         texts = {"cpu": text_of("sysbench-cpu.txt"), "oltp": text_of("sysbench-oltp.txt")}
         for name, (kind, _metrics) in test_field_outputs.READ.items():
             if kind.startswith("sysbench_") or kind in ("cpu", "oltp", "sysbench"):
-                texts[name] = pasted.decode(test_field_outputs.case(name)[0])
+                texts[name] = pasted.decode(test_field_outputs.output(name))
         self.assertLess(10, len(texts))
         for name, text in texts.items():
             with self.subTest(name):

@@ -119,7 +119,7 @@ class PastedTest(testcase.TestCase):
             number = max(_FORMS_OF_OUTPUT, math.ceil(len(FORMS) / len(names)))
             forms = itertools.cycle(FORMS.items())
             for name in names:
-                data, _answer = test_field_outputs.case(name)
+                data = test_field_outputs.output(name)
                 text = pasted.decode(data)
                 whole = tool.report(text).readings
                 if len(text.split("\n")) < 6:
@@ -130,7 +130,7 @@ class PastedTest(testcase.TestCase):
                         self.assertEqual(whole, tool.report(changed).readings)
 
     def test_utf_16_without_its_mark(self):
-        data, _answer = test_field_outputs.case("outputs2/31")
+        data = test_field_outputs.output("outputs2/31")
         text = pasted.decode(data)
         self.assertEqual(text, pasted.decode(text.encode("utf-16-le")))
 
@@ -138,7 +138,7 @@ class PastedTest(testcase.TestCase):
         """The figures are the same, or there are none; of fio's percentiles some may be missing."""
         read = 0
         for name, (kind, _metrics) in test_field_outputs.READ.items():
-            data, _answer = test_field_outputs.case(name)
+            data = test_field_outputs.output(name)
             text = pasted.decode(data)
             tool = recognition.load_reader(kind)
             whole = {reading.value for reading in tool.report(text).readings}
@@ -157,7 +157,7 @@ class PastedTest(testcase.TestCase):
 
     def test_lines_of_several_sources(self):
         """Lines of containers that wrote at the same time are put together, source after source."""
-        data, _answer = test_field_outputs.case("outputs1/07")
+        data = test_field_outputs.output("outputs1/07")
         text = pasted.decode(data)
         other = text.replace("Gbits/sec", "Mbits/sec")
         tool = recognition.load_reader("iperf3")

@@ -227,7 +227,7 @@ class CommasTest(testcase.TestCase):
     def test_no_other_figure_of_any_output(self):
         refused = 0
         for name, (kind, _metrics) in test_field_outputs.READ.items():
-            text = pasted.decode(test_field_outputs.case(name)[0])
+            text = pasted.decode(test_field_outputs.output(name))
             tool = recognition.load_reader(kind)
             whole = {round(reading.value, 6) for reading in tool.report(text).readings}
             for form, change in COMMAS.items():
@@ -269,7 +269,7 @@ class CommasTest(testcase.TestCase):
 
     def test_lines_of_fio_that_cannot_be_read(self):
         """A latency with a comma was left out, and the text said to have none."""
-        text = pasted.decode(test_field_outputs.case("outputs1/02")[0])
+        text = pasted.decode(test_field_outputs.output("outputs1/02"))
         clat = re.search(r"^clat \(.*$", text, re.MULTILINE)[0]
         said = refusal(self, text.replace(clat, clat.replace("max=", "max=1,")))
         self.assertIn("the line 'clat (", said)

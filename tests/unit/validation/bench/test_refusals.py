@@ -69,7 +69,7 @@ class RefusalsTest(testcase.TestCase):
 
     def test_outputs_of_the_field_that_are_refused(self):
         for name in test_field_outputs.REFUSED:
-            text = pasted.decode(test_field_outputs.case(name)[0])
+            text = pasted.decode(test_field_outputs.output(name))
             for tool in readers():
                 if tool.printed(text):
                     self.check(tool, text, name)

@@ -28,7 +28,7 @@ def field(name):
         batch = 8
     elif int(name) > 190:
         batch = 7
-    return pasted.decode(test_field_outputs.case(f"outputs{batch}/{name}")[0])
+    return pasted.decode(test_field_outputs.output(f"outputs{batch}/{name}"))
 
 
 def fio(seconds=10.0, **options):

@@ -3,10 +3,8 @@
 
 import pathlib
 
-import yaml
-
 from nova_perf_tuning.validation.bench import base, plugins, unixbench
-from tests.support import testcase
+from tests.support import answers, testcase
 
 FIGURES = pathlib.Path(__file__).parents[4] / "doc/source/data/published.yaml"
 
@@ -33,7 +31,7 @@ def printed(report, version="5.1.3"):
 
 
 class PublishedTest(testcase.TestCase):
-    reports = yaml.safe_load(FIGURES.read_text(encoding="utf-8"))["unixbench"]
+    reports = answers.load(FIGURES)["unixbench"]
 
     def test_72_indexes_and_6_scores(self):
         scores = [440.939, 1193.528, 1109.879, 519.827, 1471.350, 816.900]

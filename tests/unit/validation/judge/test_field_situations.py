@@ -4,10 +4,8 @@
 import dataclasses
 import pathlib
 
-import yaml
-
 from nova_perf_tuning.validation.judge import budget_file, outputs, verdict
-from tests.support import testcase
+from tests.support import answers, testcase
 from tests.unit.validation.bench import outputs5
 
 FIELD = pathlib.Path(__file__).parents[3] / "field" / "outputs5"
@@ -30,7 +28,7 @@ class SituationsTest(testcase.TestCase):
             ]
             read = outputs.read(kind, arms)
             judged = verdict.judge_all(read.results, budgets, read.mixed)
-            answer = yaml.safe_load(answer_file.read_text(encoding="utf-8"))
+            answer = answers.load(answer_file)
             said = [row["verdict"] for row in answer["verdicts"] if "verdict" in row]
             with self.subTest(number=number, part=part):
                 self.assertEqual(wanted, [item.verdict.value for item in judged])
