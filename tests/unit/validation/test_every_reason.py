@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each code of a reason is produced by the code that is tested, in one of the tests of the modules below."""
+"""Each code of a reason is produced by the code that is tested, in one of the tests of the classes below."""
 
 import sys
 import unittest
@@ -7,26 +7,29 @@ import unittest
 from nova_perf_tuning.validation.results import reasons
 from tests.support import testcase
 
-#: Below tests.unit.validation: the quickest in which every code is produced.
-MODULES = (
-    "judge.test_fleet",
-    "judge.test_host_results",
-    "judge.test_budget_file",
-    "judge.test_capacity",
-    "judge.test_guards",
-    "judge.test_limits",
-    "judge.test_noise",
-    "judge.test_outputs",
-    "judge.test_speeds",
-    "judge.test_trial_filter",
-    "judge.test_verdict",
-    "judge.test_workloads",
-    "measure.test_overhead",
-    "measure.test_window",
-    "report.test_diagnosis",
-    "report.test_fleet_diagnosis",
-    "store.test_history",
-    "report.test_report",
+#: Below tests.unit.validation: the quickest in which every code is produced, the longest last.
+CLASSES = (
+    "judge.test_budget_file.ApplicableTest",
+    "judge.test_budget_file.ShippedTest",
+    "judge.test_capacity.CapacityTest",
+    "judge.test_fleet.BudgetTest",
+    "judge.test_fleet.LostTrialsTest",
+    "judge.test_fleet.OrderOfPassesTest",
+    "judge.test_guards.GuardTest",
+    "judge.test_host_results.ReadTest",
+    "judge.test_limits.IntervalTest",
+    "judge.test_limits.WorstRunTest",
+    "judge.test_noise.NoiseTest",
+    "judge.test_outputs.WelchTest",
+    "judge.test_verdict.JudgeTest",
+    "judge.test_workloads.FaultTest",
+    "measure.test_window.NoteTest",
+    "report.test_diagnosis.DiagnosisTest",
+    "report.test_report.ReportTest",
+    "report.test_fleet_diagnosis.FleetDiagnosisTest",
+    "judge.test_outputs.FilesTest",
+    "measure.test_overhead.CostTest",
+    "store.test_history.HistoryTest",
 )
 #: What makes a reason of a code that somebody else gives.
 _MAKERS = (reasons.__file__, "dataclasses.py", "<string>")
@@ -43,6 +46,19 @@ def examples(suite: unittest.TestSuite) -> unittest.TestSuite:
         if not getattr(method, "is_hypothesis_test", False):
             kept.addTest(test)
     return kept
+
+
+class UntilAll(unittest.TestResult):
+    """Ends the tests when they have produced every code."""
+
+    def __init__(self, codes: set[reasons.ReasonCode]) -> None:
+        super().__init__()
+        self._codes = codes
+
+    def stopTest(self, test: unittest.TestCase) -> None:
+        super().stopTest(test)
+        if self._codes >= set(reasons.ReasonCode):
+            self.stop()
 
 
 class EveryReasonTest(testcase.TestCase):
@@ -63,10 +79,10 @@ class EveryReasonTest(testcase.TestCase):
         return codes
 
     def test_no_code_is_without_a_case(self) -> None:
-        names = [f"tests.unit.validation.{name}" for name in MODULES]
+        names = [f"tests.unit.validation.{name}" for name in CLASSES]
         suite = unittest.defaultTestLoader.loadTestsFromNames(names)
-        result = unittest.TestResult()
         codes = self.record()
+        result = UntilAll(codes)
         examples(suite).run(result)
         self.assertTrue(result.wasSuccessful(), result.failures + result.errors)
         self.assertEqual(set(), set(reasons.ReasonCode) - codes)

@@ -23,7 +23,7 @@ from tests.support import testcase
 from tests.unit.validation.bench import test_field_outputs, test_parsers
 
 HOSTILE = ("9" * 400, "1" + "0" * 15, "²", "NaN", "1e999", "-1", "")
-#: Longer than any field of a table in commas; it is read for a hundred times as long, so it is in one place of an output.
+#: Longer than any field of a table in commas; reading it takes a hundred times as long: in one place of an output.
 _LONG = "x" * 131_073
 #: So many numbers of each output are replaced, and the words of command lines; fewer where a tool has many outputs.
 _PLACES = 4

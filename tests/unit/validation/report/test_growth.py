@@ -49,10 +49,10 @@ class Boots(collections.abc.Set):
         return 100_000
 
 
-def seconds(work):
-    """Return the CPU seconds of a call, the least of two."""
+def seconds(work, times=1):
+    """Return the CPU seconds of a call, the least of so many."""
     spent = []
-    for _ in range(2):
+    for _ in range(times):
         gc.collect()
         begun = time.process_time()
         work()
@@ -63,12 +63,16 @@ def seconds(work):
 class GrowthTest(testcase.TestCase):
     def test_eight_times_the_arms_do_not_take_twenty_times_as_long(self):
         few, many = results_of(75), results_of(600)
+        report.render(few, summary.summarise(few), [])  # what is loaded and compiled once
         for what, work in (
             ("summary", summary.summarise),
             ("report", lambda results: report.render(results, summary.summarise(results), [])),
         ):
             with self.subTest(what):
-                less, more = seconds(lambda: work(few)), seconds(lambda: work(many))  # noqa: B023
+                less = seconds(lambda: work(few), times=2)  # noqa: B023
+                more = seconds(lambda: work(many))  # noqa: B023
+                if more >= 20 * less:  # perhaps the machine was busy
+                    more = seconds(lambda: work(many))  # noqa: B023
                 self.assertLess(more, 20 * less)
 
     def test_incidents_are_looked_up_once_and_say_the_same(self):
