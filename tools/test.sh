@@ -266,9 +266,9 @@ run_live() {
     stestr_run live tests/live 1 "$regex"
 }
 
-# What boots the full guest image, or builds images: five minutes.
+# UnixBench in guests, and what boots the full guest image or builds images: six minutes.
 run_long() {
-    say "databases, Samba and cyclictest in guests; an image with a tool of one's own"
+    say "UnixBench, databases, Samba and cyclictest in guests; an image with a tool of one's own"
     stestr_run long tests/long 1 "$regex"
 }
 

@@ -3,7 +3,7 @@
 
 The whole process on the generated host huge, as its unit starts it, and irqbalance on the same files in the
 same time: the one that ``NOVA_PERF_IRQBALANCE`` names or that is installed, else Debian's, unpacked in a
-temporary directory. The agent's looks and full readings take turns here, one of them in five seconds; irqbalance,
+temporary directory. The agent's looks and full readings take turns here, one of them in three seconds; irqbalance,
 which verifies nothing, has a cycle each second. Printed are shares of a CPU with the intervals that both have
 by default: a look and a cycle in ten seconds, a full reading in place of each sixth look. The metric of intrusions
 is fetched after that, by an agent that reads it each time; every interrupt has fired since the time before. What it
@@ -25,7 +25,7 @@ from nova_perf_tuning.agent import intrusions
 from tests.support import gen_host, irqbalance_program, sysroots
 
 #: Seconds from a look to a full reading here, how often both are measured, and seconds between looks by default.
-INTERVAL, ROUNDS, DEFAULT = 5.0, 2, 10.0
+INTERVAL, ROUNDS, DEFAULT = 3.0, 2, 10.0
 #: Shares of irqbalance's CPU time: without and with full readings.
 GOAL_LOOKS, GOAL_ALL = 1 / 5, 1 / 3
 

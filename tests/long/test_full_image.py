@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every benchmark that only the full guest image carries: databases, Samba, cyclictest."""
+"""Benchmarks that take a minute each: ``system``, and what only the full guest image carries."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -19,4 +19,15 @@ class FullImageTest(test_every_benchmark.EveryBenchmarkCase):
 
     def test_each_runs_in_guests_and_on_the_host_and_is_reported(self) -> None:
         rig.build_image("--full")
+        self.run_each()
+
+
+class SystemTest(test_every_benchmark.EveryBenchmarkCase):
+    """UnixBench, whose nine tests run six times."""
+
+    variant = "small"
+    short: Final[Mapping[str, str]] = {"system": ""}
+    elsewhere = frozenset(test_every_benchmark.SmallImageTest.short)
+
+    def test_it_runs_in_guests_and_on_the_host_and_is_reported(self) -> None:
         self.run_each()
