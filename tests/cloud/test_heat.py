@@ -219,7 +219,8 @@ class PairTest(HeatCase):
         self.useFixture(
             fixtures.MonkeyPatch("nova_perf_tuning.validation.heat.host_cpu.LIMIT_S", 4.0)
         )
-        launcher = self.launcher(agent_metrics=self.agent())
+        # Its benchmarks take a second each: half of a turn of 16 s nothing ran.
+        launcher = self.launcher(agent_metrics=self.agent(), slot_s=slot_s(5))
         launcher.check(plan)
         outcome = launcher.measure(self.pair(), plan)
         self.assertEqual([], outcome.errors)
