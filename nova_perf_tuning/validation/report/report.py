@@ -109,54 +109,50 @@ def render(
     files: dict[int, str] = {}
     if environment.unpaired:
         files = {trial.order: limits.file_of(trial, environment) for trial in results.trials}
-    return (
-        _environment()
-        .get_template("report.html.j2")
-        .render(
-            environment=environment,
-            files=files,
-            boots_of_arms=_boots_of_arms(primary),
-            names=list(environment.benchmarks),
-            arm_names=summary.arm_order(results),
-            alone=environment.launcher == "host",
-            meaning=text.meaning(unpaired=bool(environment.unpaired)),
-            recorded=recorded,
-            overview=fleet_overview,
-            host_figures=host_figures,
-            differences=text.arm_differences(environment),
-            host_states=text.host_states(environment),
-            headline=_headline(environment, summaries),
-            diagnosis=diagnosis.diagnose(results, judged),
-            findings=diagnosis.guest_findings(results),
-            knobs=knob_rows.rows(knobs),
-            knob_head=knob_rows.HEAD,
-            knob_summary=knob_rows.summary(knobs),
-            aa=model.is_aa(environment),
-            notes=list(map(messages.of, notes)),
-            remarks=list(remarks),
-            warnings=[messages.of(warning) for warning in summary.warnings(environment)],
-            verdict=whole,
-            judged=judged,
-            gains=_gains(results, summaries, boot),
-            compared=[f"{arm} over {baseline}" for arm, baseline in _compared(results, summaries)],
-            benchmarks=benchmarks,
-            stacked=_stacked,
-            courses=courses,
-            classes=_CLASSES,
-            arms=arms,
-            reasons=messages.lines,
-            text=messages.of,
-            colours=colours,
-            facts=environment.to_dict(),
-            failed=failed[:_SHOWN_TRIALS],
-            failed_left_out=max(0, len(failed) - _SHOWN_TRIALS),
-            boot=boot,
-            rows=_SHOWN_TRIALS,
-            cautions=text.cautions(summaries),
-            trials=[(trial, overhead.cost(trial)) for trial in primary[:_SHOWN_TRIALS]],
-            excluded={run: messages.of(why) for run, why in summary.excluded(summaries).items()},
-            trial_count=len(primary),
-        )
+    return _template("report.html.j2").render(
+        environment=environment,
+        files=files,
+        boots_of_arms=_boots_of_arms(primary),
+        names=list(environment.benchmarks),
+        arm_names=summary.arm_order(results),
+        alone=environment.launcher == "host",
+        meaning=text.meaning(unpaired=bool(environment.unpaired)),
+        recorded=recorded,
+        overview=fleet_overview,
+        host_figures=host_figures,
+        differences=text.arm_differences(environment),
+        host_states=text.host_states(environment),
+        headline=_headline(environment, summaries),
+        diagnosis=diagnosis.diagnose(results, judged),
+        findings=diagnosis.guest_findings(results),
+        knobs=knob_rows.rows(knobs),
+        knob_head=knob_rows.HEAD,
+        knob_summary=knob_rows.summary(knobs),
+        aa=model.is_aa(environment),
+        notes=list(map(messages.of, notes)),
+        remarks=list(remarks),
+        warnings=[messages.of(warning) for warning in summary.warnings(environment)],
+        verdict=whole,
+        judged=judged,
+        gains=_gains(results, summaries, boot),
+        compared=[f"{arm} over {baseline}" for arm, baseline in _compared(results, summaries)],
+        benchmarks=benchmarks,
+        stacked=_stacked,
+        courses=courses,
+        classes=_CLASSES,
+        arms=arms,
+        reasons=messages.lines,
+        text=messages.of,
+        colours=colours,
+        facts=environment.to_dict(),
+        failed=failed[:_SHOWN_TRIALS],
+        failed_left_out=max(0, len(failed) - _SHOWN_TRIALS),
+        boot=boot,
+        rows=_SHOWN_TRIALS,
+        cautions=text.cautions(summaries),
+        trials=[(trial, overhead.cost(trial)) for trial in primary[:_SHOWN_TRIALS]],
+        excluded={run: messages.of(why) for run, why in summary.excluded(summaries).items()},
+        trial_count=len(primary),
     )
 
 
@@ -195,18 +191,18 @@ def render_audits(audits: Mapping[str, Mapping[str, Any]]) -> str:
     def ranks(group: tuple[tuple[str, ...], list[str]]) -> list[int]:
         return [rank.get(level, -1) for level in group[0]]
 
-    return (
-        _environment()
-        .get_template("audits.html.j2")
-        .render(
-            rules=[(rule, worst[rule]) for rule in columns],
-            groups=sorted(groups.items(), key=ranks, reverse=True),
-            count=len(audits),
-        )
+    return _template("audits.html.j2").render(
+        rules=[(rule, worst[rule]) for rule in columns],
+        groups=sorted(groups.items(), key=ranks, reverse=True),
+        count=len(audits),
     )
 
 
-@functools.cache  # what a template is compiled to is kept by its environment
+def _template(name: str) -> "jinja2.Template":
+    return _environment().get_template(name)
+
+
+@functools.cache  # it keeps what templates are compiled to
 def _environment() -> "jinja2.Environment":
     import jinja2  # an extra: commands that have their help without it can show that
 

@@ -273,7 +273,7 @@ class PairTest(rig.GuestCase):
         pair = self.launcher.boot(base.Arm("hanging", request.Request()))
         self.launcher.activate("hanging")
         name = pair.client.name
-        # An agent that runs answers at once; one that does not is told after this time.
+        # An agent that runs answers at once; one that does not is reported after this time.
         self.enterContext(mock.patch.object(guest, "_ANSWER_S", 8))
         # The agent that would answer is stopped, so this very command gets no answer either.
         with self.assertRaisesRegex(
