@@ -126,8 +126,9 @@ run_functional() {
 }
 
 # Those that boot guests, or must not run beside guests; those that wait most of the time (for slots of the clock, for a
-# moment to kill); and the others.
+# moment to kill); those that leave this machine's masks alone; and the others.
 guests='launch\.|validate\.|guest\.|transaction\.test_placement_demo' waits='cloud\.|database\.test_kill\.'
+data='database\.|bench\.'
 run_functional_guests() {
     say "functional tests: real libvirt and QEMU"
     stestr_run functional-guests tests/functional 1 "^tests\.functional\.($guests)"
@@ -136,9 +137,13 @@ run_functional_waits() {
     say "functional tests: guests' scripts in network namespaces, killed controllers"
     stestr_run functional-waits tests/functional 1 "^tests\.functional\.($waits)"
 }
+run_functional_data() {
+    say "functional tests: databases and benchmark programs"
+    stestr_run functional-data tests/functional 1 "^tests\.functional\.(?!$waits)($data)"
+}
 run_functional_others() {
-    say "functional tests: kernel objects and databases"
-    stestr_run functional-others tests/functional 1 "^tests\.functional\.(?!programs\.|$waits|$guests)"
+    say "functional tests: kernel objects"
+    stestr_run functional-others tests/functional 1 "^tests\.functional\.(?!programs\.|$waits|$data|$guests)"
 }
 
 # beside NAME PART...: runs parts while others go on; joined NAME waits for them, prints and counts.
@@ -311,7 +316,7 @@ case $part in
         # Two or three processes are at work at any time, and what waits. Programs and unit tests have the masks of this
         # machine as they are: the others write them.
         beside checks run_lint run_docs run_package run_nova
-        beside waits run_functional_waits run_cloud_prepare run_benchmark_fleet
+        beside waits run_functional_waits run_cloud_prepare run_benchmark_fleet run_functional_data
         run_unit
         run_programs
         beside others run_functional_others
