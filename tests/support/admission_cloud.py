@@ -79,7 +79,7 @@ class FakeCloud:
             enabled=host.enabled,
             disabled_by=self.disabled_by(host.name),
             mapped=host.mapped,
-            fingerprint=host.fingerprint,
+            fingerprint=self.fingerprint(host.name),
             boot=host.boot,
             published=traits.VALIDATED in host.traits,
             isolated=any(host.name in group.hosts for group in self.groups.values()),
@@ -87,7 +87,8 @@ class FakeCloud:
         )
 
     def fingerprint(self, host):
-        return self.hosts[host].fingerprint
+        here = self.hosts[host]
+        return here.fingerprint if here.group else ""
 
     def disabled_by(self, host):
         here = self.hosts[host]

@@ -92,11 +92,13 @@ def decide(
     unproven: set[str] = set()
     in_trial = 0
     for host in seen:
-        if not host.group:
-            continue
         record = records.get(host.name)
-        if record is not None and record.state == AdmissionState.VALIDATING:
-            in_trial += 1
+        is_in_trial = record is not None and record.state == AdmissionState.VALIDATING
+        if not host.group:
+            if record is not None and is_in_trial:
+                moves.append(state.released(moment, record))
+            continue
+        in_trial += is_in_trial
         if state.is_unproven(moment, host, record):
             unproven.add(host.name)
         step = state.next_step(moment, host, record)

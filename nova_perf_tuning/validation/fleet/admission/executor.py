@@ -27,6 +27,7 @@ from nova_perf_tuning.validation.fleet.admission.model import (
     Action,
     AdmissionMove,
     AdmissionState,
+    Cause,
     DisabledBy,
     HostRecord,
     SeenHost,
@@ -330,7 +331,10 @@ class Executor:
         verdict = record.verdict
         if verdict is None or record.state in (AdmissionState.NEW, AdmissionState.QUARANTINED):
             return False
-        return verdict.outcome == "PASS" and verdict.fingerprint == self._cloud.fingerprint(host)
+        fingerprint = record.fingerprint  # when its trial began; without a group it has none now
+        if record.cause != Cause.LEFT_GROUPS:
+            fingerprint = self._cloud.fingerprint(host)
+        return verdict.outcome == "PASS" and verdict.fingerprint == fingerprint
 
     def _forget(self, aggregate: TrialAggregate) -> None:
         trait = clouds.trait_of(aggregate.token)

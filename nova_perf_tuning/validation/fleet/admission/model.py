@@ -38,6 +38,7 @@ class Cause(enum.StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     UNDECIDED = "undecided"
+    LEFT_GROUPS = "left_groups"
     # Nothing happens, since
     SETTLED = "nothing_to_do"
     MEASURING = "measuring"

@@ -144,9 +144,10 @@ class _Pass:
                 self._try(move.after.host, functools.partial(self._finish, move))
         openings = [*of_action[Action.MEASURE_AGAIN], *of_action[Action.OPEN_TRIAL]]
         lost = [move for move in self.moves if _has_lost_its_verdict(move, self._decision)]
-        if not is_last and (any(is_stale) or lost):
-            # Hosts came out of what was left of a trial, or are open without a verdict: what becomes
-            # of them is decided at once.
+        released = [move for move in of_action[Action.NONE] if _leaves_its_trial(move)]
+        if not is_last and (any(is_stale) or lost or released):
+            # Hosts came out of what was left of a trial, or can now, or are open without a verdict: what
+            # becomes of them is decided at once.
             self.is_due_again = True
         if openings and any(is_stale) and self.is_due_again:
             self.moves = [move for move in self.moves if move not in openings]
@@ -195,6 +196,10 @@ class _Pass:
             raise
         except errors.PerfTuningError as error:
             self._faults[host] = str(error)
+
+
+def _leaves_its_trial(move: AdmissionMove) -> bool:
+    return move.before is not None and bool(move.before.token) and not move.after.token
 
 
 def _has_lost_its_verdict(move: AdmissionMove, decision: AdmissionDecision) -> bool:

@@ -80,6 +80,16 @@ def next_step(moment: Moment, seen: SeenHost, record: HostRecord | None) -> Admi
     return _wished(moment, seen, record, Cause(record.cause))
 
 
+def released(moment: Moment, record: HostRecord) -> AdmissionMove:
+    """Return the end of the trial of a host that no group of the policy has any more.
+
+    Else it would stay closed for good, since nobody looks at it again.
+    """
+    state = AdmissionState.EXPIRED if record.served else AdmissionState.NEW
+    after = dataclasses.replace(record, token="", attempt=0)
+    return AdmissionMove(record, moment.moved(after, state, Cause.LEFT_GROUPS), Action.NONE)
+
+
 def is_unproven(moment: Moment, seen: SeenHost, record: HostRecord | None) -> bool:
     """Return whether a host is open to tenants although its verdict no longer counts.
 

@@ -282,6 +282,42 @@ class PassTest(ServiceCase):
             other.take()
         self.assertRaises(store.OwnedError, self.service().run)
 
+    def test_a_host_that_leaves_the_groups_leaves_its_trial(self):
+        """It is open only where it was open with the same right before its trial."""
+        self.add("new", **NEW)
+        self.assert_open_after_leaving("in service without a verdict, and new", {"old1"})
+        for name in ("old1", "new"):
+            self.store.ask(name)
+        self.assert_open_after_leaving("a verdict that still counts", {"old1", "new"})
+        self.cloud.hosts["old1"].fingerprint = "another kernel"
+        self.store.ask("new")
+        self.assert_open_after_leaving("another fingerprint", {"new"})
+
+    def assert_open_after_leaving(self, title, expected):
+        """Let two hosts leave the groups in their trials, look at them, and let them come back."""
+        names = ("old1", "new")
+        running = self.service()
+        while not self.in_trials().issuperset(names):
+            running.run()
+        for name in names:
+            self.cloud.hosts[name].group = ""
+        running.run()
+        records = self.store.records()
+        with self.subTest(title):
+            self.assertEqual(set(), self.in_trials().intersection(names))
+            self.assertEqual({"left_groups"}, {records[name].cause for name in names})
+            self.assertEqual(expected, {name for name in names if self.cloud.lands(name)})
+            for name in set(names) - expected:
+                self.assertIn("no valid verdict", self.cloud.hosts[name].reason)
+        for name in names:
+            self.cloud.hosts[name].group = "all"
+        self.passes()
+        self.assertEqual({"admitted"}, set(self.states().values()))
+
+    def in_trials(self):
+        members = [aggregate.hosts for aggregate in self.cloud.aggregates()]
+        return set().union(*members)
+
     def test_a_person_asks(self):
         self.passes()
         self.store.ask("old1")
