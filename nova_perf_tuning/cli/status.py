@@ -28,8 +28,8 @@ _RATE_S: Final = 3600.0
 class Status(command.PerfCommand):
     """Show what has drifted, how many settings are applied, and what the agent is doing.
 
-    If settings have drifted, it names running programs that are known to write such values
-    (irqbalance, tuned, numad, bpftune). Then it shows the state of nova-perf-agent, in full with
+    If settings have drifted, it names running programs that are known to write such values, such
+    as irqbalance and TuneD. Then it shows the state of nova-perf-agent, in full with
     -f json. If the agent only observes, --since lists what it would have written, when and why.
 
     Exit code: 0, even if nothing is applied; 2 if only root may read the journal (the rest is
