@@ -21,7 +21,7 @@ POLICIES = {
     "irqbalance_bans": "irqbalance without the guests' CPUs",
     "cpu0": "all on CPU 0",
     "tuned": "TuneD",
-    "ours": "apply and the agent",
+    "ours": "driver, apply and agent",
 }
 #: Table -> its columns: title and figure.
 COLUMNS: Mapping[str, Mapping[str, str]] = {
@@ -35,6 +35,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
     },
     "wakeups": {
         "Emulator": "emulator_wakeups",
+        "I/O threads": "iothread_wakeups",
         "Workers of vhost": "vhost_wakeups",
         "Kernel": "kernel_wakeups",
         "Other programs": "other_wakeups",
@@ -81,12 +82,15 @@ class Counts(Generated):
         if about["tuned"]:
             programs.append(f"TuneD {about['tuned']}")
         windows = [result["window_s"] for result in results["policies"]]
-        guests = [result["guests"] for result in results["policies"]]
+        guests = {result["policy"]: result["guests"] for result in results["policies"]}
+        started = ", ".join(
+            f"{guests[policy]} ({POLICIES[policy]})" for policy in POLICIES if policy in guests
+        )
         text = (
             f"Counted on {results['created'][:10]} with Linux {about['kernel']} in "
             f"{about['emulator']}, libvirt {about['libvirt']}, {', '.join(programs)}. "
-            f"Each policy had {min(windows):.0f} to {max(windows):.0f} s, in which "
-            f"{min(guests)} to {max(guests)} guests started and stopped."
+            f"Each policy had {min(windows):.0f} to {max(windows):.0f} s. Guests that started and "
+            f"stopped: {started}."
         )
         lines = [*wrapped(text, "", ""), ""]
         notes = {result["policy"]: result["note"] for result in results["policies"]}

@@ -88,16 +88,19 @@ class FiguresTest(testcase.TestCase):
                 for channel, lost in zip(("rps", "napi", "all"), losses, strict=True):
                     events = 1000.0 - 10 * (lost + block)
                     rounds.append(one(block, channel, events, state=state))
-        # A block in which a load does not count is not compared with whole ones.
-        rounds.append(one(3, "idle", 1000.0, state="tuned"))
-        rounds.append(one(3, "rps", 10.0, state="tuned"))
+        # Of two loads that count the worst is the block's; a load alone does not stand for three.
+        for block, counted in ((3, ("rps", "napi")), (4, ("rps",))):
+            rounds.append(one(block, "idle", 1000.0, state="tuned"))
+            for channel in counted:
+                events = {"rps": 950.0, "napi": 900.0}[channel]
+                rounds.append(one(block, channel, events, state="tuned"))
         ranks = figures.ranking(rounds)
         self.assertEqual(["default", "cpu0", "tuned"], [row["state"] for row in ranks])
         self.assertEqual([5.0, 6.0, 10.0], [row["worst_loss_percent"] for row in ranks])
-        self.assertEqual([4.0, 2.0, 1.0], [row["median_loss_percent"] for row in ranks])
+        self.assertEqual([4.0, 2.0, 1.5], [row["median_loss_percent"] for row in ranks])
         last = ranks[-1]
         self.assertEqual((9.0, 11.0), (last["worst_low_percent"], last["worst_high_percent"]))
-        self.assertEqual((3, {"napi": 3}), (last["blocks"], last["loads"]))
+        self.assertEqual((4, {"napi": 4}), (last["blocks"], last["loads"]))
 
     def test_discarded_rounds_count_for_nothing(self) -> None:
         rounds = [one(0, "idle", 1000), one(0, "rps", 800), one(0, "rps", 1, discarded=True)]
