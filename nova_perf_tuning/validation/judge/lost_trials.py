@@ -82,10 +82,10 @@ def screen(
 
     losses = []
     for (host, benchmark, arm), of_host in cells.items():
-        left_out = sum(cell.left_out for cell in of_host)
+        left_out = [cell for cell in of_host if cell.left_out]
         if left_out:
-            mostly = left_out > _FAILING * len(of_host)
-            losses.append(LossOfHost(host, _why_lost(benchmark, arm, of_host), mostly))
+            mostly = len(left_out) > _FAILING * len(of_host)
+            losses.append(LossOfHost(host, _why_lost(benchmark, arm, left_out), mostly))
     kept = [
         (pair, trial) for pair, trial in measured if (trial.benchmark, trial.boot) not in excluded
     ]

@@ -2,6 +2,7 @@
 """Verdicts on the hosts of a recorded run: slow ones, broken budgets, and trials that failed or do not count."""
 
 import dataclasses
+import re
 
 from nova_perf_tuning.validation.judge import budget_file, fleet, fleet_places, verdict
 from nova_perf_tuning.validation.results import environment as environments
@@ -224,6 +225,15 @@ class LostTrialsTest(testcase.TestCase):
             _, verdict = fleet.judge(lost, budgets if C.NO_SERVICE_CPU in codes else BUDGET)
             [sick] = [host for host in verdict.hosts if host.host == "h2"]
             self.assertEqual(codes, sick.details[0].codes)
+
+    def test_the_counts_are_of_the_boots_that_lost_too_many(self):
+        """Trials of a boot that counts are not among them: 1 of 6 is not beyond a limit of 20 %."""
+        data = run(lambda pair, *_: None if "h2" in pair and "h3" not in pair else 1, peers=4)
+        _, verdict = fleet.judge(data, BUDGET)
+        [sick] = [host for host in verdict.hosts if host.host == "h2"]
+        self.assertEqual([C.HOST_LOST_TRIALS], sick.details[0].codes)
+        [counts] = re.findall(r"(\d+) of (\d+) trials", sick.reasons[0])
+        self.assertEqual(counts[1], counts[0])
 
     def test_the_best_figure_needs_its_service_cpu_too(self):
         data = run(lambda *_: 0, better="lower", host_cpu_s={"vcpu": 4.0})
