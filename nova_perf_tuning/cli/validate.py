@@ -116,7 +116,8 @@ class Validate(command.PerfCommand):
             parser,
             "--boots",
             "N",
-            f"number of boots (default: {BOOTS}; with --budget {BOOTS_JUDGED}, or {BOOTS_JUDGED // 2} if the verdict is clear by then)",
+            f"number of boots (default: {BOOTS}; with --budget {BOOTS_JUDGED}, or {BOOTS_JUDGED // 2} if"
+            " the verdict is clear by then)",
             options.whole(1, 1000),
         )
 
