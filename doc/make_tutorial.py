@@ -15,7 +15,9 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 STEP = re.compile(r"^\[(\d+)/\d+\] (.*?)  \((\d+) s so far.*\)$")
 PROMPT = re.compile(r"^host[12]\$ ")
 #: A terminal's progress.
-NOISE = re.compile(r"^\[\d+/\d+\] (about|\d|done)|^== |^   \d+ s:|^openstack perf validate: run ")
+NOISE = re.compile(
+    r"^\[\d+/\d+\] (about|\d|done|longer)|^== |^   \d+ s:|^openstack perf validate: run "
+)
 #: Directories of whoever ran it.
 PATHS = (
     (re.compile(r"\S*/heat/flavors\.yaml"), "heat/flavors.yaml"),
@@ -75,7 +77,9 @@ def main() -> int:
         lines = [COLOUR.sub("", line.rstrip("\n")) for line in file]
     print(HEAD)
     for number, title, body in steps(lines):
-        print(f"{title}\n{'-' * len(title)}\n\n{textwrap.fill(PROSE[number], PROSE_WIDTH)}\n")
+        print(
+            f"{title}\n{'-' * len(title)}\n\n{textwrap.fill(PROSE[number], PROSE_WIDTH, break_on_hyphens=False)}\n"
+        )
         for block in blocks(body):
             print("::\n")
             print("\n".join(f"    {line}".rstrip() for line in block) + "\n")
