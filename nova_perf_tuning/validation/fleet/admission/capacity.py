@@ -86,19 +86,17 @@ def decide(
     :param seen: hosts of the cloud; those without a group are left out.
     :param fresh: text that no trial has had: names of trials begin with it.
     """
-    moves: list[AdmissionMove] = []
+    moves = _released(moment, seen, records)
     wishes: list[tuple[SeenHost, AdmissionMove]] = []
     holds: dict[str, Cause] = {}
     unproven: set[str] = set()
     in_trial = 0
     for host in seen:
-        record = records.get(host.name)
-        is_in_trial = record is not None and record.state == AdmissionState.VALIDATING
         if not host.group:
-            if record is not None and is_in_trial:
-                moves.append(state.released(moment, record))
             continue
-        in_trial += is_in_trial
+        record = records.get(host.name)
+        if record is not None and record.state == AdmissionState.VALIDATING:
+            in_trial += 1
         if state.is_unproven(moment, host, record):
             unproven.add(host.name)
         step = state.next_step(moment, host, record)
@@ -122,6 +120,20 @@ def decide(
             moves.append(AdmissionMove(record, record, Action.CLOSE))
             del holds[host.name]
     return AdmissionDecision(moves, holds, frozenset(unproven))
+
+
+def _released(
+    moment: state.Moment, seen: Sequence[SeenHost], records: Mapping[str, HostRecord]
+) -> list[AdmissionMove]:
+    """Return the ends of trials of hosts that no group has any more."""
+    moves = []
+    for host in seen:
+        record = records.get(host.name)
+        if host.group or record is None:
+            continue
+        if record.state == AdmissionState.VALIDATING:
+            moves.append(state.released(moment, record))
+    return moves
 
 
 @dataclasses.dataclass(slots=True)

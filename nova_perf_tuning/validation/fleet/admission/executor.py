@@ -331,9 +331,10 @@ class Executor:
         verdict = record.verdict
         if verdict is None or record.state in (AdmissionState.NEW, AdmissionState.QUARANTINED):
             return False
-        fingerprint = record.fingerprint  # when its trial began; without a group it has none now
-        if record.cause != Cause.LEFT_GROUPS:
-            fingerprint = self._cloud.fingerprint(host)
+        fingerprint = self._cloud.fingerprint(host)
+        if not fingerprint and record.cause == Cause.LEFT_GROUPS:
+            # Of when its trial began: without a group it has none now.
+            fingerprint = record.fingerprint
         return verdict.outcome == "PASS" and verdict.fingerprint == fingerprint
 
     def _forget(self, aggregate: TrialAggregate) -> None:

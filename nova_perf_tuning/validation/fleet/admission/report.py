@@ -41,7 +41,7 @@ CAUSE_TEXTS: Final[Mapping[Cause, str]] = {
     Cause.PASSED: "validation PASS",
     Cause.FAILED: "validation FAIL",
     Cause.UNDECIDED: "no verdict in any attempt",
-    Cause.LEFT_GROUPS: "no group of the policy has it any more",
+    Cause.LEFT_GROUPS: "it was in no group of the policy",
     Cause.SETTLED: "nothing to do",
     Cause.MEASURING: "measured now",
     Cause.NO_HOST_MAPPING: "no host mapping yet: nova-manage cell_v2 discover_hosts",

@@ -283,7 +283,7 @@ class PassTest(ServiceCase):
         self.assertRaises(store.OwnedError, self.service().run)
 
     def test_a_host_that_leaves_the_groups_leaves_its_trial(self):
-        """It is open only where it was open with the same right before its trial."""
+        """It is open afterwards only if it was open before its trial and still may be."""
         self.add("new", **NEW)
         self.assert_open_after_leaving("in service without a verdict, and new", {"old1"})
         for name in ("old1", "new"):
