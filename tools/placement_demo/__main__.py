@@ -17,6 +17,7 @@ from typing import Final
 
 from tests.benchmarks.interference import __main__ as interference
 from tests.benchmarks.interference import machine
+from tests.support import machine_masks
 from tools.placement_demo import host, story
 
 _GUESTS: Final = "/run/libvirt/qemu/*.xml"
@@ -57,34 +58,37 @@ def main(arguments: Sequence[str]) -> int:
 
     for number in _SIGNALS:
         signal.signal(number, end)
-    directory = tempfile.mkdtemp(prefix="nova-perf-placement-")
-    interference.build(directory)
-    before = machine.state()
-    code = 0
-    if not ended:
-        words = [sys.executable, "-m", story.__name__, directory, output, str(guest_cpu)]
-        command = [*interference.NAMESPACES, *words, *limits]
-        process = subprocess.Popen(command, start_new_session=True)
-        running.append(process)
-        if ended:
-            process.terminate()
-        code = process.wait()
-        running.clear()
-    changed = machine.differences(before, machine.state())
-    if changed and os.path.exists(f"{directory}/state"):  # it was killed
-        restore = ["nova_perf_tuning.cli.main", "restore", "--state-dir", f"{directory}/state"]
-        subprocess.run([sys.executable, "-m", *restore], check=False, stdout=subprocess.DEVNULL)
+    with machine_masks.reserved(ended):
+        directory = tempfile.mkdtemp(prefix="nova-perf-placement-")
+        interference.build(directory)
+        before = machine.state()
+        code = 0
+        if not ended:
+            words = [sys.executable, "-m", story.__name__, directory, output, str(guest_cpu)]
+            command = [*interference.NAMESPACES, *words, *limits]
+            process = subprocess.Popen(command, start_new_session=True)
+            running.append(process)
+            if ended:
+                process.terminate()
+            code = process.wait()
+            running.clear()
         changed = machine.differences(before, machine.state())
-    if changed:
-        print("THIS MACHINE IS NOT AS IT WAS:", *changed, sep="\n  ", file=sys.stderr)
-        return 3
-    shutil.rmtree(directory)
-    if ended or code == story.GONE:
-        return story.GONE
-    if code:
-        return 3
-    print(f"All {len(before)} masks and threads of the machine are as they were.", flush=True)
-    return 0
+        if changed and os.path.exists(f"{directory}/state"):  # it was killed
+            restore = ["nova_perf_tuning.cli.main", "restore", "--state-dir", f"{directory}/state"]
+            subprocess.run(
+                [sys.executable, "-m", *restore], check=False, stdout=subprocess.DEVNULL
+            )
+            changed = machine.differences(before, machine.state())
+        if changed:
+            print("THIS MACHINE IS NOT AS IT WAS:", *changed, sep="\n  ", file=sys.stderr)
+            return 3
+        shutil.rmtree(directory)
+        if ended or code == story.GONE:
+            return story.GONE
+        if code:
+            return 3
+        print(f"All {len(before)} masks and threads of the machine are as they were.", flush=True)
+        return 0
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import tempfile
 from typing import Any, Final
 
 from tests.benchmarks.interference import figures, inside, machine, placements, tuned
-from tests.support import irqbalance_program, tuned_program
+from tests.support import irqbalance_program, machine_masks, tuned_program
 
 #: The same in all runs.
 BLOCKS, WINDOW_S = 7, 0.65
@@ -207,4 +207,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with machine_masks.reserved():
+        sys.exit(main(sys.argv[1:]))

@@ -8,7 +8,15 @@ import shutil
 import sys
 import tempfile
 
-from tests.support import agent_process, live_objects, patience, program, sysroots, testcase
+from tests.support import (
+    agent_process,
+    live_objects,
+    machine_masks,
+    patience,
+    program,
+    sysroots,
+    testcase,
+)
 
 #: What ProtectKernelTunables= does (systemd.exec(5)), as far as the agent writes there, and then $@.
 _READ_ONLY = """
@@ -70,6 +78,7 @@ class UnitTest(testcase.TestCase):
 
     def setUp(self):
         super().setUp()
+        self.enterContext(machine_masks.reserved())
         self.path = f"/proc/irq/{live_objects.idle_interrupt()}/smp_affinity_list"
 
     def write(self, *before):

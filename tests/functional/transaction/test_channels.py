@@ -8,7 +8,7 @@ import json
 import pathlib
 import sys
 
-from tests.support import directories, live_channels, patience, program
+from tests.support import directories, live_channels, machine_masks, patience, program
 
 #: In namespaces of its own: no mount and no device stays.
 _NAMESPACES = ("unshare", "--net", "--mount", "--propagation", "private")
@@ -17,6 +17,7 @@ _THRESHOLD = pathlib.Path("/proc/sys/kernel/watchdog_thresh")
 
 class ChannelsTest(directories.DirectoryCase):
     def test_each_is_moved_and_put_back(self):
+        self.enterContext(machine_masks.reserved())
         # Masks of this machine change for moments: also where the process is killed they come back.
         state = f"{self.directory}/state"
         self.addCleanup(program.nova_perf, "restore", "--state-dir", state)

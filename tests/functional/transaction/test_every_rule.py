@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from nova_perf_tuning.host.audit import runner
-from tests.support import directories, live_rules, patience, program, testcase
+from tests.support import directories, live_rules, machine_masks, patience, program, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 NAMESPACE = ("unshare", "--mount", "--propagation", "private")
@@ -92,10 +92,12 @@ class EveryRuleTest(directories.DirectoryCase):
         self.assertEqual(set(), set(live_rules.EVERY) & set(IN_THE_LAB))
 
     def test_those_of_a_network_namespace(self) -> None:
+        self.enterContext(machine_masks.reserved())
         for rule, steps in self.steps(live_rules.OF_A_NAMESPACE, "--net").items():
             self.check(rule, steps)
 
     def test_those_of_the_machine(self) -> None:
+        self.enterContext(machine_masks.reserved())
         files = [path for live in live_rules.OF_THE_MACHINE.values() for path in live.bad]
         files += map(str, pathlib.Path("/proc/irq").glob("*/smp_affinity"))
         before = self.keep(files)

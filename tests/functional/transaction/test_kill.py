@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 from nova_perf_tuning.host.audit import persist, runner
-from tests.support import audit_cases, audit_hosts, live_objects, patience, testcase
+from tests.support import audit_cases, audit_hosts, live_objects, machine_masks, patience, testcase
 
 HERE = pathlib.Path(__file__).parent
 TOP = HERE.parents[2]
@@ -101,6 +101,7 @@ class KillTest(testcase.TestCase):
         )
 
     def test_real_kernel_objects(self):
+        self.enterContext(machine_masks.reserved())
         number = live_objects.idle_interrupt()
         path = pathlib.Path(f"/proc/irq/{number}/smp_affinity_list")
         before = path.read_text()

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.benchmarks.interference import __main__ as benchmark
 from tests.benchmarks.interference import figures, inside, machine, placements
-from tests.support import directories, live_objects, patience
+from tests.support import directories, live_objects, machine_masks, patience
 
 
 class PutBackTest(directories.DirectoryCase):
@@ -62,6 +62,7 @@ class PutBackTest(directories.DirectoryCase):
 class PlacementTest(directories.DirectoryCase):
     def setUp(self) -> None:
         super().setUp()
+        self.enterContext(machine_masks.reserved())
         self.before = machine.state()
         benchmark.build(str(self.directory))
 

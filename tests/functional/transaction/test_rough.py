@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 from nova_perf_tuning.host.transaction import planfile
-from tests.support import live_objects, patience, program, sysroots, testcase
+from tests.support import live_objects, machine_masks, patience, program, sysroots, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 #: May read everything, as the tree under test may lie in root's home; may write nothing.
@@ -156,6 +156,7 @@ class KernelTest(RoughCase):
     """What this machine's kernel says to writes that it refuses."""
 
     def test_an_interrupt_that_refuses(self):
+        self.enterContext(machine_masks.reserved())
         number = live_objects.idle_interrupt()
         path = pathlib.Path(f"/proc/irq/{number}/smp_affinity_list")
         before = path.read_text()

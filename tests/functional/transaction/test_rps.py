@@ -5,7 +5,7 @@ import json
 import pathlib
 import sys
 
-from tests.support import directories, live_rps, patience
+from tests.support import directories, live_rps, machine_masks, patience
 
 TOP = pathlib.Path(__file__).parents[3]
 NAMESPACE = ("unshare", "--net", "--mount", "--propagation", "private")
@@ -13,6 +13,7 @@ NAMESPACE = ("unshare", "--net", "--mount", "--propagation", "private")
 
 class RpsTest(directories.DirectoryCase):
     def test_devices_of_every_kind(self) -> None:
+        self.enterContext(machine_masks.reserved())
         command = [*NAMESPACE, sys.executable, "-m", live_rps.__name__, str(self.directory)]
         run = patience.run(command, cwd=TOP)
         self.assertEqual(0, run.returncode, run.stderr)

@@ -23,7 +23,7 @@ from nova_perf_tuning.host.model.host_model import (
     ThreadTarget,
 )
 from nova_perf_tuning.host.transaction import verify
-from tests.support import live_objects, sysroots, testcase
+from tests.support import live_objects, machine_masks, sysroots, testcase
 
 KINDS = ("irq_affinity", "thread_affinity", "xps", "rps", "sysctl", "offload", "ring", "channels")
 KINDS += (
@@ -231,6 +231,7 @@ class KernelThreadsTest(testcase.TestCase):
 
     def setUp(self):
         super().setUp()
+        self.enterContext(machine_masks.reserved())
         self.kind = registry.kinds("/")["kernel_thread_affinity"]
         self.tid = live_objects.kernel_thread()
         before = os.sched_getaffinity(self.tid)
