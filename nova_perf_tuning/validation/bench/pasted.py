@@ -400,8 +400,14 @@ def without_remark(text: str) -> str:
 
 def command(text: str, program: str) -> list[str]:
     """Return the words of the first command line of a program in a paste; none where there is none."""
-    for line in lines_of(text):
-        found = re.search(rf"{_PROMPT}{program}(?:\.exe)?[\"']?(?:[ \t]+(-.*|[a-z].*))$", line)
+    spaced = text.replace("\t", " ")
+    if " -" not in spaced:
+        return []
+    pattern = re.compile(rf"{_PROMPT}{program}(?:\.exe)?[\"']?(?:[ \t]+(-.*|[a-z].*))$")
+    for line in map(str.strip, spaced.split("\n")):
+        if " -" not in line:
+            continue  # an option follows the program
+        found = pattern.search(line)
         if found and " -" in f" {found[1]}":
             words = _FULL_STOP.sub("", found[1]).split()[:100]
             remarks = [at for at, word in enumerate(words) if word.startswith("#")]
@@ -411,6 +417,8 @@ def command(text: str, program: str) -> list[str]:
 
 def own_error(text: str, program: str) -> str:
     """Return the last error that a program has printed under its name, without the name; empty: none."""
+    if f"{program.lower()}: " not in text.lower():
+        return ""
     errors = re.findall(
         rf"^[ \t]*{re.escape(program)}: ((?:{_FAILED})\b.{{0,200}})",
         text,

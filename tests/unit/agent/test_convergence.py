@@ -78,7 +78,7 @@ INTRUDED = [
 
 class ConvergenceTest(testcase.TestCase):
     @hypothesis.settings(
-        max_examples=150,
+        max_examples=100,
         deadline=None,
         database=None,
         suppress_health_check=list(hypothesis.HealthCheck),

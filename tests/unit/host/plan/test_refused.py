@@ -17,7 +17,7 @@ from nova_perf_tuning.host.transaction import apply, refusals
 from tests.support import hosts, testcase
 
 SETTINGS = hypothesis.settings(
-    max_examples=100, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
+    max_examples=60, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
 )
 
 

@@ -16,7 +16,7 @@ from nova_perf_tuning.host.plan.refused import Refused
 from tests.support import hosts, testcase
 
 SETTINGS = hypothesis.settings(
-    max_examples=100, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
+    max_examples=60, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
 )
 #: Two housekeeping CPUs on each of two nodes, as of a host whose guests own the rest.
 CPUS = hosts.cpus_of([(0, 8), (1, 8)])

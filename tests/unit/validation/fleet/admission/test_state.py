@@ -87,7 +87,7 @@ def fleets(draw):
 
 
 class StateTest(testcase.TestCase):
-    @settings(max_examples=400, deadline=None)
+    @settings(max_examples=200, deadline=None)
     @given(fleets(), POLICIES)
     def test_properties(self, fleet, chosen):
         seen, records, runs = fleet
