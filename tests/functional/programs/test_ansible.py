@@ -145,9 +145,19 @@ class TuneTest(PlaybooksCase):
         self.assertIn(drift, output)
         self.assertIn("playbook rollback with --limit canary", " ".join(output.split()))
         self.assertEqual((2, {"canary": 0}), (code, changed), output)
-        code, output, changed = self.play("rollback", canary={"perf_host_force": True})
-        self.assertEqual((0, before), (code, self.hosts()), output)
+        # A third host still has settings, but no program that could put them back.
+        self.roots["gone"] = sysroots.make_host(self)
+        self.config["gone"] = self.directory / "gone/nova-perf-tuning.conf"
+        script = pathlib.Path(self.roots["gone"], "var/lib/nova-perf-tuning/undo.sh")
+        script.parent.mkdir(parents=True)
+        script.touch()
+        before.append(sysroots.content(self.roots["gone"]))
+        own = {"canary": {"perf_host_force": True}, "other": {}}
+        code, output, changed = self.play("rollback", **own, gone={"perf_host_bin": "/nowhere"})
+        self.assertEqual((2, before), (code, self.hosts()), output)
         self.assertEqual((True, 0), (changed["canary"] > 0, changed["other"]), output)
+        self.assertEqual(0, changed["gone"], output)
+        self.assertIn(f"no /nowhere/nova-perf: run 'sh {script}' on it", " ".join(output.split()))
         for host, number in (("canary", 9), ("other", 0)):
             self.assertIn(
                 f"{host}: nothing is applied, no agent runs, {number} originals were read back",
