@@ -203,16 +203,16 @@ def _show_several(judged: Sequence[comparison.Judged], everything: bool) -> None
     hosts: list[dict[str, object]] = []
     for each in judged:
         row: dict[str, object] = {"host": each.name, "rules": "cannot be read"}
-        row |= dict.fromkeys((*_HOST_COUNTS, "hold", "not here", "unknown"))
+        row |= dict.fromkeys((*_HOST_COUNTS, "hold", "n/a", "unknown"))
         if each.report is not None:
             counts = _counts(each.report)
             row |= {plural: counts[level] for plural, level in _HOST_COUNTS.items()}
-            row |= {"hold": counts["clean"], "not here": len(_not_here(each.report))}
+            row |= {"hold": counts["clean"], "n/a": len(_not_here(each.report))}
             row["unknown"] = len(_lacking(each.report))
             states = each.states()
             row["rules"] = "".join(_MARKS[states[rule]] for rule in columns if rule in states)
         hosts.append(row)
-    head = ("host", *_HOST_COUNTS, "hold", "not here", "unknown", "rules")
+    head = ("host", *_HOST_COUNTS, "hold", "n/a", "unknown", "rules")
     command.print_rows(head, hosts, limit=_WIDE)
     command.say("", _LEGEND, "")
     rows: list[dict[str, object]] = []
@@ -380,7 +380,7 @@ def show(
             for evidence in report.held.get(name, ()):
                 command.say(f"  read: {evidence.path}: {evidence.value}")
         for name, reason, _code in _not_here(report):
-            command.say(f"not here {name}: {reason}")
+            command.say(f"n/a      {name}: {reason}")
         for name, reason, _code in _lacking(report):
             command.say(f"unknown  {name}: {reason}")
         command.say("")

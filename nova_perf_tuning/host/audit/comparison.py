@@ -9,7 +9,7 @@ from nova_perf_tuning import rules
 
 #: What a rule says of a host, by the severity of its findings and else by its part of the report.
 HOLDS: Final = "holds"
-NOT_HERE: Final = "not here"
+NOT_HERE: Final = "n/a"
 UNKNOWN: Final = "unknown"
 FAILED: Final = "failed"
 

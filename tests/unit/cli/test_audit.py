@@ -66,7 +66,7 @@ class AuditTest(testcase.TestCase):
                 self.assertIn(text, out)
         out = program.shown(self, "audit", "--sysroot", self.grow(), "--all")
         self.assertIn("holds    nic-irq-on-cpu0", out)
-        self.assertIn("not here cpu-governor: ", out)
+        self.assertIn("n/a      cpu-governor: ", out)
 
     def test_what_is_not_here_and_what_cannot_be_judged_are_apart(self) -> None:
         root = self.grow()
@@ -86,7 +86,7 @@ class AuditTest(testcase.TestCase):
         self.assertIn(counts, lines[-2])
         every = program.shown(self, "audit", "--sysroot", root, "--all")
         for rule in elsewhere:
-            self.assertIn(f"\nnot here {rule}: ", every)
+            self.assertIn(f"\nn/a      {rule}: ", every)
         for rule in lacking:
             self.assertIn(f"\nunknown  {rule}: ", every)
 
