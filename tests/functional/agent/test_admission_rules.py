@@ -96,6 +96,7 @@ class AdmissionRulesTest(directories.DirectoryCase):
     def test_systemd_accepts_the_unit(self):
         """It passes over what it does not know, with exit code 0: only what it prints tells."""
         text = UNIT.read_text().replace("/usr/bin/openstack", sys.executable)
+        self.assertIn("\nKillMode=mixed\n", text, "measurements get one signal, the service's")
         unit = pathlib.Path(self.directory, UNIT.name)
         for content, shown in (
             (text, ""),

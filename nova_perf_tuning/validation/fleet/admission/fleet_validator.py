@@ -64,8 +64,14 @@ class FleetValidator:
             environment[engine.URL_VARIABLE] = self._database
         argv = [*_PROGRAM, *self._cloud_words, "perf", "validate", *words]
         with open(place / "log", "ab") as log:
+            # A terminal signals all of its session, and a second signal ends the removal of stacks.
             self._running[key] = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
             )
 
     def runs(self, keys: Collection[str]) -> Mapping[str, Mapping[str, JudgedHost] | None]:

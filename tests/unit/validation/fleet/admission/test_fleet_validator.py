@@ -3,6 +3,7 @@
 
 import dataclasses
 import json
+import os
 import sys
 
 import fixtures
@@ -19,6 +20,7 @@ PROGRAM = """
 import json, os, pathlib, sys, time
 words = sys.argv[1:]
 place = pathlib.Path(words[words.index("--output") + 1])
+(place / "session").write_text(str(os.getsid(0)))
 (place / "words.json").write_text(json.dumps([words, os.environ.get("NOVA_PERF_DATABASE")]))
 while not (place / "go").exists():
     time.sleep(0.02)
@@ -70,6 +72,13 @@ class FleetValidatorTest(directories.DirectoryCase):
         patience.until(lambda: validator.runs([RUN.key])[RUN.key] is not None, "it has ended")
         self.assertEqual({RUN.key: {}}, validator.runs([RUN.key]))
         self.assertEqual({RUN.key: {}}, self.validator().runs([RUN.key]))
+
+    def test_signals_of_a_terminal_do_not_reach_it(self):
+        """It is told once to remove its stacks; a second signal would end that."""
+        self.validator().begin(RUN)
+        self.words()
+        session = int((self.place / "session").read_text())
+        self.assertNotEqual(os.getsid(0), session)
 
     def test_a_run_that_died_goes_on(self):
         kept = run_store.RunStore(self.url)
