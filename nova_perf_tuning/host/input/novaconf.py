@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from oslo_config import iniparser, types
+from oslo_config import iniparser
 
 from nova_perf_tuning import bounded_read, cpulist, errors, printing
 from nova_perf_tuning.host.input.facts.root import Root
@@ -344,9 +344,8 @@ def cpu_sets(files: Iterable[tuple[str, str]]) -> CpuSets:
             f"nova.conf {options['DEFAULT', 'config_source'].source}: other sources are not read; "
             "write the CPU sets into a file of their own"
         )
-    managed = _checked(options, types.Boolean(), "cpu_power_management")
-    choices = types.String(choices=("cpu_state", "governor"))
-    strategy = _checked(options, choices, "cpu_power_management_strategy")
+    managed = _checked(options, "cpu_power_management")
+    strategy = _checked(options, "cpu_power_management_strategy", "cpu_state", "governor")
     dedicated, shared = _cpus(options, DEDICATED), _cpus(options, SHARED)
     named = {"dedicated": DEDICATED, "shared": SHARED}
     legacy = False
@@ -394,13 +393,18 @@ def _cpus(options: Options, option: tuple[str, str]) -> str | None:
     return parse_cpu_spec(text, source)
 
 
-def _checked(options: Options, kind: types.ConfigType, key: str) -> object:
-    """Return an option of ``[libvirt]``, None where it is not set; raises NovaConfigError for
-    another type.
+def _checked(options: Options, key: str, *choices: str) -> object:
+    """Return an option of ``[libvirt]``, None where it is not set: one of the choices, or a
+    Boolean where there are none.
+
+    :raises NovaConfigError: it is of another type.
     """
     source, text = _value(options, ("libvirt", key))
     if not text:
         return None
+    from oslo_config import types  # takes long to load; few hosts have such an option
+
+    kind = types.String(choices=choices) if choices else types.Boolean()
     try:
         return kind(text)
     except ValueError as error:

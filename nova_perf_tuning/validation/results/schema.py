@@ -6,8 +6,6 @@ import itertools
 from importlib import resources
 from typing import Any
 
-import jsonschema
-
 from nova_perf_tuning import bounded_json, bounded_read, errors, json_schema
 
 #: What a value breaks where the schema's description says better what is wanted.
@@ -22,7 +20,7 @@ class InputError(errors.PerfTuningError):
 
 @functools.cache
 def _validator(name: str, package: str) -> Any:
-    return jsonschema.Draft202012Validator(_schema(name, package))
+    return json_schema.validator(_schema(name, package))
 
 
 def _schema(name: str, package: str) -> Any:
@@ -34,7 +32,7 @@ def _schema(name: str, package: str) -> Any:
 def _trial_validator() -> Any:
     results = _schema("results", __package__)
     trial = results["properties"]["trials"]["items"]
-    return jsonschema.Draft202012Validator({**trial, "$defs": results["$defs"]})
+    return json_schema.validator({**trial, "$defs": results["$defs"]})
 
 
 def check_trial(row: object, where: str) -> None:

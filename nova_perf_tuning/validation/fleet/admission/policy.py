@@ -10,8 +10,6 @@ import fnmatch
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-import jsonschema
-
 from nova_perf_tuning import json_schema
 from nova_perf_tuning.placement import hosts
 from nova_perf_tuning.specs import profiles
@@ -238,7 +236,7 @@ def load(path: str) -> AdmissionPolicy:
 def from_data(data: Any, where: str) -> AdmissionPolicy:
     """Return the policy of a document; :raises PolicyError: as :func:`load`."""
     faults = []
-    for error in jsonschema.Draft202012Validator(SCHEMA).iter_errors(data):
+    for error in json_schema.validator(SCHEMA).iter_errors(data):
         path = ".".join(map(str, error.absolute_path))
         faults.append(f"{path or 'the document'}: {json_schema.text(error)}")
     if not faults:
