@@ -14,7 +14,7 @@ import types
 from nova_perf_tuning.agent import metrics
 from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.host.transaction import apply
-from tests.support import agent_samples, directories, patience, program, sysroots, testcase
+from tests.support import agent_samples, directories, loaded, patience, program, sysroots, testcase
 
 TOP = pathlib.Path(__file__).parents[3]
 BIN = pathlib.Path(sys.executable).parent
@@ -38,6 +38,9 @@ esac
 
 
 class PlaybooksCase(directories.DirectoryCase):
+    #: Where the hosts have the programs of this project.
+    bin = BIN
+
     def setUp(self):
         super().setUp()
         collections = self.directory / "collections/ansible_collections/nova_perf"
@@ -53,7 +56,7 @@ class PlaybooksCase(directories.DirectoryCase):
             "ansible_python_interpreter": "/usr/bin/python3",
             "perf_become": False,
             "perf_host_install": "none",
-            "perf_host_bin": str(BIN),
+            "perf_host_bin": str(self.bin),
             "perf_host_manage_units": False,
             "perf_host_libvirt": ["/run/libvirt"],
         }
@@ -71,6 +74,7 @@ class PlaybooksCase(directories.DirectoryCase):
             "ANSIBLE_REMOTE_TMP": str(self.directory / "tmp"),
             "ANSIBLE_COLLECTIONS_PATH": str(self.directory / "collections"),
             "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_PIPELINING": "1",
             "LC_ALL": "C.UTF-8",
         }
         argv = [
@@ -113,7 +117,16 @@ class PlaybooksCase(directories.DirectoryCase):
         return [sysroots.content(root) for root in self.roots.values()]
 
 
-class TuneTest(PlaybooksCase):
+class LoadedCase(PlaybooksCase):
+    """Hosts whose programs need no start; those of :class:`ObserveTest` are started."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.bin = loaded.of_class(cls, "nova-perf", "oslo-config-validator")
+
+
+class TuneTest(LoadedCase):
     def test_kill_tune_drift_check_tune_again_and_rollback(self):
         before = self.hosts()
         process = self.start("tune", "--limit", "canary")
@@ -208,7 +221,7 @@ class ObserveTest(PlaybooksCase):
         self.assertIn("canary: no agent observes; the plan would change 9 of 9 settings: ", output)
 
 
-class RackTest(PlaybooksCase):
+class RackTest(LoadedCase):
     def agent_of(self, host, *, fought):
         """Serve the metrics of an agent of a host; return their address.
 

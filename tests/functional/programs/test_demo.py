@@ -120,9 +120,7 @@ class StoryTest(directories.DirectoryCase):
             shutil.copy(TOP / path, self.tree / path)
         self.write_file("tree/nova_perf_tuning/specs/profiles/balanced.yaml", "")
         for name in ("up", "down", "run"):
-            stub = (
-                f'#!/bin/sh\nexec {sys.executable} {TOP}/tests/support/demo_cloud.py {name} "$@"\n'
-            )
+            stub = f'#!/bin/sh\nexec {sys.executable} -IS {TOP}/tests/support/demo_cloud.py {name} "$@"\n'
             os.chmod(self.write_file(f"tree/tools/cloud/{name}", stub), 0o755)
         sleep = '[ "$1" = 600 ] && exec /bin/sleep 600'  # here nothing comes true by waiting
         for name, command in (("rmdir", 'exec rm -r "$@"'), ("nproc", "echo 1"), ("sleep", sleep)):

@@ -107,7 +107,7 @@ else
     function iniset {
         [[ $1 != -sudo ]] || shift
         record iniset "${1#"$scratch"}" "${@:2}"
-        "$NOVA_BIN_DIR/python" "$ini" set "$@"
+        "$NOVA_BIN_DIR/python" -IS "$ini" set "$@" # needs none of the environment, and starts in half of the time
     }
     function async_wait { record async_wait "$@"; }
     function setup_develop { record setup_develop "$@"; }
