@@ -68,7 +68,12 @@ host=$top/tests/support/recorded/firecracker-2cpu-guests.tar.xz
 for command in topology plan audit; do
     no_compiler nova-perf "$command" --sysroot "$host" >"$work/$command" 2>&1 || (($? == 1)) || fail "$(cat "$work/$command")"
 done
-no_compiler pip -q install --disable-pip-version-check --no-compile "${wheel}[agent,validation]"
+# The extras bring NumPy and SciPy, which pip takes ten seconds to unpack and uv none. It may build nothing either.
+if [[ -n $uv ]]; then
+    PACKAGES_UNCOMPILED=1 install_packages "$work/clean" -q --no-build "${wheel}[agent,validation]"
+else
+    no_compiler pip -q install --disable-pip-version-check --no-compile "${wheel}[agent,validation]"
+fi
 no_compiler pip -q uninstall -y libvirt-python 2>"$work/uninstall"
 grep -q 'not installed' "$work/uninstall" || fail "an extra brings libvirt-python, which needs a compiler"
 code=0
@@ -86,21 +91,23 @@ xz -dc "$top/tests/benchmarks/aa_guests.json.xz" >"$work/results.json"
 grep -q '</html>' "$work/report.html" || fail "no report from the extra validation"
 "$work/clean/bin/python" -c "from importlib.util import find_spec as f; assert f('nova.virt.libvirt') and f('nova.virt.perf_tuning')"
 "$work/clean/bin/nova-perf" paths >"$work/paths"
+path_of() { awk -v name="$1" 'NR == 1 { column = index($0, "path") } $1 == name { print substr($0, column) }' "$work/paths"; }
+[[ $("$work/clean/bin/nova-perf" paths heat) == "$(path_of heat)" ]] || fail "nova-perf paths heat: not as in the list"
 for name in heat metadefs profiles budgets devstack image systemd admission irqbalance dashboard alerts sample tmpfiles.d; do
-    path=$("$work/clean/bin/nova-perf" paths "$name")
+    path=$(path_of "$name")
     [[ $path == "$(readlink -f "$work/clean")"/* && -e $path ]] || fail "nova-perf paths $name: $path"
 done
-grep -q '^#metrics_port' "$("$work/clean/bin/nova-perf" paths sample)/nova-perf-tuning.conf.sample"
+grep -q '^#metrics_port' "$(path_of sample)/nova-perf-tuning.conf.sample"
 # The agent's unit, put where systemd looks for it as install.rst says.
 mkdir -p "$work/system/nova-perf-agent.service.d" "$work/tmpfiles.d"
-cp "$("$work/clean/bin/nova-perf" paths systemd)" "$work/system/"
-cp "$("$work/clean/bin/nova-perf" paths tmpfiles.d)/nova-perf-tuning.conf" "$work/tmpfiles.d/"
+cp "$(path_of systemd)" "$work/system/"
+cp "$(path_of tmpfiles.d)/nova-perf-tuning.conf" "$work/tmpfiles.d/"
 printf '[Service]\nExecStart=\nExecStart=%s\n' "$work/clean/bin/nova-perf-agent" \
     >"$work/system/nova-perf-agent.service.d/program.conf"
 systemd-analyze verify --man=no "$work/system/nova-perf-agent.service" 2>"$work/unit" || fail "$(cat "$work/unit")"
 [[ ! -s $work/unit ]] || fail "systemd has something to say of the unit: $(cat "$work/unit")"
-bash -n "$("$work/clean/bin/nova-perf" paths devstack)/plugin.sh"
-[[ -x $("$work/clean/bin/nova-perf" paths image)/build ]] || fail "image/build is not executable"
+bash -n "$(path_of devstack)/plugin.sh"
+[[ -x $(path_of image)/build ]] || fail "image/build is not executable"
 
 "$work/clean/bin/pip" -q uninstall -y nova-perf-tuning
 nova_files >"$work/nova.after"
