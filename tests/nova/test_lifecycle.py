@@ -91,8 +91,8 @@ class TwoHostsTest(base.PerfTestCase):
         self.assert_tuned(self.domain(self.server, "host_b"), emulator="4")
 
 
-class RequestTest(base.PerfTestCase):
-    """Where a request may come from and what it may hold."""
+class OneHostWithGuestsTest(base.PerfTestCase):
+    """Where a request may come from and what it may hold; then the driver comes to a host with guests, and goes."""
 
     def test_on_one_host(self):
         self.start()
@@ -100,6 +100,9 @@ class RequestTest(base.PerfTestCase):
             self.image_properties,
             self.balloon_is_the_same_on_every_release,
             self.cpus_of_its_own_by_their_resource_class,
+            self.xml_of_whole_domains_is_novas,
+            self.plugged_devices_are_novas,
+            self.guest_of_before_is_tuned_by_hard_reboot,
         )
 
     def image_properties(self):
@@ -135,18 +138,6 @@ class RequestTest(base.PerfTestCase):
                 shared = "0" if max(pins) < 4 else "4"
                 self.assertEqual(shared, domain.find("cputune/emulatorpin").get("cpuset"))
                 self._delete_server(server)
-
-
-class OwnAndNovasDriverTest(base.PerfTestCase):
-    """The driver comes to a host with guests, and goes from one."""
-
-    def test_on_one_host(self):
-        self.start()
-        self.together(
-            self.xml_of_whole_domains_is_novas,
-            self.plugged_devices_are_novas,
-            self.guest_of_before_is_tuned_by_hard_reboot,
-        )
 
     def restart_with(self, driver):
         self.flags(compute_driver=driver)

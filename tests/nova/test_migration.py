@@ -57,6 +57,13 @@ class LiveMigrationTestCase(nova_base.LibvirtMigrationMixin, base.PerfTestCase):
         self.restart_compute_service("host_b")
         self.src, self.dest = self.computes["host_a"], self.computes["host_b"]
 
+    def restart_b_with(self, dedicated, shared):
+        """Restart host b with other CPUs."""
+        self.dedicated_b, self.shared_b = dedicated, shared
+        self.flags(cpu_dedicated_set=dedicated, cpu_shared_set=shared, group="compute")
+        self.restart_compute_service("host_b")
+        self.dest = self.computes["host_b"]
+
     def migrate(self):
         """Migrate the guest away from host a; options of the compute that works on it are host b's."""
         self.flags(
@@ -94,6 +101,10 @@ class LiveMigrationTest(LiveMigrationTestCase):
             self.values_in_force_beat_changed_configuration,
             self.guest_of_before_migrates_as_it_runs,
             self.expander_buses_arrive_as_they_are,
+            self.queues_of_emulated_guests_arrive,
+            self.all_iothreads_follow_to_a_host_without_shared_cpus,
+            self.floating_guest_on_other_cpus,
+            self.guest_on_two_nodes_with_a_volume,
             self.to_a_host_without_the_driver,
         )
 
@@ -132,8 +143,7 @@ class LiveMigrationTest(LiveMigrationTestCase):
 
     def to_a_host_without_the_driver(self):
         self.flags(compute_driver=base.NOVAS_DRIVER)
-        self.restart_compute_service("host_b")
-        self.dest = self.computes["host_b"]
+        self.restart_b_with("5-7", "0,4")
         self.boot_on_a(base.TUNED)
         domain = self.migrate()
         self.assert_tuned(domain, emulator=domain.find("cputune/emulatorpin").get("cpuset"))
@@ -144,17 +154,29 @@ class LiveMigrationTest(LiveMigrationTestCase):
         self.migrate()
         self.assertEqual([self.arrived_xml], self.rewritten)
 
+    def queues_of_emulated_guests_arrive(self):
+        """virt_type=qemu with several queues: what Nova forgets at boot it forgets at the destination as well."""
+        self.flags(virt_type="qemu", group="libvirt")
+        self.restart_with(base.OUR_DRIVER)
+        self.boot_on_a({"hw:vif_multiqueue_enabled": "true", "perf:vif_queues": "2"}, vcpus=2)
+        self._attach_interface(self.server, self.new_port())
+        drivers = self.migrate().findall("devices/interface/driver")
+        self.assertEqual(
+            [{"name": "qemu", "queues": "2"}] * 2, [dict(driver.attrib) for driver in drivers]
+        )
+        self.flags(virt_type="kvm", group="libvirt")
+        self.restart_with(base.OUR_DRIVER)
 
-class OtherCpusTest(LiveMigrationTestCase):
-    """Host b has other CPUs for everything."""
+    def all_iothreads_follow_to_a_host_without_shared_cpus(self):
+        """The emulator gets the guest's own there, and every I/O thread with it."""
+        self.restart_b_with("5-7", None)
+        self.boot_on_a(base.TUNED)
+        self.assert_tuned(self.domain(self.server, "host_a"), emulator="0")
+        self.assert_tuned(self.migrate(), emulator="5-7")
 
-    dedicated_b, shared_b = "2,3,6,7", "1,5"
-
-    def test_between_two_hosts(self):
-        self.together(self.floating_guest, self.guest_on_two_nodes_with_a_volume)
-
-    def floating_guest(self):
+    def floating_guest_on_other_cpus(self):
         """Nova has the shared CPUs of a host in the XML, and renews them; what is asked stays."""
+        self.restart_b_with("2,3,6,7", "1,5")
         specs = {
             "hw:vif_multiqueue_enabled": "true",
             "perf:vif_queues": "2",
@@ -169,6 +191,7 @@ class OtherCpusTest(LiveMigrationTestCase):
         self.assertEqual(specs["perf:iothreads"], self.request(domain)["perf:iothreads"])
 
     def guest_on_two_nodes_with_a_volume(self):
+        """Host b has other CPUs for everything, as before."""
         self.boot_on_a(base.TUNED | {"hw:numa_nodes": "2"}, vcpus=4)
         self.attach_volume(self.server, self.cinder.SWAP_OLD_VOL)
         self.assert_tuned(self.domain(self.server, "host_a"), emulator="0,4")
@@ -177,28 +200,3 @@ class OtherCpusTest(LiveMigrationTestCase):
         pins = {pin.get("cpuset") for pin in domain.findall("cputune/vcpupin")}
         self.assertEqual({"2", "3", "6", "7"}, pins)
         self.assertEqual(3, len(domain.findall("devices/disk")))
-
-
-class EmulatedMigrationTest(LiveMigrationTestCase):
-    """virt_type=qemu with several queues: what Nova forgets at boot it forgets at the destination as well."""
-
-    virt_type = "qemu"
-
-    def test_queues_arrive(self):
-        self.boot_on_a({"hw:vif_multiqueue_enabled": "true", "perf:vif_queues": "2"}, vcpus=2)
-        self._attach_interface(self.server, self.new_port())
-        drivers = self.migrate().findall("devices/interface/driver")
-        self.assertEqual(
-            [{"name": "qemu", "queues": "2"}] * 2, [dict(driver.attrib) for driver in drivers]
-        )
-
-
-class NoSharedCpusTest(LiveMigrationTestCase):
-    """Host b has no shared CPUs: the emulator gets the guest's own there, and every I/O thread with it."""
-
-    shared_b = None
-
-    def test_all_iothreads_follow(self):
-        self.boot_on_a(base.TUNED)
-        self.assert_tuned(self.domain(self.server, "host_a"), emulator="0")
-        self.assert_tuned(self.migrate(), emulator="5-7")

@@ -36,9 +36,16 @@ class ConfigurationTest(OperatorTestCase):
         """Put raw text into the configuration, as from a file."""
         config_fixture.Config(base.base.CONF).load_raw_values("nova_perf_tuning", **values)
 
-    def test_typos_are_named_and_stop_nobody(self):
-        self.write(on_error="ignor", result_max_age="a month", perf_weight_multiplier="much")
+    def test_on_one_host(self):
         self.start()
+        # The last one leaves the options wrong.
+        self.together(
+            self.profile_directory_vanishes_while_guests_run, self.typos_are_named_and_stop_nobody
+        )
+
+    def typos_are_named_and_stop_nobody(self):
+        self.write(on_error="ignor", result_max_age="a month", perf_weight_multiplier="much")
+        self.restart_compute_service("compute1")
         for name in ("on_error", "result_max_age", "perf_weight_multiplier"):
             with self.subTest(name):
                 (line,) = self.log_lines(f"[nova_perf_tuning] {name}: ")
@@ -51,7 +58,7 @@ class ConfigurationTest(OperatorTestCase):
         )
         self.boot({}, vcpus=1, networks="none")
 
-    def test_profile_directory_vanishes_while_guests_run(self):
+    def profile_directory_vanishes_while_guests_run(self):
         directory = self.useFixture(fixtures.TempDir()).join("profiles")
 
         def fill():
@@ -63,7 +70,6 @@ class ConfigurationTest(OperatorTestCase):
 
         fill()
         self.flags(profile_dir=directory, group="nova_perf_tuning")
-        self.start()
         specs = {key: text for key, text in base.TUNED.items() if key != "perf:iothreads"} | {
             "perf:profile": "own"
         }
@@ -134,24 +140,26 @@ class RequestsTest(OperatorTestCase):
 
     def image_of_a_stranger(self):
         """What an image's owner writes fails no build, and ends as lines with nothing that moves a cursor."""
-        for number, properties in enumerate(
-            (
-                {"hw_perf_iothreads": "2\n2026-01-01 00:00:00 ERROR root logged in\x1b[2J"},
-                {"hw_perf_iothreads": "9" * 250},
-                {"hw_perf_no such": "1"},
-                {"hw_perf_budget": "../../etc/passwd"},
-                {"hw_perf_profile": "\u202eevil"},
-                {"hw_perf_vif_queues": "256"},
-                {f"hw_perf_{key}": "x" * 200 for key in range(40)},
-            )
-        ):
+        forged = {"hw_perf_iothreads": "2\n2026-01-01 00:00:00 ERROR root logged in\x1b[2J"}
+        others = {
+            "hw_perf_no such": "1",
+            "hw_perf_budget": "../../etc/passwd",
+            "hw_perf_profile": "\u202eevil",
+            "hw_perf_vif_queues": "256",
+        }
+        many = {f"hw_perf_{key}": "x" * 200 for key in range(40)}
+        long = {"hw_perf_iothreads": "9" * 250}
+        for number, properties in enumerate((forged | others, many | long)):
             with self.subTest(number):
                 image = self.image(getattr(uuids, f"stranger{number}"), properties)
                 server = self.boot(base.PLAIN, image_uuid=image, networks="none")
                 self.assertIsNone(self.untuned_reason(self.domain(server)))
                 self._delete_server(server)
         lines = self.log_lines("left out: ")
-        self.assertTrue(len(lines) > 40, lines)
+        for name in forged | others | many:
+            with self.subTest(name):
+                self.assertTrue([line for line in lines if name in line], lines)
+        self.assertTrue([line for line in lines if "iothreads=999" in line], lines)
         for line in lines:
             self.assertTrue("\x1b" not in line and len(line) < 1000, line)
         self.assertEqual(
@@ -225,9 +233,16 @@ class BeforehandTest(OperatorTestCase):
             time.sleep(0.1)
         raise AssertionError("there is no fault")
 
-    def test_resize_into_a_contradiction(self):
-        copied = self.copy_no_disks()
+    def test_between_two_hosts(self):
         self.start("host_a", "host_b")
+        self.steps(
+            self.hard_reboot_of_a_guest_whose_request_became_wrong,
+            self.resize_into_a_contradiction,
+        )
+
+    def resize_into_a_contradiction(self):
+        self.flags(on_error="fail", group="nova_perf_tuning")
+        copied = self.copy_no_disks()
         server = self.boot(base.TUNED, image_uuid=self.image(uuids.agrees, AGREES), host="host_a")
         wrong = self._create_flavor(vcpu=3, extra_spec=base.PLAIN | {"perf:vif_queues": "4"})
         self.api.post_server_action(
@@ -249,12 +264,11 @@ class BeforehandTest(OperatorTestCase):
         server = self._wait_for_state_change(server, "VERIFY_RESIZE")
         self.assertIn("more than the 3 vCPUs", self.untuned_reason(self.domain(server, "host_b")))
 
-    def test_hard_reboot_of_a_guest_whose_request_became_wrong(self):
+    def hard_reboot_of_a_guest_whose_request_became_wrong(self):
         """Booted before the driver was installed, from a flavor that no API had checked."""
         self.flags(on_error="ignore", group="nova_perf_tuning")
-        self.start()
-        server = self.boot(base.PLAIN | {"perf:vif_queues": "3"}, vcpus=2)
-        (number,) = (self.domain(server).get("id"),)
+        server = self.boot(base.PLAIN | {"perf:vif_queues": "3"}, vcpus=2, host="host_a")
+        number = self.domain(server, "host_a").get("id")
         self.flags(on_error="fail", group="nova_perf_tuning")
         self.api.post_server_action(
             server["id"], {"reboot": {"type": "HARD"}}, check_response_status=[202, 500]
@@ -263,7 +277,7 @@ class BeforehandTest(OperatorTestCase):
             server, {"status": "ACTIVE", "OS-EXT-STS:task_state": None}
         )
         self.assertIn("perf:vif_queues=3 is more than the 2 vCPUs", self.fault_of(server))
-        self.assertEqual(number, self.domain(server).get("id"))
+        self.assertEqual(number, self.domain(server, "host_a").get("id"))
         # Stopped, it stays so.
         self._stop_server(server)
         self.api.post_server_action(
@@ -274,4 +288,6 @@ class BeforehandTest(OperatorTestCase):
         )
         self.flags(on_error="ignore", group="nova_perf_tuning")
         self._start_server(server)
-        self.assertIn("more than the 2 vCPUs", self.untuned_reason(self.domain(server)))
+        domain = self.domain(server, "host_a")
+        self.assertIn("more than the 2 vCPUs", self.untuned_reason(domain))
+        self._delete_server(server)

@@ -58,12 +58,15 @@ class PciTopologyTest(base.PerfTestCase):
             cells[pci_topology.host_address(device)] = expander.findtext("target/node")
         return cells
 
-    def test_on_one_host(self):
+    def test_in_one_cloud(self):
         self.start_with("compute1", num_pci=2, num_pfs=0, num_vfs=0)
+        # The last two add a host each.
         self.together(
             self.devices_are_on_the_bus_of_their_cell,
             self.the_image_may_ask_for_it,
             self.other_machines_are_left_alone,
+            self.a_migrated_guest_has_the_nodes_of_its_new_host,
+            self.hot_plug_carries_an_address,
         )
 
     def devices_are_on_the_bus_of_their_cell(self):
@@ -84,28 +87,29 @@ class PciTopologyTest(base.PerfTestCase):
         domain = self.domain(self.boot(SPECS, vcpus=4))
         self.assertEqual([], domain.xpath("devices/controller[@type='pci']"))
         self.assertIn("the machine type is pc, expander", self.stdlog.logger.output)
+        self.flags(hw_machine_type=["x86_64=q35"], group="libvirt")
 
-    def test_a_migrated_guest_has_the_nodes_of_its_new_host(self):
+    def a_migrated_guest_has_the_nodes_of_its_new_host(self):
         self.copy_no_disks()
-        self.start_with("host_a", num_pci=2, num_pfs=0, num_vfs=0)
         self.start_with("host_b", num_pci=2, num_pfs=0, num_vfs=0, numa_node=1, bus=0x91)
-        server = self.boot(SPECS, vcpus=4, host="host_a")
+        server = self.boot(SPECS, vcpus=4, host="compute1")
         self._migrate_server(server)
         cells = self.cells(self.domain(server, "host_b"))
         self.assertEqual({"0000:91:00.0": "1", "0000:91:01.0": "1"}, cells)
+        self._confirm_resize(server)
 
-    def test_hot_plug_carries_an_address(self):
-        self.start_with("compute1", num_pci=0, num_pfs=1, num_vfs=4, numa_node=1)
+    def hot_plug_carries_an_address(self):
+        self.start_with("host_c", num_pci=0, num_pfs=1, num_vfs=4, numa_node=1)
         specs = {key: value for key, value in SPECS.items() if key != "pci_passthrough:alias"}
-        server = self.boot(specs, vcpus=4)
-        self.assertEqual({}, self.cells(self.domain(server)))
+        server = self.boot(specs, vcpus=4, host="host_c")
+        self.assertEqual({}, self.cells(self.domain(server, "host_c")))
         # The MAC of Nova's fixture is one of a group, which libvirt refuses.
         direct = {**self.neutron.network_4_port_1, "mac_address": "fa:16:3e:00:00:41"}
         port = self.neutron.create_port({"port": direct})["port"]
         self.api.attach_interface(server["id"], {"interfaceAttachment": {"port_id": port["id"]}})
-        self.assertEqual(["1"], list(self.cells(self.domain(server)).values()))
+        self.assertEqual(["1"], list(self.cells(self.domain(server, "host_c")).values()))
         self.attach_volume(server, self.cinder.SWAP_OLD_VOL)
-        domain = self.domain(server)
+        domain = self.domain(server, "host_c")
         flat = domain.xpath("count(devices/controller[@model='pcie-root-port'][not(address)])")
         (bus,) = domain.xpath("devices/disk[target/@dev='vdc']/address/@bus")
         self.assertTrue(1 <= int(bus, 16) <= flat, bus)

@@ -39,7 +39,7 @@ HOSTS = (
 )
 
 
-class QueuesTestCase(base.PerfTestCase):
+class QueuesTest(base.PerfTestCase):
     def setUp(self):
         super().setUp()
         info = base.fakelibvirt.HostInfo(cpu_nodes=2, cpu_sockets=1, cpu_cores=3, cpu_threads=2)
@@ -53,9 +53,10 @@ class QueuesTestCase(base.PerfTestCase):
         self._delete_server(server)
         return None if driver is None else driver.get("queues")
 
+    def test_on_one_host(self):
+        self.together(self.auto_follows_the_cpu_sets_of_the_host, self.explicit_in_emulated_guests)
 
-class AutoQueuesTest(QueuesTestCase):
-    def test_auto_queues_follow_the_cpu_sets_of_the_host(self):
+    def auto_follows_the_cpu_sets_of_the_host(self):
         before = None
         for shared, dedicated, vcpus, specs, queues in HOSTS:
             with self.subTest(shared):
@@ -67,13 +68,11 @@ class AutoQueuesTest(QueuesTestCase):
                 actual = self.queues(AUTO | specs, vcpus)
                 self.assertEqual(None if queues is None else str(queues), actual, case)
 
-
-class EmulatedQueuesTest(QueuesTestCase):
-    """virt_type=qemu: Nova says nothing of queues there, the hook has to."""
-
-    virt_type = "qemu"
-
-    def test_explicit_queues_are_what_the_guest_gets(self):
+    def explicit_in_emulated_guests(self):
+        """virt_type=qemu: Nova says nothing of queues there, the hook has to."""
+        self.flags(cpu_dedicated_set=None, cpu_shared_set=None, group="compute")
+        self.flags(virt_type="qemu", group="libvirt")
+        self.restart_compute_service("compute1")
         multiqueue = {"hw:vif_multiqueue_enabled": "true"}
         for specs, vcpus, queues in (
             ({"perf:vif_queues": "2"}, 4, "2"),

@@ -62,11 +62,17 @@ class ResultTestCase(base.PerfTestCase):
 
 class TraitsTest(ResultTestCase):
     def test_on_one_host(self):
-        self.publish(result("compute1"))
+        self.flags(result_file=os.path.join(self.directory, "none.json"), group="nova_perf_tuning")
         self.start()
-        self.together(self.appear_and_expire, self.bad_files_cost_the_traits_and_nothing_else)
+        self.together(
+            self.without_a_file_and_with_one,
+            self.appear_and_expire,
+            self.bad_files_cost_the_traits_and_nothing_else,
+        )
 
     def appear_and_expire(self):
+        self.publish(result("compute1"))
+        self._run_periodics()
         earned = {"CUSTOM_PERF_VALIDATED", "CUSTOM_PERF_BUDGET_NET_10G"}
         self.assertEqual(earned, self.traits_of("compute1"))
         self.assertEqual("97.5", self.stats_of("compute1"))
@@ -108,25 +114,6 @@ class TraitsTest(ResultTestCase):
                 self.assertIsNone(self.stats_of("compute1"))
         self.boot({}, vcpus=1)
 
-    def test_required_trait_chooses_the_host(self):
-        flavor = {"trait:CUSTOM_PERF_VALIDATED": "required"}
-        self.publish(result("compute2"))
-        self.start("compute1", "compute2")
-        self.assertEqual(
-            [set(), True], [self.traits_of("compute1"), bool(self.traits_of("compute2"))]
-        )
-        server = self.boot(flavor, vcpus=1)
-        self.assertEqual("compute2", server["OS-EXT-SRV-ATTR:host"])
-        self.publish(result("compute2", age=datetime.timedelta(days=31)))
-        self._run_periodics()
-        refused = self.boot(flavor, vcpus=1, networks="none", expected_state="ERROR")
-        self.assertIn("No valid host", refused["fault"]["message"])
-        self.assertEqual("ACTIVE", self.api.get_server(server["id"])["status"])
-
-
-class OwnerTest(ResultTestCase):
-    """Who sets CUSTOM_PERF_* traits: nova-compute where it has a file, whoever uses the API where it has none."""
-
     def set_by_api(self, host, *names):
         """Set traits beside those that are there, as openstack perf publish does, and let Nova see them."""
         for name in names:
@@ -141,9 +128,8 @@ class OwnerTest(ResultTestCase):
         self.computes[host].manager.rt.reportclient.clear_provider_cache()
         self._run_periodics()
 
-    def test_without_a_file_and_with_one(self):
-        self.flags(result_file=os.path.join(self.directory, "none.json"), group="nova_perf_tuning")
-        self.start()
+    def without_a_file_and_with_one(self):
+        """Who sets the traits: nova-compute where it has a file, whoever uses the API where it has none."""
         self.set_by_api("compute1", traits.VALIDATED, "CUSTOM_PERF_BUDGET_A", "CUSTOM_ELSE")
         self.assertEqual({traits.VALIDATED, "CUSTOM_PERF_BUDGET_A"}, self.traits_of("compute1"))
         self.assertNotIn(traits.MANAGED, self.all_of("compute1"))
@@ -169,7 +155,7 @@ class OwnerTest(ResultTestCase):
         self.assertIn("CUSTOM_ELSE", self.all_of("compute1"))
 
 
-class PreferenceTest(ResultTestCase):
+class TwoHostsTest(ResultTestCase):
     def setUp(self):
         self.flags(
             weight_classes=["nova.scheduler.weights.all_weighers", WEIGHER],
@@ -182,12 +168,31 @@ class PreferenceTest(ResultTestCase):
             self.publish(result(host, score=score), f"{host}.json")
             self.start(host)
             self.assertEqual(f"{score:g}", self.stats_of(host))
+            self.assertIn(traits.VALIDATED, self.traits_of(host))
 
-    def test_first_host_is_better(self):
+    def test_on_two_hosts(self):
         self.start_with_scores(compute1=99, compute2=60)
+        self.together(self.first_host_is_better, self.required_trait_chooses_the_host)
+
+    def first_host_is_better(self):
         self.assertEqual(
             "compute1", self.boot({"perf:iothreads": "1"}, vcpus=1)["OS-EXT-SRV-ATTR:host"]
         )
+
+    def required_trait_chooses_the_host(self):
+        flavor = {"trait:CUSTOM_PERF_VALIDATED": "required"}
+        self.publish(result("compute2"))
+        self._run_periodics()
+        self.assertEqual(
+            [set(), True], [self.traits_of("compute1"), bool(self.traits_of("compute2"))]
+        )
+        server = self.boot(flavor, vcpus=1)
+        self.assertEqual("compute2", server["OS-EXT-SRV-ATTR:host"])
+        self.publish(result("compute2", age=datetime.timedelta(days=31)))
+        self._run_periodics()
+        refused = self.boot(flavor, vcpus=1, networks="none", expected_state="ERROR")
+        self.assertIn("No valid host", refused["fault"]["message"])
+        self.assertEqual("ACTIVE", self.api.get_server(server["id"])["status"])
 
 
 class WeigherTest(testcase.TestCase):
