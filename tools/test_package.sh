@@ -52,7 +52,7 @@ diff <(sort "$work/files") "$work/files.again" || fail "the sdist makes another 
 # Python's own way to bring pip, ensurepip, takes five times as long.
 choose_installer "$venv"
 "$venv/bin/python" -m venv ${uv:+--without-pip} "$work/clean"
-[[ -z $uv ]] || install_packages "$work/clean" pip
+[[ -z $uv ]] || PACKAGES_UNCOMPILED=1 install_packages "$work/clean" pip
 PACKAGES_UNCOMPILED=1 install_packages "$work/clean" --no-deps 'nova==34.0.0'
 nova_files() { (cd "$work/clean" && find . -path '*/site-packages/nova/*' -type f ! -name '*.pyc' -exec sha256sum {} + | sort); }
 nova_files >"$work/nova.before"
