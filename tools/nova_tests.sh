@@ -42,7 +42,7 @@ mapfile -t own < <(sed 's/#.*//; s/ *$//' "$top/requirements.txt" | grep -vE '^$
 
 find_python() {
     local candidate
-    for candidate in "${PYTHON:-}" python3 /usr/bin/python3 python3.12 python3.11; do
+    for candidate in "${PYTHON:-}" /usr/bin/python3 python3 python3.12 python3.11; do
         [[ -n $candidate ]] || continue
         if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' \
             2>/dev/null; then
